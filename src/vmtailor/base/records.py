@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records on disk: frozen dataclasses as versioned JSON. `schema` comes first: `vmtailor/NAME/VERSION`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from vmtailor.base.errors import UserInputError
+
+T = TypeVar("T")
+
+
+def schema_of(kind: type[Any]) -> str:
+    """The schema line of a record class: it must carry a class attribute SCHEMA such as `vmtailor/trace/1`."""
+    return str(kind.SCHEMA)
+
+
+def to_bytes(record: Any) -> bytes:
+    """One record as an indented JSON document, `schema` first, with a line feed at its end."""
+    document = {"schema": schema_of(type(record)), **msgspec.to_builtins(record)}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def from_bytes(kind: type[T], data: bytes, origin: str = "record") -> T:
+    """Read a record back. Raises UserInputError when it is of another schema or damaged."""
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict):
+            raise msgspec.ValidationError("not an object")
+        found = document.pop("schema", None)
+        if found != schema_of(kind):
+            raise UserInputError(
+                f"{origin} has schema {found!r}, this version reads {schema_of(kind)!r}",
+                hint="make it again with this version of vmtailor",
+            )
+        return msgspec.convert(document, kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise UserInputError(f"{origin} is damaged: {error}", hint="make it again") from error
+
+
+def save(record: Any, path: Path) -> None:
+    """Write a record so that a reader sees the old file or the new one, never half of it."""
+    write_atomic(path, to_bytes(record))
+
+
+def load(kind: type[T], path: Path) -> T:
+    """Read a record from a file. Raises UserInputError when it is missing, of another schema or damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserInputError(f"{path} does not exist") from None
+    return from_bytes(kind, data, str(path))
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name beside it, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exercise: how the container is driven and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ReadyKind(StrEnum):
+    """When the container counts as ready."""
+
+    COMMAND = "command"  # a command in the guest exits 0 (a HEALTHCHECK is one)
+    TCP = "tcp"  # a port accepts a connection
+    HTTP = "http"  # a request is answered with the status asked for
+    EXIT = "exit"  # the program ran to its end
+
+
+class StepKind(StrEnum):
+    """What one step of the load does."""
+
+    HTTP = "http"
+    COMMAND = "command"  # in the guest
+    HOST_COMMAND = "host-command"  # on the host, against the published port; wall clock only
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What is right. None asks for nothing. `stdout` must be equal, `contains` a part; `sha256` is of the body or output."""
+
+    status: int | None = None  # HTTP status
+    exit_code: int | None = None
+    stdout: str | None = None
+    contains: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. HTTP: `port`, `method`, `path`. Commands: `argv`; a host command sees `{port:N}` replaced.
+    `repeat` is how often it is done, each time judged; each time counts as one request."""
+
+    kind: StepKind
+    port: int = 0
+    method: str = "GET"
+    path: str = "/"
+    argv: tuple[str, ...] = ()
+    repeat: int = 1
+    expect: Expect = Expect()
+
+
+@dataclass(frozen=True)
+class Ready:
+    kind: ReadyKind
+    step: Step | None = None  # for command, tcp and http
+    timeout_s: float = 120.0  # of virtual time in the guest
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """`origin` says where it came from: a file's name, `healthcheck`, `ports` or `run-to-end`.
+
+    `expect` judges the program's own end where it ends by itself (ready kind `exit`)."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/exercise/1"
+
+    origin: str
+    ready: Ready
+    load: tuple[Step, ...] = ()
+    expect: Expect = Expect()
+    stop_signal: str = ""  # empty: the image's
+    stop_timeout_s: float = 10.0

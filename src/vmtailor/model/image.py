@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The subject: what is fitted. An OCI image, merged into one flat archive, or (later) a root tree with its own init."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class SubjectKind(StrEnum):
+    """`image`: our init is PID 1. `system`: a root tree or disk that brings its own init."""
+
+    IMAGE = "image"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """HEALTHCHECK of the image. `argv` is what to run in the guest (CMD-SHELL already became `/bin/sh -c`)."""
+
+    argv: tuple[str, ...]
+    interval_s: float = 30.0
+    timeout_s: float = 30.0
+    start_period_s: float = 0.0
+    retries: int = 3
+
+
+@dataclass(frozen=True)
+class Port:
+    """An exposed port. `protocol` is tcp, udp or sctp."""
+
+    number: int
+    protocol: str = "tcp"
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """The image configuration, read whole. Lists keep their order; `user` is as written (`name`, `uid:gid`, …)."""
+
+    architecture: str
+    os: str = "linux"
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str = "/"
+    user: str = ""
+    exposed_ports: tuple[Port, ...] = ()
+    volumes: tuple[str, ...] = ()
+    stop_signal: str = "SIGTERM"
+    health_check: HealthCheck | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What is executed: entry point followed by command."""
+        return self.entrypoint + self.cmd
+
+
+@dataclass(frozen=True)
+class Image:
+    """A fetched image. `archive` is the absolute path of a flat, uncompressed pax tar: the merged root file system."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/image/1"
+
+    reference: str
+    digest: str  # sha256:… of the manifest; of the flat archive for a plain directory
+    config: ImageConfig
+    archive: str
+    archive_sha256: str
+    entries: int
+    unpacked_bytes: int
+    kind: SubjectKind = SubjectKind.IMAGE

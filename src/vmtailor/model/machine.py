@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine to boot: everything QEMU is told, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class MachineKind(StrEnum):
+    MICROVM = "microvm"
+    Q35 = "q35"
+
+
+class Clock(StrEnum):
+    """`instructions`: TCG with -icount, exact. `wall`: host time, KVM where it works."""
+
+    INSTRUCTIONS = "instructions"
+    WALL = "wall"
+
+
+class Accelerator(StrEnum):
+    TCG = "tcg"
+    KVM = "kvm"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A raw virtio disk; the first is /dev/vda."""
+
+    path: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True)
+class PublishedPort:
+    host_address: str
+    host_port: int
+    guest_port: int
+    protocol: str = "tcp"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One virtual machine. `network` adds a virtio network device behind QEMU's user-mode stack (no root)."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/machine/1"
+
+    kind: MachineKind
+    memory_bytes: int
+    kernel: str
+    append: tuple[str, ...] = ()
+    initrd: str | None = None
+    disks: tuple[Disk, ...] = ()
+    network: bool = False
+    ports: tuple[PublishedPort, ...] = ()
+    cpus: int = 1
+    cpu_model: str = "max"
+    clock: Clock = Clock.INSTRUCTIONS
+    accelerator: Accelerator = Accelerator.TCG

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes and the plan they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from vmtailor.model.evidence import Evidence
+from vmtailor.model.machine import MachineKind
+
+
+class Cause(StrEnum):
+    """Why a symbol is kept. Direct causes name a record; a dependency names the symbol that needs it."""
+
+    DEMANDED = "demanded"
+    PLATFORM = "platform"
+    POLICY = "policy"
+    DEPENDENCY = "dependency"
+    REPAIR = "repair"
+
+
+class ChangeKind(StrEnum):
+    CONFIG = "config"
+    COMMAND_LINE = "command-line"
+    ROOTFS = "rootfs"
+    UNIT = "unit"
+    RUNTIME = "runtime"
+    MACHINE = "machine"
+    COMPILER = "compiler"
+    KERNEL_VERSION = "kernel-version"
+    PATCH = "patch"
+
+
+class RootFormat(StrEnum):
+    EROFS = "erofs"
+    SQUASHFS = "squashfs"
+    EXT4 = "ext4"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`text` says why in a sentence; `reference` resolves to a record: `policy:ID`, `platform:ID`, `trace:…` or `symbol:NAME`."""
+
+    cause: Cause
+    reference: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration symbol of the plan. `name` without CONFIG_, `value` y, m, n, a number or a string."""
+
+    name: str
+    value: str
+    prompted: bool
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A symbol of the baseline that ran or was there, and is left out: the order in which repair looks."""
+
+    name: str
+    instructions: int
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of the kernel command line, with its reason."""
+
+    word: str
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The configuration to build. `fragment` is what allnoconfig is given; `choices` all that it resolves to."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/plan/1"
+
+    kernel_version: str
+    machine: MachineKind
+    cpus: int
+    root_format: RootFormat
+    fragment: tuple[tuple[str, str], ...]
+    choices: tuple[Choice, ...]
+    left_out: tuple[LeftOut, ...]
+    words: tuple[Word, ...]
+    total_y: int
+    prompted_y: int
+
+    def choice(self, name: str) -> Choice | None:
+        return next((c for c in self.choices if c.name == name), None)

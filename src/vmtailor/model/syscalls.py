@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System calls seen in a guest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class SyscallEvent:
+    """One call. `args` are as the tracer printed them; `result` is a number or None (never returned);
+    `error` is the errno's name or empty; `seconds` is the time inside; `line` its line in the raw trace."""
+
+    line: int
+    pid: int
+    task: str
+    name: str
+    args: tuple[str, ...]
+    result: int | None
+    error: str
+    seconds: float
+    phase: str = ""  # start-up, load, stop
+
+
+@dataclass(frozen=True)
+class CallSummary:
+    """All calls of one name by one task. Times in seconds. `constant_args` are (index, value) that never changed."""
+
+    task: str
+    name: str
+    count: int
+    errors: tuple[tuple[str, int], ...]
+    min_s: float
+    mean_s: float
+    max_s: float
+    constant_args: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """A call that failed, by what matters to tell one from another: name, its deciding arguments, and the error."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/failed-call/1"
+
+    name: str
+    arguments: str
+    error: str
+    count: int = 1

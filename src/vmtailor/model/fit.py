@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a `fit` found: both sides measured, the trials on the way, and all that the report shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vmtailor.model.boot import FunctionCost, PhaseCounts
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import CallSummary, FailedCall
+
+
+@dataclass(frozen=True)
+class EmulationLoop:
+    """A loop that costs only under emulation, counted apart: instructions executed in it on the way to init."""
+
+    name: str
+    instructions: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """One machine's figures. Instructions are executed guest instructions since kernel entry (`*_from_reset`: since reset);
+    `virtual_us` adds the waits; `wall_us` is host time since the VMM started, under the accelerator in `conditions`.
+
+    A figure that could not be taken is None, and a warning says why. `spread` is (max - min) / median over the boots,
+    by figure; 0.0 means that all boots agreed to the instruction."""
+
+    name: str
+    kernel: str
+    kernel_file: str
+    symbols_y: int
+    symbols_prompted: int
+    kernel_bytes: int
+    kernel_compressed_bytes: int
+    boots: int
+    init_instructions: int | None = None
+    init_instructions_net: int | None = None
+    reset_instructions: int | None = None
+    reset_instructions_net: int | None = None
+    ready_instructions: int | None = None
+    init_virtual_us: float | None = None
+    ready_virtual_us: float | None = None
+    device_accesses: int | None = None  # port and memory-mapped, reset to ready
+    requests: int = 0
+    request_kernel_instructions: float | None = None
+    request_user_instructions: float | None = None
+    min_memory_bytes: int | None = None
+    init_wall_us: float | None = None
+    ready_wall_us: float | None = None
+    phases: tuple[PhaseCounts, ...] = ()
+    functions: tuple[FunctionCost, ...] = ()  # the most expensive ones
+    subsystems: tuple[tuple[str, int], ...] = ()  # folder of the source tree → instructions on the way to ready
+    initcalls: tuple[tuple[str, int], ...] = ()  # initcall → instructions, itself and what it called
+    symbol_costs: tuple[tuple[str, int], ...] = ()  # configuration symbol → instructions on the way to ready
+    loops: tuple[EmulationLoop, ...] = ()
+    spread: tuple[tuple[str, float], ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration that was built and tried. `failures` is empty where it passed."""
+
+    number: int
+    purpose: str  # first build, repair, command line, unneeded?
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    passed: bool
+    failures: tuple[str, ...]
+    build_seconds: float
+    verify_seconds: float
+
+
+@dataclass(frozen=True)
+class Warning:
+    """Doubt as a value: a code that can be looked up in the docs, and a sentence with advice."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """What the exercise never touched."""
+
+    files_total: int
+    files_opened: int
+    never_opened: tuple[str, ...]  # the largest first, at most 200
+    ports_never_answered: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One change with its measured effect, for the waterfall. Instructions on the way to init, net; None: not measured alone."""
+
+    change: str
+    kind: str
+    cause: str
+    expected: str
+    measured_instructions: int | None
+    measured_bytes: int | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/1"
+
+    version: str
+    command: str
+    bundle: str
+    reference: str
+    image_digest: str
+    image: ImageConfig
+    exercise: Exercise
+    plan: Plan
+    baseline: Side
+    tailored: Side
+    others: tuple[Side, ...]
+    verified: bool
+    degraded: tuple[FailedCall, ...]
+    trials: tuple[Trial, ...]
+    ledger: tuple[Ledger, ...]
+    unexplained: tuple[str, ...]
+    untouched: Untouched
+    calls: tuple[CallSummary, ...]
+    warnings: tuple[Warning, ...]
+    stage_seconds: tuple[tuple[str, float], ...]
+    sources: tuple[tuple[str, str], ...]  # kernel source, image, tools: name → version and origin

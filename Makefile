@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# One entry point: make setup | demo | check | test | bench-fit. Every target sets up what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILD := build
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo examples check format unit contract system test bench-fit bench-analyze fuzz docs clean
+
+help:
+	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first)"
+	@echo "make test           all tests: lint, types, layers, unit, contract, system (sets up first)"
+	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
+	@echo "make check          lint, types, import layers, generated docs"
+	@echo "make unit|contract|system   one kind of tests"
+	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
+	@echo "make bench-analyze  time the analysis of a 100 MB log"
+	@echo "make fuzz           a million inputs through every parser"
+	@echo "make docs           write the generated pages of docs/reference again"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml setup.py tools/apt_packages.py src/vmtailor/data/tools.toml $(wildcard native/*/*.c native/*/*.h native/*/Makefile native/Makefile)
+	sh tools/install-packages.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(MAKE) -C native OUT=$(CURDIR)/src/vmtailor/_native
+	touch $@
+
+requirements.lock: | pyproject.toml
+
+examples: setup
+	$(BIN)/python examples/build.py --all $(BUILD)/images
+
+demo: setup
+	$(BIN)/python examples/build.py lighttpd $(BUILD)/images/lighttpd
+	$(BIN)/vmtailor fit oci:$(BUILD)/images/lighttpd --exercise examples/lighttpd/exercise.toml -o $(BUILD)/demo
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	find native -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
+	$(BIN)/python tools/cli_reference.py --check
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	find native -name '*.[ch]' -print0 | xargs -0 clang-format -i
+
+unit: setup
+	$(BIN)/pytest -q tests/unit
+
+contract: setup
+	$(BIN)/pytest -q tests/contract
+
+system: setup
+	$(BIN)/pytest -q tests/system
+
+test: check
+	$(BIN)/pytest
+
+bench-fit: setup
+	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit.json
+
+bench-analyze: setup
+	$(BIN)/python tools/bench_analyze.py
+
+fuzz: setup
+	$(BIN)/python tests/fuzz/fuzz.py
+
+docs: setup
+	$(BIN)/python tools/cli_reference.py
+
+clean:
+	rm -rf $(BUILD) $(VENV)

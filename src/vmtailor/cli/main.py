@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. One file per verb; this one joins them, and is the only place that turns an error into an exit code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vmtailor import __version__
+from vmtailor.base.errors import ExitCode, VmtailorError
+
+errors = Console(stderr=True, highlight=False)
+
+app = typer.Typer(
+    name="vmtailor",
+    help="From a container image to the Linux virtual machine that fits it: traced, built, proven, measured.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vmtailor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Log every command that is run, and show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """From a container image to the Linux virtual machine that fits it."""
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def show(error: VmtailorError) -> None:
+    """Print an error for a person: what happened, the evidence, the next step."""
+    errors.print(f"[bold red]error:[/] {escape(error.message)}", soft_wrap=True)
+    if error.details:
+        for line in error.details.splitlines()[-60:]:
+            errors.print(f"  [dim]│[/] {escape(line)}", soft_wrap=True)
+    if error.hint:
+        errors.print(f"[bold]hint:[/] {escape(error.hint)}", soft_wrap=True)
+
+
+def main() -> NoReturn:
+    """The program. Exits with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _terminated)
+    debug = "--debug" in sys.argv[1:]
+    try:
+        app(standalone_mode=False)
+        code = ExitCode.DONE
+    except typer.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        errors.print("[bold]interrupted:[/] what was finished is kept, and found again at the next try")
+        code = ExitCode.INTERRUPTED
+    except VmtailorError as error:
+        if debug:
+            errors.print_exception()
+        show(error)
+        code = error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = ExitCode.DONE
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's own words for wrong options
+            errors.print(f"[bold red]error:[/] {escape(error.format_message())}", soft_wrap=True)
+            context = getattr(error, "ctx", None)
+            if context is not None:
+                errors.print(f"[bold]hint:[/] {escape(context.command_path)} --help", soft_wrap=True)
+            code = ExitCode.USER_INPUT
+        else:
+            if debug:
+                errors.print_exception()
+            errors.print(f"[bold red]bug:[/] {escape(type(error).__name__)}: {escape(str(error))}", soft_wrap=True)
+            errors.print("[bold]hint:[/] run it again with --debug, and report what it prints", soft_wrap=True)
+            code = ExitCode.BUG
+    sys.exit(int(code))

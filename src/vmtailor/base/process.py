@@ -152,9 +152,7 @@ def run(
     return finished
 
 
-def _follow(
-    process: subprocess.Popen[bytes], out: IO[bytes], on_line: Callable[[str], None], deadline: float
-) -> None:
+def _follow(process: subprocess.Popen[bytes], out: IO[bytes], on_line: Callable[[str], None], deadline: float) -> None:
     import selectors
 
     assert process.stdout is not None

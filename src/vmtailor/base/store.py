@@ -51,7 +51,9 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise HostError(f"no space is left in {where}", hint="free some, or set XDG_CACHE_HOME elsewhere") from error
+            raise HostError(
+                f"no space is left in {where}", hint="free some, or set XDG_CACHE_HOME elsewhere"
+            ) from error
         raise
 
 

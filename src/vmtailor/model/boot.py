@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class Phase(StrEnum):
-    """The stretches of a boot, in their order. Each begins at the mark of the same name (analysis of the counters)."""
+    """The stretches of a boot, in their order. Each begins at the mark of the same name."""
 
     FIRMWARE = "firmware"  # reset → kernel entered (decompression included, where there is one)
     KERNEL = "kernel"  # kernel entered → first instruction of our PID 1 on the real root
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Milestone:
-    """`executed`: instructions since reset. `virtual_ns`: executed plus waited, where known. `wall_s`: since QEMU started."""
+    """`executed`: instructions since reset. `virtual_ns`: executed plus waited, where known. `wall_s`: since QEMU ran."""
 
     name: str
     executed: int | None = None
@@ -53,7 +53,7 @@ class FunctionCost:
 
 @dataclass(frozen=True)
 class Boot:
-    """What one boot gave. `exit_code` is the container's; `answers_right` what the exercise judged (None: not driven)."""
+    """What one boot gave. `exit_code` is the container's; `answers_right` the exercise's word (None: not driven)."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot/1"
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Strength(StrEnum):
-    """`demanded`: asked for by name and got. `ran`: executed, but it would have been as a hook of what else is there."""
+    """`demanded`: asked for by name and got. `ran`: executed, but would have been as a hook of what else is there."""
 
     DEMANDED = "demanded"
     RAN = "ran"

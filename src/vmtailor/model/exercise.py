@@ -27,7 +27,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Expect:
-    """What is right. None asks for nothing. `stdout` must be equal, `contains` a part; `sha256` is of the body or output."""
+    """What is right. None asks for nothing. `stdout` must be equal, `contains` a part; `sha256` of body or output."""
 
     status: int | None = None  # HTTP status
     exit_code: int | None = None

@@ -24,7 +24,7 @@ class EmulationLoop:
 
 @dataclass(frozen=True)
 class Side:
-    """One machine's figures. Instructions are executed guest instructions since kernel entry (`*_from_reset`: since reset);
+    """One machine's figures. Instructions are executed guest instructions since kernel entry (`reset_*`: since reset);
     `virtual_us` adds the waits; `wall_us` is host time since the VMM started, under the accelerator in `conditions`.
 
     A figure that could not be taken is None, and a warning says why. `spread` is (max - min) / median over the boots,
@@ -96,7 +96,7 @@ class Untouched:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One change with its measured effect, for the waterfall. Instructions on the way to init, net; None: not measured alone."""
+    """One change with its measured effect, for the waterfall. Instructions on the way to init, net; None: not alone."""
 
     change: str
     kind: str

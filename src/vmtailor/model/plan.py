@@ -41,7 +41,7 @@ class RootFormat(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """`text` says why in a sentence; `reference` resolves to a record: `policy:ID`, `platform:ID`, `trace:…` or `symbol:NAME`."""
+    """`text` says why; `reference` resolves to a record: `policy:ID`, `platform:ID`, `trace:…` or `symbol:NAME`."""
 
     cause: Cause
     reference: str

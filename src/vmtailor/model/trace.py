@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trace: what was seen while the exercise ran on the baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vmtailor.model.boot import Boot
+from vmtailor.model.machine import Machine
+from vmtailor.model.syscalls import FailedCall
+
+
+@dataclass(frozen=True)
+class LoadedModule:
+    """A kernel module in the guest: its name and where its sections lie, for turning addresses into lines."""
+
+    name: str
+    base: int
+    bytes: int
+    sections: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class FileUse:
+    """A path that was opened, and how often it worked. `written` when any opening could write."""
+
+    path: str
+    opened: int
+    failed: int
+    written: bool
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:
+    `coverage_file` is the plugin's output, `requests_file` the tracer's log."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/trace/1"
+
+    image_digest: str
+    exercise_origin: str
+    kernel_release: str
+    cpu_model: str
+    machine: Machine
+    coverage_boot: Boot
+    requests_boot: Boot
+    coverage_file: str
+    requests_file: str
+    modules: tuple[LoadedModule, ...]
+    failed_calls: tuple[FailedCall, ...]
+    files: tuple[FileUse, ...]
+    kernel_warnings: tuple[str, ...]
+    conditions: tuple[tuple[str, str], ...]

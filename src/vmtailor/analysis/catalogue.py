@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of symbols and command-line words that no trace asks for: what the platform needs, and policy.
+
+Format of `data/platform/*.toml` and `data/policy/*.toml` (docs/reference/catalogue.md): `[[entry]]` tables with
+
+    id       = "console-8250"            # unique within its folder; a reason refers to it as platform:ID or policy:ID
+    reason   = "why, in a sentence"
+    symbols  = { SERIAL_8250 = "y" }     # y, m, n, a number or a string, always quoted; may be left out
+    words    = ["console=ttyS0"]         # kernel command line; may be left out
+    if_possible = true                   # a symbol that cannot be set here (compiler, architecture) is no error
+    when     = { machine = ["microvm"], root = ["erofs"], kernel = ">=6.2,<6.13", cpus = ">=2", network = true,
+                 terminal = true, writable = true }   # all must hold; what is left out does not matter
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import Cause, RootFormat
+
+_NAME = re.compile(r"[A-Z0-9a-z_]+\Z")
+_BOUND = re.compile(r"(>=|<=|<|>|==)\s*(\d+(?:\.\d+)*)\Z")
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operator.gt, "==": operator.eq,
+}  # fmt: skip
+_ENTRY_KEYS = {"id", "reason", "symbols", "words", "if_possible", "when"}
+_WHEN_KEYS = {"machine", "root", "kernel", "cpus", "network", "terminal", "writable"}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`."""
+
+    machine: MachineKind
+    root_format: RootFormat
+    kernel_version: str
+    cpus: int = 1
+    network: bool = False
+    terminal: bool = False
+    writable: bool = True
+
+
+@dataclass(frozen=True)
+class When:
+    """Conditions of an entry; all must hold. Empty strings, empty tuples and None ask for nothing."""
+
+    machine: tuple[str, ...] = ()
+    root: tuple[str, ...] = ()
+    kernel: str = ""
+    cpus: str = ""
+    network: bool | None = None
+    terminal: bool | None = None
+    writable: bool | None = None
+
+    def holds(self, situation: Situation) -> bool:
+        """True when every condition given holds in `situation`."""
+        flags = (
+            (self.network, situation.network),
+            (self.terminal, situation.terminal),
+            (self.writable, situation.writable),
+        )
+        return (
+            (not self.machine or situation.machine.value in self.machine)
+            and (not self.root or situation.root_format.value in self.root)
+            and in_bounds(self.kernel, situation.kernel_version)
+            and in_bounds(self.cpus, str(situation.cpus))
+            and all(wanted is None or wanted == found for wanted, found in flags)
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: symbols (name, value) and words, and why. `reference` is `platform:ID` or `policy:ID`."""
+
+    cause: Cause
+    id: str
+    reason: str
+    symbols: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+    when: When = When()
+    if_possible: bool = False
+
+    @property
+    def reference(self) -> str:
+        return f"{self.cause.value}:{self.id}"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    entries: tuple[Entry, ...]
+
+    def chosen(self, situation: Situation) -> tuple[Entry, ...]:
+        """The entries whose conditions hold, in file order."""
+        return tuple(e for e in self.entries if e.when.holds(situation))
+
+    def resolve(self, reference: str) -> Entry | None:
+        """The entry that `platform:ID` or `policy:ID` refers to."""
+        return next((e for e in self.entries if e.reference == reference), None)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """`6.12.117-1~deb` → (6, 12, 117), for comparison."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(p) for p in match.group().split(".")) if match else ()
+
+
+def in_bounds(bounds: str, version: str) -> bool:
+    """Whether `version` meets every bound of a list such as `>=6.2,<6.13`. An empty list is met.
+
+    Only as many parts are compared as the bound has: 6.12.117 meets `<=6.12`. Raises ValueError for a malformed bound.
+    """
+    found = version_key(version)
+    for part in filter(None, (p.strip() for p in bounds.split(","))):
+        match = _BOUND.match(part)
+        if match is None:
+            raise ValueError(f"not a bound: {part!r}")
+        bound = version_key(match.group(2))
+        if not _OPERATORS[match.group(1)](found[: len(bound)], bound):
+            return False
+    return True
+
+
+def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> Entry:
+    name = row.get("id")
+    where = f"{origin}, entry {name!r}"
+    if not isinstance(name, str) or not name:
+        raise UserInputError(f"{origin}: an entry has no id", hint="give it one")
+    if not isinstance(row.get("reason"), str) or not row["reason"].strip():
+        raise UserInputError(f"{where} has no reason", hint="say why it is there")
+    if strange := (row.keys() - _ENTRY_KEYS) | (row.get("when", {}).keys() - _WHEN_KEYS):
+        raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
+    symbols = row.get("symbols", {})
+    words = row.get("words", [])
+    if not symbols and not words:
+        raise UserInputError(f"{where} has neither symbols nor words")
+    for symbol, value in symbols.items():
+        if not _NAME.match(symbol) or symbol.startswith("CONFIG_") or not isinstance(value, str):
+            raise UserInputError(f"{where}: {symbol} = {value!r}", hint='write NAME = "y", without CONFIG_')
+    if not all(isinstance(w, str) and w and not set(w) & set(" \t\n\"'") for w in words):
+        raise UserInputError(f"{where}: words of the command line have no spaces or quotes")
+    try:
+        when = msgspec.convert(row.get("when", {}), When)
+        in_bounds(when.kernel, "1")
+        in_bounds(when.cpus, "1")
+        for machine in when.machine:
+            MachineKind(machine)
+        for root in when.root:
+            RootFormat(root)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise UserInputError(f"{where}: {error}") from error
+    return Entry(
+        cause,
+        name,
+        row["reason"].strip(),
+        tuple(symbols.items()),
+        tuple(words),
+        when,
+        bool(row.get("if_possible", False)),
+    )
+
+
+def parse(text: str, cause: Cause, origin: str) -> list[Entry]:
+    """Read one file of the catalogue. Raises UserInputError that names the file and the entry."""
+    try:
+        rows = tomllib.loads(text).get("entry", [])
+    except tomllib.TOMLDecodeError as error:
+        raise UserInputError(f"{origin} is not TOML: {error}") from error
+    return [_entry(cause, row, origin) for row in rows]
+
+
+def _files(folder: Traversable | Path) -> Iterable[Traversable | Path]:
+    return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+
+
+def load(root: Traversable | Path | None = None) -> Catalogue:
+    """The catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`).
+
+    Raises UserInputError when a file is malformed or two entries have one reference.
+    """
+    base = root if root is not None else resources.files("vmtailor") / "data"
+    entries: list[Entry] = []
+    for folder, cause in (("platform", Cause.PLATFORM), ("policy", Cause.POLICY)):
+        for file in _files(base / folder):
+            entries += parse(file.read_text(encoding="utf-8"), cause, f"{folder}/{file.name}")
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.reference in seen:
+            raise UserInputError(f"the catalogue has two entries {entry.reference}", hint="rename one")
+        seen.add(entry.reference)
+    return Catalogue(tuple(entries))

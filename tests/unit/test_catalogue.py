@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue: its own files are well-formed, conditions choose, malformed rows are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from vmtailor.analysis import catalogue
+from vmtailor.analysis.catalogue import Catalogue, Situation, When, in_bounds
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import Cause, RootFormat
+
+MICROVM = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117")
+
+
+def references(situation: Situation) -> set[str]:
+    return {e.reference for e in catalogue.load().chosen(situation)}
+
+
+def test_every_machine_has_its_transport_and_only_that() -> None:
+    micro = references(MICROVM)
+    q35 = references(Situation(MachineKind.Q35, RootFormat.EROFS, "6.12.117"))
+    assert "platform:virtio-mmio" in micro and "platform:virtio-pci" not in micro
+    assert "platform:virtio-pci" in q35 and "platform:virtio-mmio" not in q35
+
+
+@pytest.mark.parametrize("root", list(RootFormat))
+def test_every_root_format_has_exactly_its_own_entry(root: RootFormat) -> None:
+    chosen = references(Situation(MachineKind.MICROVM, root, "6.12.117"))
+    assert {r for r in chosen if r.startswith("platform:root-") and r != "platform:root-disk"} == {
+        f"platform:root-{root.value}"
+    }
+
+
+def test_two_cpus_keep_smp() -> None:
+    two = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117", cpus=2)
+    values = {name: value for e in catalogue.load().chosen(two) for name, value in e.symbols}
+    assert values["SMP"] == "y"
+    assert "SMP" not in {name for e in catalogue.load().chosen(MICROVM) for name, value in e.symbols if value != "n"}
+
+
+def test_every_reference_resolves() -> None:
+    book = catalogue.load()
+    for entry in book.entries:
+        assert book.resolve(entry.reference) is entry
+    assert book.resolve("policy:no-such-entry") is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "version", "expected"),
+    [
+        ("", "6.12", True),
+        (">=6.9", "6.12.117", True),
+        (">=6.9", "6.1.192", False),
+        ("<=6.12", "6.12.117", True),
+        ("<6.12", "6.12.117", False),
+        (">=6.1,<6.9", "6.8", True),
+        ("==6.12", "6.12.117-1~deb12u1", True),
+    ],
+)
+def test_bounds(bounds: str, version: str, expected: bool) -> None:
+    assert in_bounds(bounds, version) is expected
+
+
+def test_a_condition_that_is_not_given_does_not_matter() -> None:
+    assert When().holds(MICROVM)
+    assert not When(network=True).holds(MICROVM)
+    assert When(network=False).holds(MICROVM)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[[entry]]\nid='a'\nsymbols={X='y'}", "no reason"),
+        ("[[entry]]\nreason='r'\nsymbols={X='y'}", "no id"),
+        ("[[entry]]\nid='a'\nreason='r'", "neither"),
+        ("[[entry]]\nid='a'\nreason='r'\nsymbols={CONFIG_X='y'}", "CONFIG_"),
+        ("[[entry]]\nid='a'\nreason='r'\nsymbols={X=true}", "X"),
+        ("[[entry]]\nid='a'\nreason='r'\nwords=['a b']", "spaces"),
+        ("[[entry]]\nid='a'\nreason='r'\nwords=['a']\nwhen={kernal='>=6'}", "kernal"),
+        ("[[entry]]\nid='a'\nreason='r'\nwords=['a']\nwhen={kernel='6'}", "bound"),
+        ("[[entry]]\nid='a'\nreason='r'\nwords=['a']\nwhen={machine=['pc']}", "pc"),
+        ("[[entry]]\nid='a'\nreason='r'\nwords=['a']\nwhen={network='yes'}", "network"),
+        ("not toml", "not TOML"),
+    ],
+)
+def test_malformed_rows_are_refused(text: str, part: str) -> None:
+    with pytest.raises(UserInputError, match=part):
+        catalogue.parse(text, Cause.POLICY, "policy/test.toml")
+
+
+def test_resolve_distinguishes_the_two_folders() -> None:
+    rows = "[[entry]]\nid='a'\nreason='r'\nwords=['w']"
+    book = Catalogue(
+        tuple(catalogue.parse(rows, Cause.POLICY, "p")) + tuple(catalogue.parse(rows, Cause.PLATFORM, "q"))
+    )
+    found = book.resolve("platform:a")
+    assert found is not None and found.cause is Cause.PLATFORM

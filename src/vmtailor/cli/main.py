@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line. One file per verb; this one joins them, and is the only place that turns an error into an exit code."""
+"""The command line. One file per verb; this one joins them, and alone turns an error into an exit code."""
 
 from __future__ import annotations
 

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots → the figures of one side. Pure: everything was measured before."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vmtailor.model.boot import Boot, FunctionCost, Phase
+from vmtailor.model.fit import EmulationLoop, Side
+
+#: The phases between kernel entry and our PID 1, and between reset and it.
+TO_INIT = (Phase.KERNEL,)
+FROM_RESET = (Phase.FIRMWARE, Phase.KERNEL)
+TO_READY = (Phase.KERNEL, Phase.INIT, Phase.START_UP)
+#: How many functions a side keeps.
+TOP_FUNCTIONS = 400
+
+
+@dataclass(frozen=True)
+class LoopNames:
+    """One row of data/emulation_loops.toml: functions that wait in a loop because the machine is emulated."""
+
+    name: str
+    functions: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What is known of a kernel without booting it."""
+
+    label: str
+    file: str
+    symbols_y: int
+    symbols_prompted: int
+    bytes: int
+    compressed_bytes: int
+
+
+def executed(boot: Boot, phases: Iterable[Phase]) -> int:
+    """Instructions executed in some phases, user and kernel, the exercise's client left out."""
+    wanted = set(phases)
+    return sum(p.kernel + p.user for p in boot.phases if p.phase in wanted)
+
+
+def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) -> tuple[EmulationLoop, ...]:
+    """What each named loop executed in some phases of one boot; loops that never ran are left out."""
+    wanted = set(phases)
+    cost: dict[str, int] = {}
+    for row in boot.functions:
+        if row.phase in wanted:
+            cost[row.function] = cost.get(row.function, 0) + row.instructions
+    found = []
+    for loop in table:
+        total = sum(cost.get(function, 0) for function in loop.functions)
+        if total:
+            found.append(EmulationLoop(loop.name, total, loop.reason))
+    return tuple(found)
+
+
+def spread(values: Sequence[float]) -> float:
+    """(max - min) / median; 0.0 where all agree, or there is nothing to compare."""
+    middle = statistics.median(values) if values else 0.0
+    return (max(values) - min(values)) / middle if middle else 0.0
+
+
+def _virtual_us(boot: Boot, to: str) -> float | None:
+    start, end = boot.milestone("kernel"), boot.milestone(to)
+    if start is None or end is None or start.virtual_ns is None or end.virtual_ns is None:
+        return None
+    return (end.virtual_ns - start.virtual_ns) / 1000
+
+
+def _wall_us(boots: Sequence[Boot], name: str) -> float | None:
+    found = [m.wall_s for boot in boots if (m := boot.milestone(name)) is not None and m.wall_s is not None]
+    return statistics.median(found) * 1e6 if found else None
+
+
+def _reached(boots: Sequence[Boot], mark: str, phases: Iterable[Phase]) -> list[int]:
+    wanted = tuple(phases)
+    return [executed(boot, wanted) for boot in boots if boot.milestone(mark) is not None]
+
+
+def _median_int(values: Sequence[int]) -> int | None:
+    return int(statistics.median(values)) if values else None
+
+
+def _per_request(boot: Boot) -> tuple[float, float] | None:
+    load = next((p for p in boot.phases if p.phase is Phase.LOAD), None)
+    if load is None or not boot.requests:
+        return None
+    return load.kernel / boot.requests, load.user / boot.requests
+
+
+def top_functions(boot: Boot, most: int = TOP_FUNCTIONS) -> tuple[FunctionCost, ...]:
+    """The dearest functions of a boot, dearest first."""
+    return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:most])
+
+
+def make_side(
+    kernel: KernelFacts,
+    name: str,
+    boots: Sequence[Boot],
+    *,
+    device_boot: Boot | None,
+    wall_boots: Sequence[Boot],
+    loops: Sequence[LoopNames],
+    min_memory_bytes: int | None,
+    subsystems: tuple[tuple[str, int], ...] = (),
+    initcalls: tuple[tuple[str, int], ...] = (),
+    symbol_costs: tuple[tuple[str, int], ...] = (),
+) -> Side:
+    """One side's figures from its boots on the instruction clock (at least one), a boot with device accesses counted,
+    and boots on the wall clock. Medians; the spread of each figure beside them."""
+    init, reset, ready = (
+        _reached(boots, "init", TO_INIT),
+        _reached(boots, "init", FROM_RESET),
+        _reached(boots, "ready", TO_READY),
+    )
+    first = boots[0]
+    to_init = loops_of(first, loops, TO_INIT)
+    from_reset = loops_of(first, loops, FROM_RESET)
+    requests = [pair for boot in boots if (pair := _per_request(boot)) is not None]
+    spreads = [("init_instructions", spread(init)), ("ready_instructions", spread(ready))]
+    if requests:
+        spreads.append(("request_kernel_instructions", spread([pair[0] for pair in requests])))
+    accesses = None
+    if device_boot is not None:
+        accesses = sum(
+            (p.port_accesses or 0) + (p.mmio_accesses or 0) for p in device_boot.phases if p.phase in TO_READY
+        )
+    init_middle, reset_middle = _median_int(init), _median_int(reset)
+    return Side(
+        name=name,
+        kernel=kernel.label,
+        kernel_file=kernel.file,
+        symbols_y=kernel.symbols_y,
+        symbols_prompted=kernel.symbols_prompted,
+        kernel_bytes=kernel.bytes,
+        kernel_compressed_bytes=kernel.compressed_bytes,
+        boots=len(boots),
+        init_instructions=init_middle,
+        init_instructions_net=None if init_middle is None else init_middle - sum(x.instructions for x in to_init),
+        reset_instructions=reset_middle,
+        reset_instructions_net=None if reset_middle is None else reset_middle - sum(x.instructions for x in from_reset),
+        ready_instructions=_median_int(ready),
+        init_virtual_us=_virtual_us(first, "init"),
+        ready_virtual_us=_virtual_us(first, "ready"),
+        device_accesses=accesses,
+        requests=first.requests,
+        request_kernel_instructions=statistics.median(p[0] for p in requests) if requests else None,
+        request_user_instructions=statistics.median(p[1] for p in requests) if requests else None,
+        min_memory_bytes=min_memory_bytes,
+        init_wall_us=_wall_us(wall_boots, "init"),
+        ready_wall_us=_wall_us(wall_boots, "ready"),
+        phases=first.phases,
+        functions=top_functions(first),
+        subsystems=subsystems,
+        initcalls=initcalls,
+        symbol_costs=symbol_costs,
+        loops=from_reset,
+        spread=tuple(spreads),
+        conditions=first.conditions,
+    )

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages that are one file: style, script and data inside, and a policy that forbids every request.
+
+Whatever comes from an image, a guest or a log reaches a page as text. Three things see to it: jinja2 escapes every value,
+embedded data has no `<` in it, and the content security policy lets only the very style and script run whose digests it
+names, so that neither an inline handler nor a `style` attribute nor a request to anywhere has an effect.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from vmtailor import __version__
+from vmtailor.base import figures
+
+FILTERS = {
+    "grouped": figures.grouped,
+    "short": figures.short,
+    "millions": figures.millions,
+    "file_bytes": figures.file_bytes,
+    "memory_bytes": figures.memory_bytes,
+    "microseconds": figures.microseconds,
+    "seconds": figures.seconds,
+}
+
+#: What would end a script element, start a comment in one, or (line separators) upset an older parser.
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def render(
+    template: str, *, data: Any, styles: Sequence[str] = (), scripts: Sequence[str] = (), values: Mapping[str, Any]
+) -> str:
+    """One page from `data/templates/TEMPLATE`, which extends `base.html`.
+
+    `styles` and `scripts` are files beside it, put behind `base.css` and `base.js`. `data` (anything msgspec can encode)
+    is embedded as JSON in the element `#data`. `values` are what the template sees by name.
+    """
+    style = "\n".join(_asset(name) for name in ("base.css", *styles))
+    script = "\n".join(_asset(name) for name in ("base.js", *scripts))
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page = {"style": Markup(style), "script": Markup(script), "data": embedded(data), "policy": policy}  # noqa: S704
+    return _environment().get_template(template).render(page=page, version=__version__, **values)
+
+
+def embedded(data: Any) -> Markup:
+    """Data as JSON that is safe inside a script element, whatever strings it holds."""
+    text = msgspec.json.encode(data).decode()
+    for character, escape in _UNSAFE.items():
+        text = text.replace(character, escape)
+    return Markup(text)  # noqa: S704 - no character that HTML gives a meaning to is left
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("vmtailor", "data/templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    # Exactly these bytes are hashed and put in the page: no white space may be added around them.
+    return resources.files("vmtailor").joinpath("data", "templates", name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

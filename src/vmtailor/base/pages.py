@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages that are one file: style, script and data inside, and a policy that forbids every request.
 
-Whatever comes from an image, a guest or a log reaches a page as text. Three things see to it: jinja2 escapes every value,
-embedded data has no `<` in it, and the content security policy lets only the very style and script run whose digests it
-names, so that neither an inline handler nor a `style` attribute nor a request to anywhere has an effect.
+Whatever comes from an image, a guest or a log reaches a page as text. Three things see to it: jinja2 escapes every
+value, embedded data has no `<` in it, and the content security policy lets only the very style and script work whose
+digests it names, so that neither an inline handler nor a `style` attribute nor a request to anywhere has an effect.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def render(
 ) -> str:
     """One page from `data/templates/TEMPLATE`, which extends `base.html`.
 
-    `styles` and `scripts` are files beside it, put behind `base.css` and `base.js`. `data` (anything msgspec can encode)
-    is embedded as JSON in the element `#data`. `values` are what the template sees by name.
+    `styles` and `scripts` are files beside it, put behind `base.css` and `base.js`. `data` (anything msgspec can
+    encode) is embedded as JSON in the element `#data`. `values` are what the template sees by name.
     """
     style = "\n".join(_asset(name) for name in ("base.css", *styles))
     script = "\n".join(_asset(name) for name in ("base.js", *scripts))
@@ -50,7 +50,7 @@ def render(
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    page = {"style": Markup(style), "script": Markup(script), "data": embedded(data), "policy": policy}  # noqa: S704
+    page = {"style": Markup(style), "script": Markup(script), "data": embedded(data), "policy": policy}
     return _environment().get_template(template).render(page=page, version=__version__, **values)
 
 
@@ -59,7 +59,7 @@ def embedded(data: Any) -> Markup:
     text = msgspec.json.encode(data).decode()
     for character, escape in _UNSAFE.items():
         text = text.replace(character, escape)
-    return Markup(text)  # noqa: S704 - no character that HTML gives a meaning to is left
+    return Markup(text)
 
 
 @functools.cache

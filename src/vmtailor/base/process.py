@@ -106,6 +106,10 @@ def spawn(
         yield process
     finally:
         kill_group(process)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
 
 def run(
@@ -164,6 +168,8 @@ def _follow(process: subprocess.Popen[bytes], out: IO[bytes], on_line: Callable[
                 continue
             chunk = os.read(process.stdout.fileno(), 65536)
             if not chunk:
+                if pending:
+                    on_line(pending.decode("utf-8", "replace"))
                 return
             out.write(chunk)
             *lines, pending = (pending + chunk).split(b"\n")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting outside programs: statuses, deadlines, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import CommandFailed, require_tool, run, spawn
+
+
+def test_output_and_status_are_returned() -> None:
+    finished = run([sys.executable, "-c", "print('yes'); raise SystemExit(3)"], timeout_s=20, ok=(3,))
+    assert (finished.returncode, finished.text) == (3, "yes\n")
+
+
+def test_an_unwanted_status_carries_the_words_of_the_program() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        run([sys.executable, "-c", "import sys; sys.exit('no such thing')"], timeout_s=20)
+    assert "no such thing" in caught.value.details
+
+
+def test_a_missing_program_is_a_host_error() -> None:
+    with pytest.raises(HostError, match="not installed"):
+        run(["vmtailor-no-such-program"], timeout_s=5)
+    with pytest.raises(HostError, match="not installed"):
+        require_tool("vmtailor-no-such-program")
+
+
+def test_the_deadline_ends_the_program_and_what_it_started() -> None:
+    code = "import subprocess,sys,time; p=subprocess.Popen(['sleep','60']); print(p.pid,flush=True); time.sleep(60)"
+    seen: list[str] = []
+    started = time.monotonic()
+    with pytest.raises(HostError, match="did not end"):
+        run([sys.executable, "-c", code], timeout_s=2, on_line=seen.append)
+    assert time.monotonic() - started < 20
+    assert _gone(int(seen[0]))
+
+
+def test_leaving_the_block_ends_the_program() -> None:
+    with spawn(["sleep", "60"]) as process:
+        pid = process.pid
+    assert _gone(pid)
+
+
+def test_no_shell_looks_at_the_arguments() -> None:
+    assert run(["printf", "%s", "$(id) ; `id`"], timeout_s=5).text == "$(id) ; `id`"
+
+
+def test_lines_arrive_one_by_one_and_whole() -> None:
+    seen: list[str] = []
+    finished = run([sys.executable, "-c", "print('a'*70000); print('b')"], timeout_s=20, on_line=seen.append)
+    assert [len(line) for line in seen] == [70000, 1]
+    assert finished.text.count("\n") == 2
+
+
+def _gone(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            state = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]  # noqa: PTH123, SIM115
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":  # dead, and its new parent has not looked yet
+            return True
+        os.sched_yield()
+    return False

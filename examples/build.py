@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Build an example image as an OCI layout: from the distribution's packages, without a registry and without root.
+
+    examples/build.py FOLDER OUT
+
+FOLDER holds `image.toml` (described in examples/README.md). apt chooses and verifies the packages, `dpkg-deb` reads
+them as streams; nothing is unpacked, so that every file keeps its owner whoever builds. The same packages give the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+#: Time stamp of everything that we make ourselves; packages keep their own.
+EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
+#: Top directories that Debian has merged into /usr.
+MERGED = ("bin", "sbin", "lib", "lib64")
+#: Left out of every image: documentation (licences stay), translations, unit files, maintainers' material.
+DROPPED = (
+    "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/lintian/*",
+    "usr/share/bug/*", "usr/lib/systemd/*", "etc/init.d/*", "etc/cron.*", "etc/logrotate.d/*",
+    "usr/lib/*/gconv/*", "usr/lib/*/audit/*",
+)  # fmt: skip
+KEPT = ("usr/share/doc/*/copyright",)
+
+
+@dataclass
+class Layer:
+    """Entries of one layer by path. Later entries of the same path win; directories merge."""
+
+    entries: dict[str, tuple[tarfile.TarInfo, bytes]] = field(default_factory=dict)
+
+    def add(self, info: tarfile.TarInfo, data: bytes = b"") -> None:
+        """Add an entry and the directories above it that are missing."""
+        for parent in reversed(PurePosixPath(info.name).parents[:-1]):
+            if str(parent) not in self.entries:
+                self.entries[str(parent)] = (directory(str(parent)), b"")
+        self.entries[info.name] = (info, data)
+
+    def tar(self) -> bytes:
+        """The layer as a tar, sorted by path, hard links last."""
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name in sorted(self.entries, key=lambda n: (self.entries[n][0].islnk(), n)):
+                info, data = self.entries[name]
+                archive.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+
+
+def directory(name: str, mode: int = 0o755, uid: int = 0, gid: int = 0) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.uid, info.gid, info.mtime = tarfile.DIRTYPE, mode, uid, gid, EPOCH
+    return info
+
+
+def regular(name: str, size: int, mode: int = 0o644, uid: int = 0, gid: int = 0) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.uid, info.gid, info.mtime = size, mode, uid, gid, EPOCH
+    return info
+
+
+def symlink(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode, info.mtime = tarfile.SYMTYPE, target, 0o777, EPOCH
+    return info
+
+
+def output_of(*argv: str) -> bytes:
+    """Run a program and return what it prints; its errors go to ours."""
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
+
+
+def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path) -> list[Path]:
+    """Have apt fetch the packages and what they depend on. `assumed` count as installed: neither they nor what only
+    they need is fetched. Returns the .deb files, in the order of their names."""
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "partial").mkdir(exist_ok=True)
+    architecture = output_of("dpkg", "--print-architecture").decode().strip()
+    status = scratch / "status"
+    status.write_text(
+        "".join(
+            f"Package: {name}\nStatus: install ok installed\nVersion: 9999:9999\nArchitecture: {architecture}\n"
+            "Multi-Arch: foreign\nMaintainer: nobody\nDescription: assumed\n\n"
+            for name in assumed
+        )
+    )
+    options = {
+        "Dir::State::status": status,
+        "Dir::State::extended_states": scratch / "extended_states",
+        "Dir::Cache": scratch,
+        "Dir::Cache::archives": cache,
+        "Dir::Log": scratch,
+        "Debug::NoLocking": "1",
+        "APT::Sandbox::User": "root",
+        "APT::Install-Recommends": "false",
+    }
+    apt = ["apt-get", *(word for key, value in options.items() for word in ("-o", f"{key}={value}")), "-qq", "--yes"]
+    # A line is: 'URI' file size hash. With an empty cache all are listed, also those that were fetched before.
+    (scratch / "empty" / "partial").mkdir(parents=True)
+    listed = output_of(*apt, "-o", f"Dir::Cache::archives={scratch}/empty", "--print-uris", "install", *packages)
+    names = [line.split()[1] for line in listed.decode().splitlines() if line.startswith("'")]
+    subprocess.run([*apt, "--download-only", "install", *packages], check=True, stdout=subprocess.DEVNULL)
+    return [cache / name for name in sorted(names)]
+
+
+def merged(name: str) -> str:
+    """The path in a file system whose /bin, /sbin and /lib are links into /usr."""
+    name = name.lstrip("./")
+    return f"usr/{name}" if name.split("/")[0] in MERGED else name
+
+
+def is_dropped(name: str, dropped: tuple[str, ...]) -> bool:
+    return not any(fnmatch.fnmatch(name, p) for p in KEPT) and any(fnmatch.fnmatch(name, p) for p in dropped)
+
+
+def add_package(layer: Layer, package: Path, dropped: tuple[str, ...]) -> str:
+    """Add the files of one package; returns its stanza for dpkg's status file."""
+    content = output_of("dpkg-deb", "--fsys-tarfile", str(package))
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for info in archive:
+            info.name = merged(info.name)
+            if info.islnk():
+                info.linkname = merged(info.linkname)
+            info.uname = info.gname = ""
+            present = layer.entries.get(info.name)
+            if not info.name or is_dropped(info.name, dropped) or info.name in MERGED or (present and info.isdir()):
+                continue
+            if present and info.issym() and not present[0].issym():
+                continue  # a compatibility link from before /usr was merged
+            file = archive.extractfile(info) if info.isreg() else None
+            layer.add(info, file.read() if file else b"")
+    control = output_of("dpkg-deb", "--field", str(package)).decode().rstrip("\n")
+    first, rest = control.split("\n", 1)
+    return f"{first}\nStatus: install ok installed\n{rest}\n"
+
+
+def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
+    """The lower layer: everything that comes from packages, with the accounts of the distribution."""
+    layer = Layer()
+    dropped = (*DROPPED, *spec.get("drop", ()))
+    for name in MERGED:
+        layer.add(directory(f"usr/{name}"))
+        layer.add(symlink(name, f"usr/{name}"))
+    for name, mode in (
+        ("tmp", 0o1777),
+        ("root", 0o700),
+        ("run", 0o755),
+        ("proc", 0o555),
+        ("sys", 0o555),
+        ("dev", 0o755),
+    ):
+        layer.add(directory(name, mode))
+    layer.add(directory("var/tmp", 0o1777))
+    layer.add(symlink("var/run", "/run"))
+    packages = download(list(spec["packages"]), list(spec.get("assume", ())), cache, scratch)
+    stanzas = [add_package(layer, package, dropped) for package in packages]
+    for account in ("passwd", "group"):
+        master = layer.entries.get(f"usr/share/base-passwd/{account}.master")
+        text = master[1] if master else b"root:x:0:0:root:/root:/bin/sh\n" if account == "passwd" else b"root:x:0:\n"
+        for user in spec.get("user", ()):
+            more = (
+                f"{user['name']}:x:{user['uid']}:{user['uid']}::{user.get('home', '/')}:/usr/sbin/nologin\n"
+                if account == "passwd"
+                else f"{user['name']}:x:{user['uid']}:\n"
+            )
+            text += more.encode()
+        layer.add(regular(f"etc/{account}", len(text)), text)
+    status = "\n".join(stanzas).encode()
+    layer.add(regular("var/lib/dpkg/status", len(status)), status)
+    return layer
+
+
+def compiled(source: Path, scratch: Path) -> bytes:
+    """A C file as a static program, stripped, without anything that differs between two builds."""
+    compiler = shutil.which("musl-gcc") or shutil.which("cc")
+    if compiler is None:
+        raise SystemExit("no C compiler: apt-get install musl-tools")
+    program = scratch / source.stem
+    subprocess.run(
+        [compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-Wl,--build-id=none", "-o",
+         str(program), source.name],
+        check=True, cwd=source.parent,
+    )  # fmt: skip
+    return program.read_bytes()
+
+
+def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
+    """The upper layer: the example's own files."""
+    layer = Layer()
+    for name in spec.get("directory", ()):
+        layer.add(
+            directory(
+                name["path"].lstrip("/"), int(name.get("mode", "0755"), 8), name.get("uid", 0), name.get("gid", 0)
+            )
+        )
+    for item in spec.get("file", ()):
+        mode = int(item.get("mode", "0644"), 8)
+        if "compile" in item:
+            data, mode = compiled(folder / item["compile"], scratch), 0o755
+        elif "random_bytes" in item:
+            data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
+        elif "source" in item:
+            data = (folder / item["source"]).read_bytes()
+        else:
+            data = item["content"].encode()
+        path = item["path"].lstrip("/")
+        layer.add(regular(path, len(data), mode, item.get("uid", 0), item.get("gid", 0)), data)
+    return layer
+
+
+def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: str) -> str:
+    """Write an OCI layout with one image; returns the digest of its manifest."""
+    blobs = out / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+
+    def blob(data: bytes) -> dict[str, Any]:
+        name = hashlib.sha256(data).hexdigest()
+        (blobs / name).write_bytes(data)
+        return {"digest": f"sha256:{name}", "size": len(data)}
+
+    def described(kind: str, document: Any) -> dict[str, Any]:
+        return {"mediaType": kind, **blob(json.dumps(document, sort_keys=True).encode())}
+
+    tars = [layer.tar() for layer in layers if layer.entries]
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    document = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]},
+    }
+    vnd = "application/vnd.oci.image"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{vnd}.manifest.v1+json",
+        "config": described(f"{vnd}.config.v1+json", document),
+        "layers": [{"mediaType": f"{vnd}.layer.v1.tar+gzip", **blob(gzip.compress(tar, 6, mtime=0))} for tar in tars],
+    }
+    entry = described(f"{vnd}.manifest.v1+json", manifest)
+    entry["annotations"] = {"org.opencontainers.image.ref.name": tag}
+    (out / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
+    (out / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True))
+    return str(entry["digest"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="an example's folder, with image.toml in it")
+    parser.add_argument("out", type=Path, help="the OCI layout to write; replaced when it is there")
+    parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    if not (folder / "image.toml").is_file():
+        folder = Path(__file__).parent / folder
+    if not (folder / "image.toml").is_file():
+        parser.error(f"no image.toml in {arguments.folder}")
+    with (folder / "image.toml").open("rb") as file:
+        spec = tomllib.load(file)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
+    out: Path = arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="vmtailor-example-") as name,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial,
+    ):
+        scratch = Path(name)
+        lower = package_layer(spec, cache, scratch) if spec.get("packages") else Layer()
+        upper = file_layer(spec, folder, scratch)
+        built = Path(partial) / "layout"
+        digest = write_layout(built, [lower, upper], spec["config"], "latest")
+        if out.exists():
+            shutil.rmtree(out)
+        built.rename(out)
+    size = sum(path.stat().st_size for path in (out / "blobs" / "sha256").iterdir())
+    print(f"{out}: {digest}, {size / 1e6:.1f} MB", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From symbols wanted to a fragment that gives them: what dependencies ask for in addition, the cheapest way.
+
+Cost is counted in symbols with a prompt that have to be added. Of `A || B` the cheaper side is taken; a symbol without
+prompt is reached through the cheapest of its selectors and defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import kconfiglib as k
+
+from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, terms
+
+_MAX_DEPTH = 24
+
+
+@dataclass(frozen=True)
+class Added:
+    """A symbol that must be set because `parent` needs it; `how` says in which way."""
+
+    name: str
+    value: str
+    parent: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Closure:
+    """`fragment`: symbols wanted, then symbols added. `lost`: wanted ones that no addition can bring."""
+
+    fragment: tuple[tuple[str, str], ...]
+    added: tuple[Added, ...]
+    lost: tuple[Lost, ...]
+
+
+def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
+    """Find the symbols to add to `wanted` so that all of it is resolved as asked. Symbols wanted `n` are never added."""
+    values = dict(wanted)
+    forbidden = {n for n, v in values.items() if v == "n"}
+    added: dict[str, Added] = {}
+    while True:
+        fragment = [*values.items(), *((a.name, a.value) for a in added.values())]
+        lost = kconfig.resolve(fragment).lost
+        # A name wanted n that is lost is a fact to report: nothing that is added can switch a symbol off.
+        search = _Search(kconfig, forbidden)
+        found: dict[str, Added] = {}
+        for item in lost:
+            if item.wanted in ("y", "m") and kconfig.known(item.name):
+                for extra in search.visible(item.name) or {}:
+                    if extra not in values and extra not in added:
+                        found.setdefault(extra, Added(extra, "y", *search.because(extra, item.name)))
+        if not found:
+            return Closure(tuple(fragment), tuple(added.values()), lost)
+        added |= found
+
+
+#: A way to make an expression true: the symbols to set, in the order found; None when there is none.
+_Way = dict[str, None] | None
+
+
+class _Search:
+    """Looks for the cheapest additions, under the values that the tree has now."""
+
+    def __init__(self, kconfig: Kconfig, forbidden: set[str]) -> None:
+        self._kconfig = kconfig
+        self._forbidden = forbidden
+        self._memo: dict[str, _Way] = {}
+        self._parents: dict[str, tuple[str, str]] = {}
+        self._path: list[str] = []
+        self._cut = False  # a cycle or the depth limit cut the search below: the result must not be kept
+
+    def because(self, name: str, root: str) -> tuple[str, str]:
+        """(parent, how) of a symbol found."""
+        return self._parents.get(name, (root, f"{root} depends on it"))
+
+    def visible(self, name: str) -> _Way:
+        """What is needed so that a symbol can be given the value y."""
+        symbol = self._kconfig.symbols[name]
+        if not self._kconfig.prompted(name):
+            return self._reach(symbol)
+        self._path.append(name)
+        ways = [self._satisfy(node.prompt[1], name) for node in symbol.nodes if node.prompt]
+        self._path.pop()
+        return _cheapest(ways)
+
+    def _symbol(self, symbol: Any, parent: str) -> _Way:
+        name = symbol.name
+        if symbol.is_constant or name in ("y", "m", "n"):
+            return None if name == "n" else {}
+        if symbol.tri_value == 2:
+            return {}
+        if name in self._forbidden or not self._kconfig.is_switch(name):
+            return None
+        if name in self._memo:
+            way = self._memo[name]
+        elif name in self._path or len(self._path) > _MAX_DEPTH:
+            self._cut = True
+            return None
+        else:
+            before, self._cut = self._cut, False
+            way = self._need(symbol)
+            if way is not None or not self._cut:
+                self._memo[name] = way
+            self._cut = self._cut or before
+        if way is not None:
+            for extra in way:
+                self._parents.setdefault(extra, (parent, f"{parent} depends on it"))
+        return way
+
+    def _need(self, symbol: Any) -> _Way:
+        if not self._kconfig.prompted(symbol.name):
+            return self._reach(symbol)
+        way = self.visible(symbol.name)
+        return None if way is None else {**way, symbol.name: None}
+
+    def _reach(self, symbol: Any) -> _Way:
+        """A symbol without prompt: through a selector, or through a default."""
+        name = symbol.name
+        self._path.append(name)
+        ways: list[_Way] = []
+        for term in terms(symbol.rev_dep, k.OR):
+            ways.append(self._satisfy(term, name))
+        for value, condition in symbol.defaults:
+            first = self._satisfy(value, name)
+            second = self._satisfy(condition, name) if first is not None else None
+            ways.append(None if first is None or second is None else first | second)
+        self._path.pop()
+        way = _cheapest(ways)
+        for extra in way or ():
+            self._parents[extra] = (name, f"brings in {name}, which has no prompt")
+        return way
+
+    def _satisfy(self, expression: Any, parent: str) -> _Way:
+        if k.expr_value(expression) == 2:
+            return {}
+        if isinstance(expression, k.Symbol):
+            return self._symbol(expression, parent)
+        if isinstance(expression, k.Choice):
+            return _cheapest([self._satisfy(n.prompt[1], parent) for n in expression.nodes if n.prompt])
+        operator, *operands = expression
+        if operator == k.AND:
+            left = self._satisfy(operands[0], parent)
+            right = None if left is None else self._satisfy(operands[1], parent)
+            return None if left is None or right is None else left | right
+        if operator == k.OR:
+            return _cheapest([self._satisfy(o, parent) for o in operands])
+        if operator == k.NOT:
+            return None
+        wants_on = (operator == k.EQUAL and operands[1].name == "y") or (
+            operator == k.UNEQUAL and operands[1].name == "n"
+        )
+        return self._symbol(operands[0], parent) if wants_on else None
+
+
+def _cheapest(ways: list[_Way]) -> _Way:
+    possible = [w for w in ways if w is not None]
+    return min(possible, key=len) if possible else None

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kconfig of a kernel tree: kconfiglib, with what kernels since 2021 added, resolved as `make allnoconfig` resolves it.
+
+kconfiglib 14.1 (its last release, 2020) does not know the bare `modules` statement (5.13), `transitional` (6.18) and
+conditional dependencies (`depends on A if B`, 6.20); they are rewritten to what it knows while files are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kconfiglib as k
+
+from vmtailor.base.errors import BuildError
+
+#: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kconfig_shell.py).
+Shell = Callable[[str], str]
+
+_MODULES = re.compile(r"^([ \t]+)modules[ \t]*$", re.M)
+_TRANSITIONAL = re.compile(r"^[ \t]+transitional[ \t]*$", re.M)
+_CONDITIONAL_DEPENDENCY = re.compile(r"^([ \t]+depends[ \t]+on[ \t]+)([^\n#]+?)[ \t]+if[ \t]+([^\n#]+)$", re.M)
+
+
+def modernise(text: str) -> str:
+    """Rewrite newer statements of one Kconfig file, line by line, to their meaning in older ones."""
+    text = _MODULES.sub(r"\1option modules", text)
+    text = _TRANSITIONAL.sub("", text)
+    return _CONDITIONAL_DEPENDENCY.sub(r"\1(\2) || !(\3)", text)
+
+
+@contextlib.contextmanager
+def _environment(env: Mapping[str, str]) -> Iterator[None]:
+    """kconfiglib reads `$(VAR)` from os.environ: for the time of parsing, it sees `env` and nothing else."""
+    saved = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+class _Parser(k.Kconfig):  # type: ignore[misc]
+    """kconfiglib's Kconfig with a given shell, and with today's syntax."""
+
+    def __init__(self, env: Mapping[str, str], shell: Shell) -> None:
+        self._given_shell = shell
+        with _environment(env):
+            super().__init__("Kconfig", warn=False, warn_to_stderr=False)
+
+    # kconfiglib keeps its preprocessor functions in a slot that it fills before it parses: the one place to step in.
+    @property
+    def _functions(self) -> dict[str, Any]:
+        return self._table
+
+    @_functions.setter
+    def _functions(self, table: dict[str, Any]) -> None:
+        self._table = {**table, "shell": (lambda _kconf, _name, command: self._given_shell(command), 1, 1)}
+
+    def _open(self, filename: str, mode: str) -> Any:
+        if mode != "r":
+            return super()._open(filename, mode)
+        return io.StringIO(modernise(Path(filename).read_text(encoding="utf-8", errors="replace")))
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A symbol that did not get the value asked for. `expression` is the dependency that lost it, `blocking` the
+    symbols in it whose values are to blame."""
+
+    name: str
+    wanted: str
+    got: str
+    expression: str
+    blocking: tuple[str, ...]
+
+    def __str__(self) -> str:
+        blame = f" (look at {', '.join(self.blocking)})" if self.blocking else ""
+        return f"{self.name}: asked for {self.wanted}, got {self.got or 'n'}: {self.expression}{blame}"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a fragment over allnoconfig comes to. `values` has every symbol that is not n (and not an empty string)."""
+
+    values: dict[str, str]
+    prompted: frozenset[str]
+    lost: tuple[Lost, ...]
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """Symbols that are y or m."""
+        return frozenset(n for n, v in self.values.items() if v in ("y", "m"))
+
+    @property
+    def prompted_y(self) -> int:
+        return len(self.enabled & self.prompted)
+
+    @property
+    def total_y(self) -> int:
+        return len(self.enabled)
+
+
+class Kconfig:
+    """The symbols of one tree. Not safe for threads: resolving changes values inside."""
+
+    def __init__(self, env: Mapping[str, str], shell: Shell) -> None:
+        """`env` is what make exports to Kconfig: srctree, ARCH, SRCARCH, CC, LD, KERNELVERSION and so on.
+
+        Raises BuildError when the tree's Kconfig files cannot be read.
+        """
+        try:
+            self.tree = _Parser(env, shell)
+        except (k.KconfigError, OSError) as error:
+            raise BuildError(
+                f"the Kconfig files of {env.get('srctree', '?')} cannot be read", details=str(error),
+                hint="is it a complete kernel source tree, with a compiler installed?",
+            ) from error  # fmt: skip
+        self.symbols: dict[str, Any] = {s.name: s for s in self.tree.unique_defined_syms}
+        self._prompted = frozenset(n for n, s in self.symbols.items() if any(node.prompt for node in s.nodes))
+        self._answers_no = [s for n, s in self.symbols.items() if n in self._prompted and s.orig_type in _TRISTATES]
+        self._answers_no = [s for s in self._answers_no if s.choice is None]
+        self._applied: list[Any] = []
+        for symbol in self._answers_no:
+            symbol.set_value(0)
+
+    # ---- questions about one symbol
+
+    def known(self, name: str) -> bool:
+        return name in self.symbols
+
+    def prompted(self, name: str) -> bool:
+        """Whether the symbol has a prompt somewhere, visible or not: only such a symbol can be chosen."""
+        return name in self._prompted
+
+    def is_switch(self, name: str) -> bool:
+        """Whether the symbol is a bool or tristate."""
+        return name in self.symbols and self.symbols[name].orig_type in _TRISTATES
+
+    def dependency(self, name: str) -> str:
+        """The dependencies of a symbol, as text."""
+        return str(k.expr_str(self.symbols[name].direct_dep))
+
+    def depends_on(self, name: str) -> tuple[str, ...]:
+        """Symbols that occur in the dependencies of a symbol."""
+        return tuple(sorted(symbols_in(self.symbols[name].direct_dep)))
+
+    def selectors(self, name: str) -> tuple[str, ...]:
+        """Symbols that select this one, under whatever condition."""
+        return tuple(sorted({_head(term).name for term in terms(self.symbols[name].rev_dep, k.OR) if _head(term)}))
+
+    def prompt(self, name: str) -> str:
+        """The text of the first prompt, or an empty string."""
+        return next((str(n.prompt[0]) for n in self.symbols[name].nodes if n.prompt), "") if self.known(name) else ""
+
+    def help(self, name: str) -> str:
+        return next((str(n.help) for n in self.symbols[name].nodes if n.help), "") if self.known(name) else ""
+
+    def places(self, name: str) -> tuple[str, ...]:
+        """Where the symbol is defined: file:line."""
+        return tuple(f"{n.filename}:{n.linenr}" for n in self.symbols[name].nodes)
+
+    def choice_members(self, name: str) -> tuple[str, ...]:
+        """The members of the choice that a symbol belongs to, itself included; empty when it belongs to none."""
+        choice = self.symbols[name].choice
+        return tuple(s.name for s in choice.syms) if choice else ()
+
+    # ---- resolving
+
+    def apply(self, fragment: Iterable[tuple[str, str]]) -> None:
+        """Make the tree stand as `make allnoconfig KCONFIG_ALLCONFIG=fragment` would. Unknown names are passed over."""
+        for symbol in self._applied:
+            symbol.unset_value()
+            if symbol.choice is not None:
+                symbol.choice.unset_value()
+            elif symbol in self._no_set:
+                symbol.set_value(0)
+        self._applied = []
+        for name, value in fragment:
+            symbol = self.symbols.get(name)
+            if symbol is not None:
+                symbol.set_value(value)
+                self._applied.append(symbol)
+
+    @property
+    def _no_set(self) -> set[Any]:
+        cached = self.__dict__.get("_no_cache")
+        if cached is None:
+            cached = self.__dict__["_no_cache"] = set(self._answers_no)
+        return cached  # type: ignore[no-any-return]
+
+    def value(self, name: str) -> str:
+        """The value under the fragment applied last; `n` for an unknown symbol."""
+        symbol = self.symbols.get(name)
+        return "n" if symbol is None else str(symbol.str_value)
+
+    def resolve(self, fragment: Iterable[tuple[str, str]]) -> Resolution:
+        """Apply a fragment and read everything back, with what it lost."""
+        wanted = list(fragment)
+        self.apply(wanted)
+        values = {}
+        for name, symbol in self.symbols.items():
+            value = symbol.str_value
+            if value not in ("n", "") and symbol.orig_type != k.UNKNOWN:
+                values[name] = value
+        lost = [self._lost(name, value) for name, value in wanted if not self._got(name, value)]
+        return Resolution(values, self._prompted, tuple(lost))
+
+    def load_config(self, text: str) -> dict[str, str]:
+        """The values other than n that a whole `.config` states (nothing is resolved)."""
+        return parse_config(text)
+
+    def _got(self, name: str, value: str) -> bool:
+        symbol = self.symbols.get(name)
+        if symbol is None:
+            return value == "n"
+        if symbol.orig_type is k.HEX:
+            return int(symbol.str_value or "0", 16) == int(value, 16)
+        return bool(symbol.str_value == value)
+
+    def _lost(self, name: str, wanted: str) -> Lost:
+        symbol = self.symbols.get(name)
+        if symbol is None:
+            return Lost(name, wanted, "", "this tree has no such symbol", ())
+        got = symbol.str_value
+        if wanted == "n":
+            who = [t for t in terms(symbol.rev_dep, k.OR) if k.expr_value(t) > 0]
+            text = " || ".join(k.expr_str(t) for t in who)
+            blame = tuple(sorted({_head(t).name for t in who if _head(t)}))
+            return Lost(name, wanted, got, f"selected by {text}" if who else "it cannot be switched off", blame)
+        blocking = tuple(sorted(blockers(symbol.direct_dep)))
+        if k.expr_value(symbol.direct_dep) == 0:
+            return Lost(name, wanted, got, f"depends on {k.expr_str(symbol.direct_dep)}", blocking)
+        if name not in self._prompted:
+            return Lost(name, wanted, got, "it has no prompt: only another symbol can select it", self.selectors(name))
+        if symbol.choice is not None:
+            chosen = symbol.choice.selection
+            other = (chosen.name,) if chosen is not None else ()
+            return Lost(name, wanted, got, "another member of its choice is selected", other)
+        conditions = [n.prompt[1] for n in symbol.nodes if n.prompt]
+        text = " || ".join(k.expr_str(c) for c in conditions)
+        return Lost(
+            name,
+            wanted,
+            got,
+            f"its prompt is visible only if {text}",
+            tuple(sorted(set().union(*map(blockers, conditions)))),
+        )
+
+
+_TRISTATES = (k.BOOL, k.TRISTATE)
+_CONFIG_LINE = re.compile(r'CONFIG_(\w+)=(?:"(.*)"|(.*))$')
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """`.config` text → symbol → value (strings without their quotes); unset symbols are left out."""
+    found = {}
+    for line in text.splitlines():
+        match = _CONFIG_LINE.match(line.strip())
+        if match:
+            found[match.group(1)] = match.group(3) if match.group(2) is None else match.group(2)
+    return {n: v for n, v in found.items() if v not in ("n", "")}
+
+
+def fragment_text(fragment: Iterable[tuple[str, str]], strings: Callable[[str], bool] = lambda name: False) -> str:
+    """A fragment as `KCONFIG_ALLCONFIG` reads it. `strings(name)` says which values are to be quoted."""
+    lines = []
+    for name, value in fragment:
+        if value == "n":
+            lines.append(f"# CONFIG_{name} is not set")
+        elif strings(name):
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f'CONFIG_{name}="{escaped}"')
+        else:
+            lines.append(f"CONFIG_{name}={value}")
+    return "\n".join(lines) + "\n"
+
+
+# ---- expressions of kconfiglib: nested tuples (operator, operand, operand), symbols, choices
+
+
+def terms(expression: Any, operator: int) -> list[Any]:
+    """The operands of a chain of one operator: `A || B || C` → [A, B, C]; anything else is its only term."""
+    if isinstance(expression, tuple) and expression[0] == operator:
+        return terms(expression[1], operator) + terms(expression[2], operator)
+    return [expression]
+
+
+def symbols_in(expression: Any) -> set[str]:
+    """Names of the symbols that occur in an expression, constants left out."""
+    if isinstance(expression, tuple):
+        return set().union(*(symbols_in(e) for e in expression[1:]))
+    if isinstance(expression, k.Symbol) and not expression.is_constant:
+        return {expression.name}
+    return set()
+
+
+def blockers(expression: Any) -> set[str]:
+    """Symbols to blame that an expression is n: of a conjunction, those of its operands that are n."""
+    if k.expr_value(expression) > 0:
+        return set()
+    if isinstance(expression, tuple) and expression[0] in (k.AND, k.OR):
+        return blockers(expression[1]) | blockers(expression[2])
+    return symbols_in(expression)
+
+
+def _head(term: Any) -> Any:
+    """The selecting symbol of one term of a reverse dependency (`SELECTOR && CONDITION`)."""
+    first = terms(term, k.AND)[0]
+    return first if isinstance(first, k.Symbol) and not first.is_constant else None

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shell behind Kconfig's `$(shell,…)` macros, which ask the compiler what it can do, and what make tells Kconfig.
+
+These are shell commands of the kernel tree itself, which the kernel's own make runs all the same when it configures;
+nothing of an image or a guest ever gets into them. They run in a scratch folder (some make temporary folders where they
+stand) and with the environment that make would give them. Their answers are kept by tree and tools.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from vmtailor.base.errors import BuildError
+from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.records import write_atomic
+from vmtailor.base.store import Store, digest
+
+#: What the kernel's Makefile exports that Kconfig reads, with its defaults for a native x86-64 build.
+TOOLS = {
+    "CC": "gcc", "LD": "ld", "AR": "ar", "NM": "nm", "OBJCOPY": "objcopy", "HOSTCC": "gcc", "HOSTCXX": "g++",
+    "RUSTC": "rustc", "BINDGEN": "bindgen", "PAHOLE": "pahole",
+}  # fmt: skip
+_PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN")
+
+
+def kernel_version(source: Path) -> str:
+    """The version that a tree's top Makefile states, such as `6.12.117`. Raises BuildError when it is no kernel tree."""
+    try:
+        text = (source / "Makefile").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BuildError(f"{source} is not a kernel source tree", hint="it has no Makefile") from error
+    parts = [
+        match.group(1) if (match := re.search(rf"^{name}[ \t]*=[ \t]*(\S*)", text, re.M)) else ""
+        for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL", "EXTRAVERSION")
+    ]
+    if not parts[0] or not parts[1]:
+        raise BuildError(f"{source} is not a kernel source tree", hint="its Makefile states no version")
+    return ".".join(p for p in parts[:3] if p) + parts[3]
+
+
+class KconfigShell:
+    """Callable: a command → its output with line feeds as spaces, as Kconfig wants it. `close()` saves new answers."""
+
+    def __init__(self, source: Path, *, store: Store | None = None, source_id: str = "") -> None:
+        """`source_id` names the tree's content (its package and version); without it nothing is kept."""
+        self.source = source.resolve()
+        path = os.environ.get("PATH", "/usr/bin:/bin")
+        self._base = {n: os.environ[n] for n in _PASSED_ON if n in os.environ} | {"LC_ALL": "C", "PATH": path}
+        self.env = self._base | {
+            **TOOLS,
+            "ARCH": "x86", "SRCARCH": "x86", "SUBARCH": "x86", "UTS_MACHINE": "x86_64", "CLANG_FLAGS": "",
+            "KERNELVERSION": kernel_version(self.source), "srctree": str(self.source), "objtree": ".",
+            "CC_VERSION_TEXT": self._first_line([require_tool("gcc"), "--version"]),
+            "RUSTC_VERSION_TEXT": self._first_line(["rustc", "--version"]),
+            "PAHOLE_VERSION": "0",
+        }  # fmt: skip
+        self._answers: dict[str, str] = {}
+        self._new = False
+        self._file: Path | None = None
+        if source_id:
+            tools = "\n".join(
+                self._first_line([tool, "--version"]) for tool in ("gcc", "ld", "pahole", "rustc", "bindgen")
+            )
+            key = digest("kconfig-shell/1", source_id, str(self.source), tools)
+            self._file = (store or Store()).path("kconfig-shell", key) / "answers.json"
+            if self._file.is_file():
+                self._answers = dict(json.loads(self._file.read_text()))
+
+    def _first_line(self, argv: list[str]) -> str:
+        try:
+            return run(argv, timeout_s=30, env=self._base).text.partition("\n")[0]
+        except Exception:
+            return ""
+
+    def __call__(self, command: str) -> str:
+        known = self._answers.get(command)
+        if known is None:
+            with tempfile.TemporaryDirectory(prefix="vmtailor-kconfig-") as scratch:
+                try:
+                    finished = run(
+                        ["/bin/sh", "-c", command], timeout_s=60, env=self.env, cwd=Path(scratch), ok=tuple(range(256))
+                    )
+                except CommandFailed as error:  # ended by a signal: no answer
+                    finished = error.finished
+            known = "\n".join(finished.text.splitlines()).rstrip("\n").replace("\n", " ")
+            self._answers[command] = known
+            self._new = True
+        return known
+
+    def close(self) -> None:
+        """Save the answers for the next time."""
+        if self._new and self._file is not None:
+            write_atomic(self._file, json.dumps(self._answers, indent=1, sort_keys=True).encode())
+            self._new = False

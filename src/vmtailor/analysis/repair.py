@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dropped symbols to put back: nearest to the failure first, then by bisection, with few trials."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+Search = Generator[tuple[str, ...], bool, tuple[str, ...] | None]
+
+
+def search(candidates: Sequence[str]) -> Search:
+    """Find a small set of `candidates` with which the exercise passes.
+
+    A generator: it yields a set to try and is sent whether that passed; it returns the set to keep, or None when even
+    all of them together do not help. `candidates` are ordered, the likeliest first, and without them the exercise is
+    known to fail. Prefixes grow fourfold until one passes, then the shortest passing prefix is found by bisection: its
+    last element is needed. This is repeated with what stands before it until the needed ones alone pass.
+    """
+    pool = list(dict.fromkeys(candidates))
+    needed: list[str] = []
+    while pool:
+        low, high = 0, 0  # a prefix of `low` fails, one of `high` passes
+        length = 1
+        while True:
+            if (yield tuple(needed + pool[:length])):
+                high = length
+                break
+            low = length
+            if length == len(pool):
+                return None
+            length = min(4 * length, len(pool))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (yield tuple(needed + pool[:middle])):
+                high = middle
+            else:
+                low = middle
+        needed.append(pool[high - 1])
+        pool = pool[: high - 1]
+        if not pool or (yield tuple(needed)):
+            return tuple(needed)
+    return None
+
+
+def minimise(kept: Sequence[str], group: int) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
+    """Remove kept symbols in groups: yields a set to leave out, is sent whether the exercise still passes without it.
+
+    A group that cannot go is split in halves, down to single symbols. Returns all that can go together.
+    """
+    gone: list[str] = []
+    waiting = [list(kept[i : i + group]) for i in range(0, len(kept), max(1, group))]
+    while waiting:
+        part = waiting.pop(0)
+        if (yield tuple(gone + part)):
+            gone += part
+        elif len(part) > 1:
+            middle = len(part) // 2
+            waiting[:0] = [part[:middle], part[middle:]]
+    return tuple(gone)

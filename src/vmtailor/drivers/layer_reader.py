@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one layer: a tar, perhaps compressed, from an untrusted source, as a stream and within limits.
+
+`tarfile` reads the archive through `ForwardReader`, which only moves forward and refuses headers of absurd size.
+Nothing here touches a path of the host other than the layer's own file.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import contextlib
+import hashlib
+import lzma
+import re
+import subprocess
+import tarfile
+import urllib.parse
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.process import require_tool, spawn
+from vmtailor.drivers.layer_tree import Entry, Node
+
+CHUNK = 1 << 18
+#: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
+HEADER_BYTES = 4 << 20
+PATH_BYTES = 4095
+NAME_BYTES = 255
+TIME_MAX = 2**32 - 1
+
+_TIME = re.compile(r"\d{1,10}(\.\d{1,9})?")
+_XATTR = "SCHILY.xattr."
+_LIBARCHIVE = "LIBARCHIVE.xattr."
+#: Marks of overlay file systems: in an image they would change what the guest's own overlay shows.
+_OVERLAY = ("trusted.overlay.", "user.overlay.")
+_KINDS = {
+    tarfile.REGTYPE: tarfile.REGTYPE, tarfile.AREGTYPE: tarfile.REGTYPE, tarfile.CONTTYPE: tarfile.REGTYPE,
+    tarfile.GNUTYPE_SPARSE: tarfile.REGTYPE, tarfile.DIRTYPE: tarfile.DIRTYPE, tarfile.SYMTYPE: tarfile.SYMTYPE,
+    tarfile.LNKTYPE: tarfile.LNKTYPE, tarfile.CHRTYPE: tarfile.CHRTYPE, tarfile.BLKTYPE: tarfile.BLKTYPE,
+    tarfile.FIFOTYPE: tarfile.FIFOTYPE,
+}  # fmt: skip
+_DAMAGE = (
+    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError, IndexError, KeyError, OSError,
+    RecursionError, TypeError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's file. `label` names it in messages (its digest); `diff_id` is `sha256:…` of it uncompressed, checked
+    when given."""
+
+    path: Path
+    label: str
+    diff_id: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an image may ask of the host. All sizes in bytes; `metadata_bytes` bounds names and attributes in memory."""
+
+    entries: int = 5_000_000
+    unpacked_bytes: int = 64 << 30
+    metadata_bytes: int = 512 << 20
+
+
+class DamagedLayer(UserInputError):
+    """A layer cannot be read, or it asks for what an image must not ask for."""
+
+    def __init__(self, label: str, what: str) -> None:
+        super().__init__(
+            f"layer {label} is damaged or hostile: {what}",
+            hint="fetch or build the image again; if it stays, ask whoever made it",
+        )
+
+
+class ForwardReader:
+    """A stream of chunks as a file that `tarfile` can read: `read`, `tell`, and `seek` forward."""
+
+    def __init__(self, chunks: Iterator[bytes], limit: int) -> None:
+        self._chunks = chunks
+        self._limit = limit
+        self._buffer = b""
+        self._at = 0
+        self._position = 0
+        self.budget = HEADER_BYTES
+        self.last = b""
+
+    def tell(self) -> int:
+        return self._position
+
+    def _fill(self) -> bool:
+        self._buffer, self._at = next(self._chunks, b""), 0
+        return bool(self._buffer)
+
+    def take(self, size: int) -> bytes:
+        """At most `size` bytes, at least one unless the stream has ended."""
+        if self._at == len(self._buffer) and not self._fill():
+            return b""
+        piece = self._buffer[self._at : self._at + size]
+        self._at += len(piece)
+        self._position += len(piece)
+        if self._position > self._limit:
+            raise ValueError(f"it unpacks to more than {self._limit} bytes")
+        return piece
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > self.budget:
+            raise ValueError("the headers of one entry are too large")
+        self.budget -= size
+        piece = self.take(size)
+        if len(piece) < size:
+            pieces = [piece]
+            missing = size - len(piece)
+            while missing and (more := self.take(missing)):
+                pieces.append(more)
+                missing -= len(more)
+            piece = b"".join(pieces)
+        self.last = piece
+        return piece
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        if whence != 0 or position < self._position:
+            raise ValueError("an entry points backwards")
+        self.copy(position - self._position, None)
+        return self._position
+
+    def copy(self, size: int, write: Callable[[bytes], object] | None) -> int:
+        """Pass on the next `size` bytes, or skip them; returns how many there were."""
+        left = size
+        while left and (piece := self.take(left)):
+            left -= len(piece)
+            if write is not None:
+                write(piece)
+        return size - left
+
+    def drain(self) -> None:
+        while self.take(CHUNK):
+            pass
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+def _zlib_chunks(path: Path) -> Iterator[bytes]:
+    """gzip, of one or more members."""
+    with path.open("rb") as file:
+        inflate = zlib.decompressobj(31)
+        data = file.read(CHUNK)
+        while data:
+            out = inflate.decompress(data, CHUNK * 4)
+            if out:
+                yield out
+            if inflate.eof:
+                data = inflate.unused_data or file.read(CHUNK)
+                if data.strip(b"\0"):
+                    inflate = zlib.decompressobj(31)
+                else:
+                    return
+            else:
+                data = inflate.unconsumed_tail or file.read(CHUNK)
+        raise EOFError("the compressed data ends too early")
+
+
+def _block_chunks(path: Path, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    """bzip2 or xz, of one or more streams."""
+    with path.open("rb") as file:
+        unpack = make()
+        data = file.read(CHUNK)
+        while True:
+            out = unpack.decompress(data, CHUNK * 4)
+            data = b""
+            if out:
+                yield out
+            if unpack.eof:
+                data = unpack.unused_data or file.read(CHUNK)
+                if not data.strip(b"\0"):
+                    return
+                unpack = make()
+            elif not out:
+                data = file.read(CHUNK)
+                if not data:
+                    raise EOFError("the compressed data ends too early")
+
+
+def _zstd_chunks(path: Path) -> Iterator[bytes]:
+    argv = [require_tool("zstd"), "--decompress", "--stdout", "--quiet", "--long=27"]
+    with path.open("rb") as file, spawn(argv, stdin=file, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while piece := process.stdout.read(CHUNK):
+            yield piece
+        if process.wait() != 0:
+            raise EOFError("zstd cannot unpack it")
+
+
+def _plain_chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """The uncompressed bytes of a file; the compression is told by its first bytes."""
+    with path.open("rb") as file:
+        magic = file.read(6)
+    if magic.startswith(b"\x1f\x8b"):
+        return _zlib_chunks(path)
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return _zstd_chunks(path)
+    if magic.startswith(b"BZh"):
+        return _block_chunks(path, bz2.BZ2Decompressor)
+    if magic == b"\xfd7zXZ\0":
+        return _block_chunks(path, cast("Callable[[], _Decompressor]", lambda: lzma.LZMADecompressor(memlimit=1 << 28)))
+    return _plain_chunks(path)
+
+
+@contextlib.contextmanager
+def damage_is_reported(layer: Layer) -> Iterator[None]:
+    """Turn whatever a parser says about bad bytes into DamagedLayer. Failures to write must not be raised inside."""
+    try:
+        yield
+    except UserInputError:
+        raise
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamagedLayer(layer.label, str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def opened(layer: Layer, limits: Limits) -> Iterator[ForwardReader]:
+    """The layer's uncompressed bytes, to be read once from the start."""
+    chunks = chunks_of(layer.path)
+    try:
+        yield ForwardReader(chunks, limits.unpacked_bytes)
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+
+
+def split_path(name: str, label: str) -> tuple[str, ...]:
+    """The components of an entry's name below the root; a leading `/` and `.` count for nothing, `..` is refused."""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
+    if "\0" in name or len(_bytes(name)) > PATH_BYTES or any(len(_bytes(part)) > NAME_BYTES for part in parts):
+        raise DamagedLayer(label, f"the name {name[:200]!r} is not one that a file can have")
+    return parts
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for key, value in headers.items():
+        if key.startswith(_LIBARCHIVE):
+            raw = base64.b64decode(_bytes(value) + b"==")
+            found.setdefault(
+                urllib.parse.unquote(key.removeprefix(_LIBARCHIVE)), raw.decode("utf-8", "surrogateescape")
+            )
+    for key, value in headers.items():
+        if key.startswith(_XATTR):
+            found[key.removeprefix(_XATTR)] = value
+    for name in found:
+        if "=" in name or "\0" in name or not 0 < len(_bytes(name)) <= NAME_BYTES:
+            raise ValueError(f"an extended attribute is called {name[:80]!r}")
+    return tuple(sorted((name, value) for name, value in found.items() if not name.startswith(_OVERLAY)))
+
+
+def _time(info: tarfile.TarInfo) -> int | str:
+    """Seconds since 1970, as text when there is a fraction; clamped to what all our file systems can hold."""
+    text = info.pax_headers.get("mtime", "")
+    if "." in text and _TIME.fullmatch(text) and int(text.partition(".")[0]) <= TIME_MAX:
+        return text.rstrip("0").rstrip(".")
+    return int(min(max(info.mtime, 0), TIME_MAX))
+
+
+def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> Node:
+    for number in (info.uid, info.gid):
+        if not 0 <= number < 2**32 - 1:
+            raise ValueError(f"{info.name[:200]!r} belongs to user or group {number}")
+    node = Node(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
+    if info.pax_headers:
+        attributes = _xattrs(info.pax_headers)
+        node.xattrs = cast("tuple[tuple[str, str], ...]", unique.setdefault(attributes, attributes))
+    if kind == tarfile.REGTYPE:
+        if info.size < 0:
+            raise ValueError(f"{info.name[:200]!r} has a size of {info.size}")
+        node.layer, node.offset, node.size = layer_index, info.offset_data, info.size
+        sparse = getattr(info, "sparse", None)
+        if sparse is not None:
+            node.target = _checked_map(sparse, info.size)
+    elif kind == tarfile.SYMTYPE:
+        if not info.linkname or "\0" in info.linkname or len(_bytes(info.linkname)) > PATH_BYTES:
+            raise ValueError(f"{info.name[:200]!r} is a symbolic link to nothing that can be")
+        node.target = info.linkname
+    elif kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
+        if not (0 <= info.devmajor < 1 << 12 and 0 <= info.devminor < 1 << 20):
+            raise ValueError(f"{info.name[:200]!r} is device {info.devmajor}:{info.devminor}")
+        node.target = (info.devmajor, info.devminor)
+    return node
+
+
+def _checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...]:
+    end = 0
+    for offset, length in sparse:
+        if offset < end or length < 0 or offset + length > size:
+            raise ValueError("the map of a sparse file contradicts itself")
+        end = offset + length
+    return tuple((offset, length) for offset, length in sparse if length)
+
+
+class Meter:
+    """Counts what all layers together ask for, and refuses what goes beyond the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.entries = 0
+        self.unpacked = 0
+        self.metadata = 0
+
+    def count(self, entry: Entry) -> None:
+        self.entries += 1
+        self.unpacked += entry.node.size if entry.node else 0
+        self.metadata += entry.weight
+        if self.entries > self.limits.entries:
+            raise ValueError(f"the image has more than {self.limits.entries} entries")
+        if self.unpacked > self.limits.unpacked_bytes:
+            raise ValueError(f"its files unpack to more than {self.limits.unpacked_bytes} bytes")
+        if self.metadata > self.limits.metadata_bytes:
+            raise ValueError(f"its names and attributes take more than {self.limits.metadata_bytes} bytes")
+
+
+def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
+    """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
+
+    Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out, beyond the limits."""
+    with damage_is_reported(layer), opened(layer, meter.limits) as raw:
+        digest = hashlib.sha256()
+        reader = ForwardReader(_hashed(raw, digest.update), meter.limits.unpacked_bytes) if layer.diff_id else raw
+        unique: dict[object, object] = {}
+        archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
+            reader.budget = HEADER_BYTES
+            kind = _KINDS.get(info.type)
+            if kind is None:
+                raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
+            parts = split_path(info.name, layer.label)
+            if kind == tarfile.LNKTYPE:
+                entry = Entry(parts, None, split_path(info.linkname, layer.label))
+            else:
+                entry = Entry(parts, _node(info, kind, index, unique))
+            meter.count(entry)
+            yield entry
+        if reader.last.strip(b"\0"):
+            raise ValueError(f"the header at byte {archive.offset} makes no sense")
+        reader.drain()
+        if layer.diff_id and layer.diff_id != f"sha256:{digest.hexdigest()}":
+            raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
+
+
+def _hashed(raw: ForwardReader, update: Callable[[bytes], None]) -> Iterator[bytes]:
+    while piece := raw.take(CHUNK):
+        update(piece)
+        yield piece

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: the baseline that we start from, a configuration as it resolved, and the files that a build gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class KernelBaseline:
+    """The kernel that is traced, with all that attribution needs. Paths are absolute, files in the cache.
+
+    `version` is upstream's (6.12.117), `release` what `uname -r` says. `modules_dir` holds the `kernel/` tree of the
+    release, modules uncompressed; `debug_modules_dir` the same with debug information, where it was asked for.
+    `origin` names packages with their versions, or the source tree it was compiled from.
+    """
+
+    SCHEMA: ClassVar[str] = "vmtailor/kernel-baseline/1"
+
+    version: str
+    release: str
+    vmlinuz: str
+    config: str
+    system_map: str
+    modules_dir: str
+    debug_vmlinux: str
+    debug_modules_dir: str
+    source_dir: str
+    source_digest: str
+    origin: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LostSymbol:
+    """A symbol that did not resolve as requested. Values as in .config, `n` for not set."""
+
+    name: str
+    wanted: str
+    got: str
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A build folder with its resolved .config. `symbols` holds all that is not `n`; `lost` must be empty to build."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/configured/1"
+
+    build_dir: str
+    source_dir: str
+    config: str
+    symbols: tuple[tuple[str, str], ...]
+    lost: tuple[LostSymbol, ...]
+
+    @property
+    def total_y(self) -> int:
+        return sum(1 for _, value in self.symbols if value == "y")
+
+
+@dataclass(frozen=True)
+class KernelFiles:
+    """A built kernel. `image` is the very file that is booted; the compressed sizes are of this file, for comparison.
+
+    `system_map` has the addresses of all symbols. `sha256` is of `image`. `seconds` is the time of this compile.
+    `unplanned` lists symbols that resolved to y or m without the plan saying so; `zstd_bytes` is None where no zstd is.
+    """
+
+    SCHEMA: ClassVar[str] = "vmtailor/kernel-files/1"
+
+    release: str
+    image: str
+    image_bytes: int
+    zstd_bytes: int | None
+    xz_bytes: int
+    config: str
+    system_map: str
+    sha256: str
+    compiler: str
+    objects_compiled: int
+    seconds: float
+    unplanned: tuple[str, ...] = ()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage build, the kernel part: a plan and a source become the kernel file that is booted."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.base import process, records
+from vmtailor.base.errors import BuildError
+from vmtailor.base.store import Store, digest, locked
+from vmtailor.drivers import elf_pack, kbuild
+from vmtailor.drivers.apt import digest_of_file
+from vmtailor.model.kernel import Configured, KernelFiles
+from vmtailor.model.plan import Plan
+
+# Part of every key: raise it when the steps from configuration to files change.
+_LAYOUT = "3"
+_RECORD = "kernel.json"
+
+
+def kernel_key(plan: Plan, source_digest: str, toolchain: kbuild.Toolchain) -> str:
+    """What the bytes of a kernel depend on: source, configuration, compiler."""
+    fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
+    return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment)
+
+
+def build_kernel(
+    plan: Plan,
+    source_dir: Path,
+    source_digest: str,
+    store: Store,
+    *,
+    toolchain: kbuild.Toolchain | None = None,
+    jobs: int | None = None,
+    explain: Mapping[str, str] | None = None,
+) -> KernelFiles:
+    """Compile the planned configuration, or find it in the cache.
+
+    All kernels of one source and compiler are compiled in one folder, so that a repair compiles only what a few symbols
+    change. `explain` may give, for a symbol, the dependency that loses it: it is quoted when that happens.
+    Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
+    """
+    toolchain = toolchain or kbuild.Toolchain()
+    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+
+    def fill(folder: Path) -> None:
+        with locked(work.with_suffix(".lock")):
+            configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
+            require_nothing_lost(configured, explain or {})
+            compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain, jobs)
+            files = collect(configured, compiled, folder, unplanned(plan, configured))
+        records.save(files, folder / _RECORD)
+
+    folder = store.get("kernel", kernel_key(plan, source_digest, toolchain), fill)
+    return located(records.load(KernelFiles, folder / _RECORD), folder)
+
+
+def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:
+    """Raise BuildError naming every symbol that did not resolve as planned, with its dependency where it is known."""
+    if not configured.lost:
+        return
+    lines = [
+        f"{one.name}: planned {one.wanted}, resolved to {one.got}"
+        + (f" ({explain[one.name]})" if one.name in explain else "")
+        for one in configured.lost
+    ]
+    raise BuildError(
+        f"{len(lines)} planned symbol(s) were lost when the configuration was resolved",
+        hint="a dependency is missing in the plan, or the source is of another version than the one planned for",
+        details="\n".join(lines),
+    )
+
+
+def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
+    """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty without choices."""
+    planned = {choice.name: choice.value for choice in plan.choices}
+    if not planned:
+        return ()
+    return tuple(name for name, value in configured.symbols if value in ("y", "m") and planned.get(name) != value)
+
+
+def collect(
+    configured: Configured, compiled: kbuild.Compiled, folder: Path, unplanned_symbols: tuple[str, ...] = ()
+) -> KernelFiles:
+    """Take the finished files out of the build folder: the kernel without symbols and padding, .config, System.map."""
+    image = folder / "vmlinux"
+    elf_pack.pack(compiled.vmlinux, image)
+    shutil.copyfile(configured.config, folder / "config")
+    shutil.copyfile(compiled.system_map, folder / "System.map")
+    return KernelFiles(
+        release=kbuild.release(Path(configured.source_dir), compiled.build_dir),
+        image=str(image),
+        image_bytes=image.stat().st_size,
+        zstd_bytes=_zstd_bytes(image),
+        xz_bytes=len(lzma.compress(image.read_bytes(), check=lzma.CHECK_CRC32)),
+        config=str(folder / "config"),
+        system_map=str(folder / "System.map"),
+        sha256=digest_of_file(image),
+        compiler=compiled.compiler,
+        objects_compiled=compiled.objects,
+        seconds=compiled.seconds,
+        unplanned=unplanned_symbols,
+    )
+
+
+def located(files: KernelFiles, folder: Path) -> KernelFiles:
+    """The record with its paths in `folder`: a cache may have been moved since it was written."""
+    return replace(
+        files,
+        image=str(folder / "vmlinux"),
+        config=str(folder / "config"),
+        system_map=str(folder / "System.map"),
+    )
+
+
+def _zstd_bytes(path: Path) -> int | None:
+    if shutil.which("zstd") is None:
+        return None
+    return len(process.run(["zstd", "-19", "-q", "-c", str(path)], timeout_s=300).stdout)

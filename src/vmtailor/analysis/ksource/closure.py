@@ -38,7 +38,7 @@ class Closure:
 
 
 def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
-    """Find the symbols to add to `wanted` so that all of it is resolved as asked. Symbols wanted `n` are never added."""
+    """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}
@@ -144,10 +144,14 @@ class _Search:
         operator, *operands = expression
         if operator == k.AND:
             left = self._satisfy(operands[0], parent)
-            right = None if left is None else self._satisfy(operands[1], parent)
-            return None if left is None or right is None else left | right
+            right = self._satisfy(operands[1], parent) if left is not None else None
+            return left | right if left is not None and right is not None else None
         if operator == k.OR:
             return _cheapest([self._satisfy(o, parent) for o in operands])
+        return self._relation(operator, operands, parent)
+
+    def _relation(self, operator: int, operands: list[Any], parent: str) -> _Way:
+        """`X=y` and `X!=n` ask for X; nothing that is added makes `!X` true."""
         if operator == k.NOT:
             return None
         wants_on = (operator == k.EQUAL and operands[1].name == "y") or (

@@ -126,10 +126,12 @@ class Kconfig:
             ) from error  # fmt: skip
         self.symbols: dict[str, Any] = {s.name: s for s in self.tree.unique_defined_syms}
         self._prompted = frozenset(n for n, s in self.symbols.items() if any(node.prompt for node in s.nodes))
-        self._answers_no = [s for n, s in self.symbols.items() if n in self._prompted and s.orig_type in _TRISTATES]
-        self._answers_no = [s for s in self._answers_no if s.choice is None]
+        # What conf.c answers for allnoconfig: every bool and tristate with a prompt, except members of choices.
+        self._said_no = {
+            s for n, s in self.symbols.items() if n in self._prompted and self.is_switch(n) and not s.choice
+        }
         self._applied: list[Any] = []
-        for symbol in self._answers_no:
+        for symbol in self._said_no:
             symbol.set_value(0)
 
     # ---- questions about one symbol
@@ -181,7 +183,7 @@ class Kconfig:
             symbol.unset_value()
             if symbol.choice is not None:
                 symbol.choice.unset_value()
-            elif symbol in self._no_set:
+            elif symbol in self._said_no:
                 symbol.set_value(0)
         self._applied = []
         for name, value in fragment:
@@ -189,13 +191,6 @@ class Kconfig:
             if symbol is not None:
                 symbol.set_value(value)
                 self._applied.append(symbol)
-
-    @property
-    def _no_set(self) -> set[Any]:
-        cached = self.__dict__.get("_no_cache")
-        if cached is None:
-            cached = self.__dict__["_no_cache"] = set(self._answers_no)
-        return cached  # type: ignore[no-any-return]
 
     def value(self, name: str) -> str:
         """The value under the fragment applied last; `n` for an unknown symbol."""

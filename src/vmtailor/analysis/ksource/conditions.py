@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conditions under which a line of a C file is compiled: the whole stack of `#if`s around it, `#else` included."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN, Expr, conjunction, from_preprocessor, negation
+
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*(.*)", re.S)
+# Comments, strings and characters in one pattern, so that a comment sign in a string is none.
+_COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+_IF_ENABLED = re.compile(r"\bif[ \t]*\((.*\bIS_(?:ENABLED|BUILTIN|REACHABLE)[ \t]*\(.*\))[ \t]*\{[ \t]*$")
+_MAX_LENGTH = 10_000
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blanked; line feeds stay, so that line numbers do."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match.group()
+        return " " + "\n" * found.count("\n") if found[0] == "/" else found
+
+    return _COMMENT_OR_TEXT.sub(blank, text)
+
+
+@dataclass
+class _Level:
+    """One open `#if`: the condition of its present branch, and the negation of all earlier ones."""
+
+    branch: Expr
+    not_before: Expr
+    first: int
+
+
+@dataclass
+class LineConditions:
+    """Conditions by line of one file."""
+
+    starts: list[int] = field(default_factory=lambda: [1])
+    conditions: list[Expr] = field(default_factory=lambda: [TRUE])
+
+    def at(self, line: int) -> Expr:
+        """The condition under which line `line` (from 1) is compiled."""
+        return self.conditions[max(0, bisect_right(self.starts, line) - 1)]
+
+    def _from(self, line: int, condition: Expr) -> None:
+        if self.conditions[-1] != condition:
+            self.starts.append(line)
+            self.conditions.append(condition)
+
+
+def line_conditions(text: str) -> LineConditions:
+    """Read the conditions of a whole file. Include guards and unbalanced directives do no harm."""
+    found = LineConditions()
+    if "#" not in text:
+        return found
+    levels: list[_Level] = []
+    lines = without_comments(text).split("\n")
+    number = 0
+    while number < len(lines):
+        first = number
+        line = lines[number]
+        number += 1
+        if "#" not in line or (match := _DIRECTIVE.match(line)) is None:
+            continue
+        while line.endswith("\\") and number < len(lines) and len(line) < _MAX_LENGTH:
+            line = line[:-1] + " " + lines[number]
+            number += 1
+            match = _DIRECTIVE.match(line) or match
+        _step(levels, match.group(1), match.group(2), first + 1)
+        found._from(number + 1, conjunction(*(level.branch for level in levels)))
+    return found
+
+
+def _step(levels: list[_Level], keyword: str, rest: str, line: int) -> None:
+    if keyword in ("if", "ifdef", "ifndef"):
+        condition = _test(keyword, rest)
+        levels.append(_Level(condition, negation(condition), line))
+    elif not levels:
+        return
+    elif keyword == "endif":
+        levels.pop()
+    else:
+        top = levels[-1]
+        condition = TRUE if keyword == "else" else _test(keyword.removeprefix("el"), rest)
+        top.branch = conjunction(top.not_before, condition)
+        top.not_before = conjunction(top.not_before, negation(condition))
+
+
+def _test(keyword: str, rest: str) -> Expr:
+    if keyword == "if":
+        return from_preprocessor(rest[:_MAX_LENGTH].strip())
+    name = rest.strip().split(None, 1)[0] if rest.strip() else ""
+    condition = from_preprocessor(name) if name.startswith("CONFIG_") else UNKNOWN
+    return negation(condition) if keyword == "ifndef" else condition
+
+
+def enabled_blocks(text: str) -> list[tuple[int, int, Expr]]:
+    """Blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces."""
+    blocks: list[tuple[int, int, Expr]] = []
+    if "IS_ENABLED" not in text and "IS_BUILTIN" not in text and "IS_REACHABLE" not in text:
+        return blocks
+    open_blocks: list[tuple[int, int, Expr]] = []  # depth outside, line, condition
+    depth = 0
+    for number, line in enumerate(without_comments(text).split("\n"), 1):
+        outside = depth
+        depth += line.count("{") - line.count("}")
+        while open_blocks and depth <= open_blocks[-1][0]:
+            _, first, condition = open_blocks.pop()
+            blocks.append((first, number - 1, condition))
+        match = _IF_ENABLED.search(line) if "IS_" in line and len(line) < _MAX_LENGTH else None
+        if match and depth > outside:
+            open_blocks.append((outside, number + 1, from_preprocessor(match.group(1))))
+    return sorted(blocks, key=lambda b: (b[0], b[1]))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All facts of a kernel tree as one record, made once a tree and kept."""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from vmtailor.analysis.ksource import kbuild, names
+from vmtailor.analysis.ksource.conditions import line_conditions
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, parse
+from vmtailor.base import records
+from vmtailor.base.store import Store, digest
+
+#: Folders whose C files are searched for names. The rest of drivers/ has none that a container asks for by name.
+SEARCHED = (
+    "arch/x86", "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net", "security", "virt",
+    "drivers/base", "drivers/block", "drivers/char", "drivers/connector", "drivers/input", "drivers/misc",
+    "drivers/net", "drivers/tty", "drivers/vfio", "drivers/vhost", "drivers/virt", "drivers/watchdog",
+)  # fmt: skip
+NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
+#: Change when a finder changes, so that stored facts are made again.
+FORMAT = "7"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a name is defined, and under which condition (file and line together, text form of an expression)."""
+
+    path: str
+    line: int
+    condition: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`files`: source path without ending → condition; `names`: kind → name → places; `table`: call name → entry."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/facts/1"
+
+    kernel_version: str
+    files: dict[str, str]
+    names: dict[str, dict[str, tuple[Place, ...]]]
+    table: dict[str, str]
+
+    @cached_property
+    def _expressions(self) -> dict[str, Expr]:
+        return {path: parse(text) for path, text in self.files.items()}
+
+    def file_condition(self, path: str) -> Expr:
+        """The condition under which a source file is compiled; TRUE for a header or a file that no Makefile names."""
+        stem, ending = posixpath.splitext(path)
+        return self._expressions.get(stem, TRUE) if ending in (".c", ".S") else TRUE
+
+    def places(self, kind: str, name: str) -> tuple[Place, ...]:
+        return self.names.get(kind, {}).get(name, ())
+
+    def condition(self, kind: str, name: str) -> Expr | None:
+        """The condition under which a kernel has the thing of that kind and name; None when the source has none."""
+        found = self.places(kind, name)
+        return disjunction(*(parse(p.condition) for p in found)) if found else None
+
+    def syscall(self, name: str) -> tuple[Expr, tuple[Place, ...]] | None:
+        """Condition and places of a system call by the name of the table; None for an unknown one."""
+        entry = self.table.get(name)
+        if entry is None:
+            return None
+        found = self.places("syscall", entry)
+        return disjunction(*(parse(p.condition) for p in found)) if found else TRUE, found
+
+    def is_conditional(self, name: str) -> bool:
+        """Whether the kernel may be built without this system call."""
+        return bool(self.places("conditional-syscall", self.table.get(name, name)))
+
+
+@dataclass
+class _Lines:
+    """Offsets → line numbers of one text."""
+
+    starts: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, text: str) -> _Lines:
+        starts = [0]
+        position = text.find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = text.find("\n", position + 1)
+        return cls(starts)
+
+    def line(self, offset: int) -> int:
+        return bisect_right(self.starts, offset)
+
+
+def syscall_table(text: str) -> dict[str, str]:
+    """`syscall_64.tbl` → name → entry without sys_; x32 entries are left out."""
+    table = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[0].isdigit() and words[1] in ("common", "64"):
+            table[words[2]] = words[3].removeprefix("sys_")
+    return table
+
+
+def collect(kernel_version: str, read: kbuild.Reader, sources: Iterable[str]) -> Facts:
+    """Make the facts of a tree. `sources`: paths of the C files to search for names. Pure but for what `read` does."""
+    files = kbuild.file_conditions(read)
+    texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
+    conditions = {}
+    lines = {}
+    included: dict[str, Expr] = {}
+    for path in sources:
+        text = read(path)
+        if text is None:
+            continue
+        inclusions = list(names.included_sources(text)) if '.c"' in text else []
+        hits = [
+            (finder.kind, name, offset)
+            for finder in names.FINDERS
+            if any(h in text for h in finder.hints)
+            for name, offset in finder.find(text)
+        ]
+        if not hits and not inclusions:
+            continue
+        conditions[path] = line_conditions(text)
+        lines[path] = _Lines.of(text)
+        texts.append((path, hits))
+        for name, offset in inclusions:
+            target = posixpath.splitext(posixpath.normpath(posixpath.join(posixpath.dirname(path), name)))[0]
+            here = files.get(posixpath.splitext(path)[0])
+            if here is not None and target not in files:
+                here = conjunction(here, conditions[path].at(lines[path].line(offset)))
+                included[target] = disjunction(included.get(target, FALSE), here)
+    files |= included
+    found: dict[str, dict[str, list[Place]]] = {}
+    for path, hits in texts:
+        whole = files.get(posixpath.splitext(path)[0], FALSE)
+        for kind, name, offset in hits:
+            line = lines[path].line(offset)
+            condition = conjunction(whole, conditions[path].at(line))
+            if condition != FALSE:  # in a file that no Makefile names
+                found.setdefault(kind, {}).setdefault(name, []).append(Place(path, line, str(condition)))
+    return Facts(
+        kernel_version,
+        {path: str(condition) for path, condition in files.items()},
+        {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
+        syscall_table(read("arch/x86/entry/syscalls/syscall_64.tbl") or ""),
+    )
+
+
+def reader(source: Path) -> Callable[[str], str | None]:
+    """A reader of files below `source`; what is missing, a folder or outside is None."""
+
+    def read(path: str) -> str | None:
+        if path.startswith(("/", "..")):
+            return None
+        try:
+            return (source / path).read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    return read
+
+
+def c_files(source: Path) -> list[str]:
+    """The C files that are searched for names, in a fixed order."""
+    found = []
+    for folder in SEARCHED:
+        for path in (source / folder).rglob("*.c"):
+            name = path.relative_to(source).as_posix()
+            if not name.startswith(NOT_SEARCHED):
+                found.append(name)
+    return sorted(found)
+
+
+def load(source: Path, kernel_version: str, source_id: str, store: Store | None = None) -> Facts:
+    """The facts of the tree at `source`, from the store when `source_id` (what its content is named by) is known."""
+
+    def fill(folder: Path) -> None:
+        records.save(collect(kernel_version, reader(source), c_files(source)), folder / "facts.json")
+
+    key = digest("facts", FORMAT, kernel_version, source_id)
+    return records.load(Facts, (store or Store()).get("facts", key, fill) / "facts.json")

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the flat archive of an image, and entries of our own, to a root file system: erofs, squashfs or ext4.
+
+No root is needed. The archive streams into the tool: `tar2sqfs`, `mkfs.erofs --tar` where it has that, otherwise the
+tool runs under fakeroot on a private temporary folder (docs/decisions/root-file-systems.md). The same input gives the
+same bytes: fixed UUIDs, time stamps from the archive.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from vmtailor.base.errors import BuildError, HostError
+from vmtailor.base.process import pasteable, require_tool, run, spawn
+from vmtailor.base.store import disk_full_is_a_host_error
+from vmtailor.drivers import unpack
+from vmtailor.drivers.layer_tree import Tree
+from vmtailor.drivers.layers import Layer, Limits, read_tree, write_archive
+from vmtailor.model.plan import RootFormat
+
+#: Changes when the same input would give other bytes: part of every cache key.
+VERSION = "1"
+#: File system UUID and seed of directory hashes. One machine has one root, so it need not be unique.
+UUID = "766d7461-696c-4f72-8000-000000000001"
+BLOCK = 4096
+
+
+class ExtraKind(StrEnum):
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+    CHARACTER_DEVICE = "character-device"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An entry of our own, put over the image's. `path` has no leading slash. A file's `data` are bytes or a file to
+    read; a link has `target`; a device (major, minor). All belong to root."""
+
+    path: str
+    kind: ExtraKind = ExtraKind.FILE
+    data: bytes | Path = b""
+    mode: int = 0o644
+    target: str = ""
+    device: tuple[int, int] = (0, 0)
+
+
+#: What the kernel opens for PID 1 before anything is mounted.
+CONSOLE = Extra("dev/console", ExtraKind.CHARACTER_DEVICE, mode=0o600, device=(5, 1))
+
+
+@dataclass(frozen=True)
+class RootImage:
+    """A root file system on disk. `compression` is empty when there is none."""
+
+    path: Path
+    format: RootFormat
+    size_bytes: int
+    compression: str
+
+
+def build(
+    archive: Path, out: Path, form: RootFormat = RootFormat.EROFS, extra: Sequence[Extra] = (), *, compression: str = ""
+) -> RootImage:
+    """Make a root file system. `archive` is a flat archive, `extra` comes on top (a `/dev/console` always does); any
+    top directory of `extra` whose name begins with a dot hides what the image has there.
+
+    `compression`: erofs takes `lz4` or `lz4hc`, squashfs `zstd` (its default), `gzip`, `lz4`, `xz`; ext4 none.
+    Raises HostError (tool missing, disk full) or BuildError with what the tool said. `out` is replaced whole or not."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        disk_full_is_a_host_error(out.parent),
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as name,
+    ):
+        work = Path(name)
+        over = work / "extra.tar"
+        over.write_bytes(extra_layer([CONSOLE, *extra]))
+        layers = [Layer(archive, archive.name), Layer(over, "our own entries")]
+        # Our own archive is within the limits that its layers were read with; these are no narrower.
+        limits = Limits(entries=2**62, unpacked_bytes=2**62, metadata_bytes=2**62)
+        tree = read_tree(layers, limits)
+        source = _Source(tree, layers, limits, int(max(math.ceil(float(node.mtime)) for _, node in tree.walk())))
+        made = work / "image"
+        _BUILDERS[form](source, made, work, compression)
+        made.chmod(0o644)
+        made.replace(out)
+    return RootImage(out, form, out.stat().st_size, compression)
+
+
+def extra_layer(extra: Sequence[Extra]) -> bytes:
+    """Our entries as a layer, with whiteouts for what they replace."""
+    out = io.BytesIO()
+    tops = sorted({top for item in extra if (top := item.path.split("/")[0]).startswith(".")})
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for top in tops:
+            archive.addfile(tarfile.TarInfo(f".wh.{top}"))
+        for item in extra:
+            info = tarfile.TarInfo(item.path)
+            info.mode = item.mode
+            data = b""
+            if item.kind == ExtraKind.FILE:
+                data = item.data if isinstance(item.data, bytes) else item.data.read_bytes()
+                info.size = len(data)
+            elif item.kind == ExtraKind.DIRECTORY:
+                info.type = tarfile.DIRTYPE
+            elif item.kind == ExtraKind.SYMLINK:
+                info.type, info.linkname = tarfile.SYMTYPE, item.target
+            else:
+                info.type = tarfile.CHRTYPE
+                info.devmajor, info.devminor = item.device
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a tool is fed. `newest` is the latest time stamp, in seconds."""
+
+    tree: Tree
+    layers: Sequence[Layer]
+    limits: Limits
+    newest: int
+
+    def write(self, out: IO[bytes]) -> None:
+        write_archive(self.tree, self.layers, out, self.limits)
+
+
+def _feed(argv: Sequence[str], source: _Source, env: Mapping[str, str]) -> None:
+    """Run a tool with the archive on its standard input. Raises HostError or BuildError with its words."""
+    tool = Path(argv[0]).name
+    with tempfile.TemporaryFile() as words:
+        with spawn(argv, stdin=subprocess.PIPE, stdout=words, stderr=words, env={**os.environ, **env}) as process:
+            assert process.stdin is not None
+            try:
+                source.write(process.stdin)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # it ended early: its status and words say why
+            try:
+                # All of the archive has been read: what is left is bounded by the size of the image.
+                code = process.wait(3600)
+            except subprocess.TimeoutExpired:
+                raise HostError(f"{tool} did not end within an hour", details=pasteable(argv)) from None
+        words.seek(0)
+        said = words.read()[-4000:].decode("utf-8", "replace").strip()
+    if code == 0:
+        return
+    if "No space left" in said or "Disk quota" in said:
+        raise HostError("no space is left for the root file system", hint="free some and try again", details=said)
+    raise BuildError(
+        f"{tool} could not make the root file system (status {code})", details=f"{pasteable(argv)}\n{said}"
+    )
+
+
+@cache
+def erofs_reads_tar(program: str) -> bool:
+    """Whether this mkfs.erofs has `--tar` (1.7 and later; bookworm has 1.5)."""
+    finished = run([program, "--help"], timeout_s=30, ok=range(256))
+    return "--tar=" in finished.text + finished.error_text
+
+
+def _under_fakeroot(folder: Path, *command: str) -> list[str]:
+    fakeroot = require_tool("fakeroot")
+    return [fakeroot, "--", sys.executable, "-I", str(Path(unpack.__file__)), str(folder), *command]
+
+
+def _build_erofs(source: _Source, made: Path, work: Path, compression: str) -> None:
+    program = require_tool("mkfs.erofs", "erofs-utils")
+    options = ["--quiet", f"-U{UUID}", *([f"-z{compression}"] if compression else [])]
+    # Time stamps later than this would be cut to it: it is the newest, so none is; and it becomes the build time.
+    env = {"SOURCE_DATE_EPOCH": str(source.newest)}
+    if erofs_reads_tar(program):
+        _feed([program, "--tar=f", *options, str(made), "/dev/stdin"], source, env)
+        return
+    folder = work / "root"
+    folder.mkdir(mode=0o700)
+    _feed(_under_fakeroot(folder, program, *options, str(made), str(folder)), source, env)
+
+
+def _build_squashfs(source: _Source, made: Path, work: Path, compression: str) -> None:
+    program = require_tool("tar2sqfs", "squashfs-tools-ng")
+    env = {"SOURCE_DATE_EPOCH": str(source.newest)}
+    argv = [program, "--quiet", "--no-skip", "--compressor", compression or "zstd", "--num-jobs", "1", str(made)]
+    _feed(argv, source, env)
+
+
+def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> None:
+    if compression:
+        raise BuildError(
+            f"ext4 cannot be compressed with {compression}", hint="choose erofs or squashfs, or no compression"
+        )
+    program = require_tool("mke2fs", "e2fsprogs")
+    folder = work / "root"
+    folder.mkdir(mode=0o700)
+    inodes, blocks = ext4_size(source.tree)
+    options = ["-q", "-F", "-t", "ext4", "-b", str(BLOCK), "-I", "256", "-N", str(inodes), "-m", "0", "-U", UUID]
+    features = "^has_journal,^resize_inode,^metadata_csum_seed"
+    extended = f"hash_seed={UUID},lazy_itable_init=0,root_owner=0:0"
+    argv = [program, *options, "-O", features, "-E", extended, "-d", str(folder), str(made), f"{blocks}"]
+    env = {"E2FSPROGS_FAKE_TIME": str(source.newest), "MKE2FS_CONFIG": "/dev/null"}
+    _feed(_under_fakeroot(folder, *argv), source, env)
+    _fix_ext4_times(made, inodes, source.newest, work)
+
+
+def ext4_size(tree: Tree) -> tuple[int, int]:
+    """Inodes and blocks of 4096 bytes that a tree needs in ext4, with some room."""
+    inodes, data = 16, 0
+    seen: set[int] = set()
+    for _, node in tree.walk():
+        if node.linked:
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+        inodes += 1
+        data += (node.size + BLOCK - 1) // BLOCK + (1 if node.xattrs or node.kind == tarfile.SYMTYPE else 0)
+        if node.children is not None:
+            # A block of a directory holds at least 15 names of the longest kind; most are shorter.
+            data += 1 + sum(8 + 4 * len(name) for name in node.children) // BLOCK
+        # Extents beyond the four in the inode, for files that do not lie in one piece.
+        data += node.size // (128 << 20)
+    inodes = (inodes + 16) // 16 * 16 + 16
+    blocks = data + inodes * 256 // BLOCK
+    return inodes, blocks + blocks // 32 + 1024
+
+
+def _fix_ext4_times(image: Path, inodes: int, when: int, work: Path) -> None:
+    """mke2fs -d takes the change times of the temporary files, which differ each time: set them to a fixed one."""
+    debugfs = require_tool("debugfs", "e2fsprogs")
+    env = {**os.environ, "E2FSPROGS_FAKE_TIME": str(when), "DEBUGFS_PAGER": "cat"}
+    stats = run([debugfs, "-R", "show_super_stats -h", str(image)], timeout_s=60, env=env).text
+    numbers = dict(line.split(":", 1) for line in stats.splitlines() if ":" in line)
+    used = int(numbers["Inode count"]) - int(numbers["Free inodes"])
+    fields = ("ctime", "ctime_extra", "crtime", "crtime_extra", "atime_extra")
+    script = work / "times"
+    with script.open("w") as file:
+        for inode in range(11, used + 1):
+            for name in fields:
+                file.write(f"set_inode_field <{inode}> {name} {0 if name.endswith('extra') else f'@{when}'}\n")
+    finished = run([debugfs, "-w", "-f", str(script), str(image)], timeout_s=3600, env=env)
+    problems = [line for line in finished.error_text.splitlines() if not line.startswith("debugfs ")]
+    if problems:
+        raise BuildError("debugfs could not set time stamps", details="\n".join(problems[:10]))
+
+
+_BUILDERS: dict[RootFormat, Callable[[_Source, Path, Path, str], None]] = {
+    RootFormat.EROFS: _build_erofs,
+    RootFormat.SQUASHFS: _build_squashfs,
+    RootFormat.EXT4: _build_ext4,
+}

@@ -118,7 +118,7 @@ const vm = (() => {
    * that are made as they are asked for. `columns`: {title, value(row), cell(row) → node or text, number, tip}.
    * `text(row)` is what the search looks through; every word must be found.
    */
-  function table(host, { rows, columns, text, label, noun, chips, chunk = 60, sort = null }) {
+  function table(host, { rows, columns, text, label, noun, chips, chunk = 25, sort = null }) {
     const haystack = rows.map((row) => text(row).toLowerCase());
     let order = sort, words = [], chip = null, shown = chunk;
     const search = el("input", { type: "search", placeholder: `Search ${rows.length} ${noun}`, "aria-label": `Search ${label}`, on: { input: () => { words = search.value.toLowerCase().replace(/config_/g, "").split(/\s+/).filter(Boolean); shown = chunk; draw(); } } });
@@ -143,7 +143,7 @@ const vm = (() => {
       return el("th", { scope: "col", class: column.number ? "n" : column.class }, button);
     });
     const body = el("tbody"), more = el("button", { type: "button", class: "quiet more" }, "");
-    more.addEventListener("click", () => { shown += chunk * 5; draw(); });
+    more.addEventListener("click", () => { shown += chunk * 8; draw(); });
     host.replaceChildren(bar, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       el("table", { class: "rows" }, el("thead", {}, el("tr", {}, heads)), body)), more);
     function draw(all = false) {

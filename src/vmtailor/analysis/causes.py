@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbols by their cause: one way to count them, for the report, `explain` and `fit --json`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from vmtailor.model.plan import Cause, Choice
+
+#: A symbol with several reasons counts under the first of these. A symbol that something asked for directly is no mere
+#: dependency, and one that is kept for the container or the machine anyway is not put down to policy.
+ORDER = (Cause.DEMANDED, Cause.PLATFORM, Cause.REPAIR, Cause.POLICY, Cause.DEPENDENCY)
+
+#: What each cause means, in a sentence.
+MEANING = {
+    Cause.DEMANDED: "the container asked for it by name, and got it",
+    Cause.PLATFORM: "the machine or our init needs it, whatever the container is",
+    Cause.REPAIR: "verification failed without it",
+    Cause.POLICY: "a written rule asks for it: protection, speed, what the user keeps",
+    Cause.DEPENDENCY: "another kept symbol depends on it or selects it",
+}
+
+
+def cause_of(choice: Choice) -> Cause | None:
+    """The cause that a symbol counts under; None where no reason is on record."""
+    found = {reason.cause for reason in choice.reasons}
+    return next((cause for cause in ORDER if cause in found), None)
+
+
+def is_kept(choice: Choice) -> bool:
+    """Whether the symbol is in the kernel as code (y or m). Numbers, strings and n are no symbols that are kept."""
+    return choice.value in ("y", "m")
+
+
+def counts(choices: Iterable[Choice]) -> dict[Cause, int]:
+    """How many kept symbols with a prompt each cause has; every cause is there."""
+    found = Counter(cause_of(choice) for choice in choices if is_kept(choice) and choice.prompted)
+    return {cause: found[cause] for cause in ORDER}

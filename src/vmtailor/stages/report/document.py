@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The document that `vmtailor fit --json` prints.
+
+Format 1 (`vmtailor/fit/1`): docs/reference/fit-json.md names each key with its unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmtailor.analysis.causes import counts
+from vmtailor.model.fit import FitRun, Side
+
+FIT_SCHEMA = "vmtailor/fit/1"
+
+
+def fit_document(run: FitRun) -> dict[str, Any]:
+    """The document as plain objects, `schema` first. A figure that could not be taken is None (null)."""
+    return {
+        "schema": FIT_SCHEMA,
+        "bundle": run.bundle,
+        "verified": run.verified,
+        "degraded": [
+            {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
+            for call in run.degraded
+        ],
+        "repairs": repairs(run),
+        "symbols": {
+            **{cause.value: number for cause, number in counts(run.plan.choices).items()},
+            "total_y": run.plan.total_y,
+        },
+        "unexplained": len(run.unexplained),
+        "baseline": _side(run.baseline),
+        "tailored": _side(run.tailored),
+    }
+
+
+def repairs(run: FitRun) -> int:
+    """How many trials put something back."""
+    return sum(1 for trial in run.trials if trial.purpose == "repair")
+
+
+def _side(side: Side) -> dict[str, int | float | None]:
+    return {
+        "symbols_y": side.symbols_y,
+        "symbols_prompted": side.symbols_prompted,
+        "kernel_bytes": side.kernel_bytes,
+        "init_instructions": side.init_instructions,
+        "init_instructions_net": side.init_instructions_net,
+        "ready_instructions": side.ready_instructions,
+        "init_virtual_us": side.init_virtual_us,
+        "ready_virtual_us": side.ready_virtual_us,
+        "device_accesses": side.device_accesses,
+        "request_kernel_instructions": side.request_kernel_instructions,
+        "min_memory_bytes": side.min_memory_bytes,
+        "init_wall_us": side.init_wall_us,
+    }

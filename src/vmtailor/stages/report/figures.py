@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of figures that terminal and page both show, so that the two never tell different stories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vmtailor.base import figures
+from vmtailor.model.fit import FitRun, Side
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure of both sides. `what` says precisely what was counted; `exact` are the unrounded values."""
+
+    title: str
+    what: str
+    baseline: str
+    tailored: str
+    ratio: str
+    exact: tuple[float | None, float | None]
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures on one clock, which alone may stand in one table."""
+
+    title: str
+    conditions: str
+    rows: tuple[Row, ...]
+
+
+def groups(run: FitRun) -> tuple[Group, ...]:
+    """The size of the kernels; what was executed; wall time. Never two clocks in one group."""
+    return (_size(run), _executed(run), _wall(run))
+
+
+def conditions(side: Side) -> str:
+    """The conditions of a side in one line."""
+    return ", ".join(f"{name} {value}" for name, value in side.conditions)
+
+
+def _row(
+    run: FitRun,
+    title: str,
+    what: str,
+    of: Callable[[Side], float | None],
+    form: Callable[[float | None], str],
+    *,
+    strong: bool = False,
+) -> Row:
+    before, after = of(run.baseline), of(run.tailored)
+    return Row(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong)
+
+
+def _size(run: FitRun) -> Group:
+    return Group(
+        "Size",
+        f"baseline {run.baseline.kernel_file}, tailored {run.tailored.kernel_file}",
+        (
+            _row(
+                run,
+                "symbols =y with a prompt",
+                "configuration symbols that a person can switch, =y",
+                lambda s: s.symbols_prompted,
+                figures.grouped,
+                strong=True,
+            ),
+            _row(
+                run,
+                "symbols =y in all",
+                "with those that only other symbols select",
+                lambda s: s.symbols_y,
+                figures.grouped,
+            ),
+            _row(
+                run,
+                "kernel file",
+                "bytes of the very file that is booted",
+                lambda s: s.kernel_bytes,
+                figures.file_bytes,
+                strong=True,
+            ),
+            _row(
+                run,
+                "kernel file, compressed",
+                "the same file, for storing and sending",
+                lambda s: s.kernel_compressed_bytes,
+                figures.file_bytes,
+            ),
+            _row(
+                run,
+                "least memory",
+                "in which the exercise still passes, found by bisection",
+                lambda s: s.min_memory_bytes,
+                figures.memory_bytes,
+                strong=True,
+            ),
+        ),
+    )
+
+
+def _executed(run: FitRun) -> Group:
+    return Group(
+        "Instructions, virtual time, device accesses",
+        f"instruction clock, {run.tailored.boots} boots a side, {spread(run)}",
+        (
+            _row(
+                run,
+                "kernel entry → init, net",
+                "without loops that only emulation causes",
+                lambda s: s.init_instructions_net,
+                figures.millions,
+                strong=True,
+            ),
+            _row(
+                run,
+                "kernel entry → init, gross",
+                "all guest instructions",
+                lambda s: s.init_instructions,
+                figures.millions,
+            ),
+            _row(
+                run,
+                "reset → init, net",
+                "with firmware and decompression",
+                lambda s: s.reset_instructions_net,
+                figures.millions,
+            ),
+            _row(
+                run,
+                "reset → init, gross",
+                "with firmware and decompression",
+                lambda s: s.reset_instructions,
+                figures.millions,
+            ),
+            _row(
+                run,
+                "kernel entry → ready",
+                "to the first good answer of the exercise, its client left out",
+                lambda s: s.ready_instructions,
+                figures.millions,
+            ),
+            _row(
+                run,
+                "virtual time to init",
+                "executed and waited, one ns an instruction",
+                lambda s: s.init_virtual_us,
+                figures.microseconds,
+            ),
+            _row(
+                run,
+                "virtual time to ready",
+                "executed and waited, one ns an instruction",
+                lambda s: s.ready_virtual_us,
+                figures.microseconds,
+            ),
+            _row(
+                run,
+                "device accesses",
+                "ports and device memory, to ready: each is an exit under KVM",
+                lambda s: s.device_accesses,
+                figures.grouped,
+            ),
+            _row(
+                run,
+                "kernel instructions a request",
+                "under load, mean over all requests",
+                lambda s: s.request_kernel_instructions,
+                figures.short,
+                strong=True,
+            ),
+            _row(
+                run,
+                "user instructions a request",
+                "under load, mean over all requests",
+                lambda s: s.request_user_instructions,
+                figures.short,
+            ),
+        ),
+    )
+
+
+def _wall(run: FitRun) -> Group:
+    def accelerator(side: Side) -> str:
+        found = dict(side.conditions)
+        return found.get("wall clock", found.get("accelerator", "not recorded"))
+
+    under = accelerator(run.baseline)
+    if accelerator(run.tailored) != under:
+        under = f"baseline {under}, tailored {accelerator(run.tailored)}: not comparable"
+    return Group(
+        "Wall time",
+        f"host clock, median, {under}",
+        (
+            _row(run, "start → init", "from the start of QEMU", lambda s: s.init_wall_us, figures.microseconds),
+            _row(run, "start → ready", "from the start of QEMU", lambda s: s.ready_wall_us, figures.microseconds),
+        ),
+    )
+
+
+def spread(run: FitRun) -> str:
+    """The largest spread of any figure on the instruction clock, in words."""
+    found = [value for side in (run.baseline, run.tailored) for _, value in side.spread]
+    if not found or min(run.baseline.boots, run.tailored.boots) < 2:
+        return "spread not known"
+    worst = max(found)
+    return "all agree to the instruction" if worst == 0 else f"spread at most {100 * worst:.2g} %"

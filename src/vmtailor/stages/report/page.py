@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a fit as one HTML file that opens offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.analysis.causes import MEANING, ORDER, counts
+from vmtailor.base import figures, pages
+from vmtailor.base.records import write_atomic
+from vmtailor.model.boot import Phase
+from vmtailor.model.fit import FitRun
+from vmtailor.stages.report import timeline, views
+from vmtailor.stages.report.document import fit_document, repairs
+from vmtailor.stages.report.figures import groups
+
+#: The page's name in a bundle.
+PAGE = "report.html"
+
+
+def page(run: FitRun) -> str:
+    """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
+    phases = {side.name: {phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored)}
+    found = counts(run.plan.choices)
+    return pages.render(
+        "report.html",
+        styles=("report.css",),
+        scripts=("report.js",),
+        data={"fit": fit_document(run), **views.table_data(run)},
+        values={
+            "run": run,
+            "name": views.subject_name(run),
+            "measures": views.measures(run),
+            "groups": groups(run),
+            "picture": timeline.picture(run.baseline, run.tailored),
+            "phase_meaning": timeline.MEANING,
+            "phases": [(phase, phases["baseline"].get(phase), phases["tailored"].get(phase)) for phase in Phase],
+            "phase_cost": timeline.cost,
+            "waterfall": views.waterfall(run),
+            "costs": views.cost_lists(run),
+            "causes": [(cause, number, MEANING[cause]) for cause, number in found.items()],
+            "cause_order": ORDER,
+            "kept": sum(found.values()),
+            "repairs": repairs(run),
+            "percent": figures.percent,
+            "ratio": figures.ratio,
+        },
+    )
+
+
+def write_page(run: FitRun, path: Path) -> None:
+    """Write the page to a file, whole or not at all."""
+    write_atomic(path, page(run).encode())

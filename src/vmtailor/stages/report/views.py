@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views of a record of a fit for the page: what the template loops over, worked out here and not in the template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.analysis.causes import cause_of, is_kept
+from vmtailor.base import figures
+from vmtailor.model.fit import FitRun, Ledger, Side
+
+#: Rows of a list of costs; what follows is summed up in a last row.
+MOST_ROWS = 18
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One line of the card at the top. Widths in percent of the larger side."""
+
+    title: str
+    baseline: str
+    tailored: str
+    ratio: str
+    widths: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the waterfall. `x` and `width` in percent; `kind` is total, less, more or none."""
+
+    title: str
+    cause: str
+    x: float
+    width: float
+    kind: str
+    instructions: str
+    bytes: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One name with its cost on both sides; shares in percent of that side's whole."""
+
+    name: str
+    costs: tuple[int | None, int | None]
+    shares: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class CostList:
+    """One tab: where the instructions of both sides went."""
+
+    key: str
+    title: str
+    note: str
+    totals: tuple[int, int]
+    rows: tuple[CostRow, ...]
+
+
+def subject_name(run: FitRun) -> str:
+    """The short name of what was fitted: `docker://host/library/nginx:1.25` → `nginx:1.25`."""
+    tail = run.reference.rstrip("/").rsplit("/", 1)[-1]
+    return tail.split(":", 1)[1] if "/" not in run.reference and ":" in tail else tail or run.reference
+
+
+def measures(run: FitRun) -> tuple[Measure, ...]:
+    """The card at the top: five figures, each of them with its exact counterpart in the tables below."""
+    table: tuple[tuple[str, Callable[[Side], float | None], Callable[[float | None], str]], ...] = (
+        ("Instructions to init, net", lambda s: s.init_instructions_net, figures.millions),
+        ("Kernel file", lambda s: s.kernel_bytes, figures.file_bytes),
+        ("Symbols with a prompt", lambda s: s.symbols_prompted, figures.grouped),
+        ("Least memory", lambda s: s.min_memory_bytes, figures.memory_bytes),
+        ("Kernel instructions a request", lambda s: s.request_kernel_instructions, figures.short),
+    )
+    found = []
+    for title, of, form in table:
+        before, after = of(run.baseline), of(run.tailored)
+        if before is None and after is None:
+            continue
+        most = max(before or 0, after or 0) or 1
+        widths = (100 * (before or 0) / most, 100 * (after or 0) / most)
+        found.append(Measure(title, form(before), form(after), figures.ratio(before, after), widths))
+    return tuple(found)
+
+
+def waterfall(run: FitRun) -> tuple[Step, ...]:
+    """From the baseline's instructions to init (net) to the tailored machine's, change by change. What the changes
+    together do more or less than one by one is a step of its own."""
+    start, end = run.baseline.init_instructions_net, run.tailored.init_instructions_net
+    if start is None or end is None or not run.ledger:
+        return ()
+    level = float(start)
+    highest = level
+    steps: list[tuple[Ledger | None, float, float]] = []
+    for row in run.ledger:
+        steps.append((row, level, level + (row.measured_instructions or 0)))
+        level += row.measured_instructions or 0
+        highest = max(highest, level)
+    if round(level) != end:
+        steps.append((None, level, end))
+    scale = max(highest, end, 1)
+    first = Step(
+        "baseline",
+        run.baseline.kernel,
+        0,
+        100 * start / scale,
+        "total",
+        figures.millions(start),
+        figures.file_bytes(run.baseline.kernel_bytes),
+        "",
+    )
+    last = Step(
+        "tailored",
+        run.tailored.kernel,
+        0,
+        100 * end / scale,
+        "total",
+        figures.millions(end),
+        figures.file_bytes(run.tailored.kernel_bytes),
+        "",
+    )
+    return (first, *(_step(row, before, after, scale) for row, before, after in steps), last)
+
+
+def _step(row: Ledger | None, before: float, after: float, scale: float) -> Step:
+    delta = after - before
+    kind = "less" if delta < 0 else "more" if delta > 0 else "none"
+    x = 100 * max(0.0, min(before, after)) / scale
+    width = 100 * abs(delta) / scale
+    if row is None:
+        text = "changes work together: what is left when each was counted by itself"
+        return Step(
+            "not put down to one change", text, x, width, kind, _signed(delta, figures.millions), figures.NONE, ""
+        )
+    by_itself = row.measured_instructions is not None
+    return Step(
+        row.change,
+        row.cause,
+        x,
+        width,
+        kind,
+        _signed(row.measured_instructions, figures.millions) if by_itself else "not alone",
+        _signed(row.measured_bytes, figures.file_bytes),
+        row.verdict,
+    )
+
+
+def _signed(value: float | None, form: Callable[[float | None], str]) -> str:
+    if value is None:
+        return figures.NONE
+    if value == 0:
+        return "0"
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def cost_lists(run: FitRun) -> tuple[CostList, ...]:
+    """Where the instructions went: by folder of the source tree, initcall, symbol and function."""
+    sides = (run.baseline, run.tailored)
+
+    def functions(side: Side) -> Sequence[tuple[str, int]]:
+        found: dict[str, int] = {}
+        for row in side.functions:
+            found[row.function] = found.get(row.function, 0) + row.instructions
+        return sorted(found.items(), key=lambda item: -item[1])
+
+    table = (
+        (
+            "subsystem",
+            "Subsystem",
+            "kernel entry to ready, by folder of the source tree",
+            [s.subsystems for s in sides],
+            None,
+        ),
+        (
+            "initcall",
+            "Initcall",
+            "with what each one called; initcalls that wait for others may overlap",
+            [s.initcalls for s in sides],
+            [s.init_instructions for s in sides],
+        ),
+        (
+            "symbol",
+            "Symbol",
+            "kernel entry to ready, by the configuration symbol that the code belongs to",
+            [s.symbol_costs for s in sides],
+            [s.ready_instructions for s in sides],
+        ),
+        (
+            "function",
+            "Function",
+            "in the function itself, all phases; the most expensive ones were kept",
+            [functions(s) for s in sides],
+            [sum(p.kernel for p in s.phases) for s in sides],
+        ),
+    )
+    found = []
+    for key, title, note, costs, wholes in table:
+        totals = [(whole or 0) if wholes else 0 for whole in (wholes or (0, 0))]
+        totals = [total or sum(cost for _, cost in rows) for total, rows in zip(totals, costs, strict=True)]
+        if costs[0] or costs[1]:
+            rows = _cost_rows(dict(costs[0]), dict(costs[1]), (totals[0], totals[1]))
+            found.append(CostList(key, title, note, (totals[0], totals[1]), rows))
+    return tuple(found)
+
+
+def _cost_rows(before: dict[str, int], after: dict[str, int], totals: tuple[int, int]) -> tuple[CostRow, ...]:
+    def row(name: str, costs: tuple[int | None, int | None]) -> CostRow:
+        first, second = (min(100.0, 100 * (c or 0) / t) if t else 0.0 for c, t in zip(costs, totals, strict=True))
+        return CostRow(name, costs, (first, second))
+
+    rows = [row(name, (before.get(name), after.get(name))) for name in dict.fromkeys((*before, *after))]
+    rows.sort(key=lambda r: -max(r.shares))
+    shown, rest = rows[:MOST_ROWS], rows[MOST_ROWS:]
+    if rest:
+        sums = (sum(r.costs[0] or 0 for r in rest), sum(r.costs[1] or 0 for r in rest))
+        shown.append(row(f"{len(rest)} others", (sums[0] or None, sums[1] or None)))
+    return tuple(shown)
+
+
+def table_data(run: FitRun) -> dict[str, Any]:
+    """The long tables, which the page's script builds: plain lists of strings and numbers."""
+    unexplained = set(run.unexplained)
+    return {
+        "symbols": [
+            {
+                "name": choice.name,
+                "value": choice.value,
+                "prompt": choice.prompted,
+                "kept": is_kept(choice),
+                "cause": "unexplained" if choice.name in unexplained else (cause_of(choice) or "unexplained"),
+                "reasons": [[reason.cause, reason.text, reason.reference] for reason in choice.reasons],
+            }
+            for choice in run.plan.choices
+        ],
+        "left_out": [
+            {
+                "name": row.name,
+                "instructions": row.instructions,
+                "evidence": [[e.kind, e.key, e.where, e.count] for e in row.evidence],
+            }
+            for row in run.plan.left_out
+        ],
+        "calls": [
+            {
+                "task": call.task,
+                "name": call.name,
+                "count": call.count,
+                "errors": [[error, count] for error, count in call.errors],
+                "us": [call.min_s * 1e6, call.mean_s * 1e6, call.max_s * 1e6],
+                "constant": [[index, value] for index, value in call.constant_args],
+            }
+            for call in run.calls
+        ],
+    }

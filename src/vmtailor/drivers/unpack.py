@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH  -- names are bytes, which pathlib cannot hold
 """Runs under fakeroot, as a program of its own: unpack our flat archive from standard input, then become a mkfs.
 
     fakeroot -- python3 -I unpack.py FOLDER COMMAND...
@@ -24,7 +23,7 @@ def path_of(folder: bytes, name: str) -> bytes:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"unexpected name {name!r}")
-    return os.path.join(folder, *(part.encode("utf-8", "surrogateescape") for part in parts))
+    return b"/".join([folder, *(part.encode("utf-8", "surrogateescape") for part in parts)])
 
 
 def describe(path: bytes, info: tarfile.TarInfo) -> None:
@@ -35,7 +34,7 @@ def describe(path: bytes, info: tarfile.TarInfo) -> None:
             name = key.removeprefix(_XATTR).encode("utf-8", "surrogateescape")
             os.setxattr(path, name, value.encode("utf-8", "surrogateescape"), follow_symlinks=False)
     if not info.issym():
-        os.chmod(path, info.mode)
+        os.chmod(path, info.mode)  # noqa: PTH101  # names are bytes, which pathlib cannot hold
     seconds, _, fraction = str(info.pax_headers.get("mtime", int(info.mtime))).partition(".")
     time_ns = int(seconds) * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)
     os.utime(path, ns=(time_ns, time_ns), follow_symlinks=False)
@@ -51,7 +50,7 @@ def unpack(folder: bytes) -> None:
             path = path_of(folder, info.name)
             if info.isdir():
                 if path != folder:
-                    os.mkdir(path, 0o700)
+                    os.mkdir(path, 0o700)  # noqa: PTH102
                 directories.append((path, info))
             elif info.issym():
                 symlinks.append((path, info))
@@ -70,7 +69,7 @@ def unpack(folder: bytes) -> None:
                 os.mknod(path, kind | 0o600, os.makedev(info.devmajor, info.devminor))
                 describe(path, info)
     for path, info in symlinks:
-        os.symlink(info.linkname.encode("utf-8", "surrogateescape"), path)
+        os.symlink(info.linkname.encode("utf-8", "surrogateescape"), path)  # noqa: PTH211
         describe(path, info)
     for path, info in links:
         os.link(path_of(folder, info.linkname), path, follow_symlinks=False)

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of `strace -f -q -ttt -T -y -s 64 -o FILE` → events. The log comes from a guest: anything may be in it.
+
+Lines that cannot be understood are passed over and counted; a last line that was torn off is no error.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from vmtailor.model.syscalls import CallSummary, SyscallEvent
+
+#: What the tracer is told, between the program's name and `-o FILE -- COMMAND`. -D: the traced program stays init's
+#: own child. -y: paths of descriptors. Not -yy, which opens netlink sockets in the guest; not -v, which prints environments.
+FLAGS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
+
+_LINE = re.compile(r"(\d+)\s+(\d+\.\d+)\s(.*)\Z", re.S)
+_CALL = re.compile(r"(\w+)\(")
+_RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
+_UNFINISHED = " <unfinished ...>"
+_RESULT = re.compile(
+    r"\s*=\s(?P<value>-?\d+|0x[0-9a-f]+|\?)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9]+))?(?P<more>.*?)"
+    r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
+    re.S,
+)
+_FORKS = frozenset({"clone", "clone3", "fork", "vfork"})
+_MAX_LINE = 65536
+
+
+@dataclass(frozen=True)
+class Log:
+    """All calls in the order in which they began. `exits`: pid → exit status; `killed`: pid → name of the signal;
+    `skipped`: how many lines were not understood."""
+
+    events: tuple[SyscallEvent, ...]
+    exits: dict[int, int]
+    killed: dict[int, str]
+    skipped: int
+
+
+def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
+    """Split the arguments from `start` on at top-level commas; also the index after the closing bracket (-1: none)."""
+    parts: list[str] = []
+    depth = 0
+    begin = index = start
+    length = len(text)
+    while index < length:
+        char = text[index]
+        if char == '"':
+            index = _after_string(text, index)
+            continue
+        if char == "<" and index and (text[index - 1].isalnum() or text[index - 1] == "_"):
+            index = _after_angle(text, index)
+            continue
+        if text.startswith("/*", index):
+            end = text.find("*/", index + 2)
+            index = length if end < 0 else end + 2
+            continue
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            if depth == 0:
+                last = text[begin:index].strip()
+                return ([*parts, last] if last or parts else parts), index + 1
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[begin:index].strip())
+            begin = index + 1
+        index += 1
+    last = text[begin:].strip()
+    return ([*parts, last] if last or parts else parts), -1
+
+
+def _after_string(text: str, start: int) -> int:
+    index = start + 1
+    while index < len(text):
+        if text[index] == "\\":
+            index += 2
+        elif text[index] == '"':
+            return index + 1
+        else:
+            index += 1
+    return len(text)
+
+
+def _after_angle(text: str, start: int) -> int:
+    """After `</path>`; a shift such as `1<<3` and a sign that is never closed are stepped over."""
+    if text.startswith("<<", start):
+        return start + 2
+    end = text.find(">", start)
+    if end < 0:
+        return start + 1
+    if text.startswith(">", end + 1) and ":[" in text[start:end]:  # sockets: <TCP:[1->2]> has a > inside
+        return end + 2
+    return end + 1
+
+
+def unquote(argument: str) -> str:
+    """`"/etc/passwd"` → /etc/passwd, escapes read; an argument without quotes stays as it is."""
+    if not argument.startswith('"'):
+        return argument
+    inner = argument[1 : _after_string(argument, 0) - 1]
+
+    def plain(match: re.Match[str]) -> str:
+        body = match.group(1)
+        if body[0] in "01234567":
+            return chr(int(body, 8) & 0xFF)
+        if body[0] == "x" and len(body) > 1:
+            return chr(int(body[1:], 16))
+        return {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}.get(body, body)
+
+    return re.sub(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", plain, inner, flags=re.S)
+
+
+def descriptor_path(argument: str) -> str:
+    """`3</etc/passwd>` → /etc/passwd; empty when the tracer printed no path."""
+    match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>\Z", argument, re.S)
+    return match.group(1) if match else ""
+
+
+#: Calls that take paths: positions of (folder descriptor or None, path).
+_PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
+    **dict.fromkeys(
+        (
+            "open", "creat", "stat", "lstat", "access", "readlink", "chdir", "chroot", "execve", "mkdir", "rmdir", "unlink",
+            "chmod", "chown", "lchown", "truncate", "statfs", "getxattr", "lgetxattr", "setxattr", "lsetxattr", "listxattr",
+            "llistxattr", "mknod", "utime", "utimes", "swapon", "acct", "umount2",
+        ),
+        ((None, 0),),
+    ),
+    **dict.fromkeys(
+        (
+            "openat", "openat2", "newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "execveat", "mkdirat",
+            "unlinkat", "fchmodat", "fchownat", "mknodat", "utimensat", "futimesat", "name_to_handle_at", "open_tree",
+        ),
+        ((0, 1),),
+    ),
+    "inotify_add_watch": ((None, 1),), "fanotify_mark": ((3, 4),), "mount": ((None, 0), (None, 1)),
+    "rename": ((None, 0), (None, 1)), "link": ((None, 0), (None, 1)), "symlink": ((None, 1),),
+    "renameat": ((0, 1), (2, 3)), "renameat2": ((0, 1), (2, 3)), "linkat": ((0, 1), (2, 3)), "symlinkat": ((1, 2),),
+    "pivot_root": ((None, 0), (None, 1)),
+}  # fmt: skip
+
+
+def paths(event: SyscallEvent) -> tuple[str, ...]:
+    """The paths that a call names, absolute where the log tells the folder; a relative one without it stays relative."""
+    found = []
+    for folder, position in _PATHS.get(event.name, ()):
+        if position < len(event.args) and event.args[position].startswith('"'):
+            path = unquote(event.args[position])
+            base = descriptor_path(event.args[folder]) if folder is not None else ""
+            if path or not base:
+                path = posixpath.join(base, path) if base.startswith("/") else path
+            else:
+                path = base  # an empty path: the descriptor itself
+            found.append(posixpath.normpath(path) if path else path)
+    return tuple(found)
+
+
+@dataclass
+class _Pending:
+    line: int
+    time: float
+    text: str
+
+
+class _Parser:
+    def __init__(self, phases: Sequence[tuple[str, float]]) -> None:
+        self._names = [name for name, _ in phases]
+        self._starts = [start for _, start in phases]
+        self._events: list[SyscallEvent | None] = []
+        self._pending: dict[int, tuple[int, _Pending]] = {}  # pid → (slot in events, what there is)
+        self._exits: dict[int, int] = {}
+        self._killed: dict[int, str] = {}
+        self._skipped = 0
+
+    def line(self, number: int, text: str) -> None:
+        match = _LINE.match(text)
+        if match is None or len(text) > _MAX_LINE:
+            self._skipped += 1
+            return
+        pid, time, rest = int(match.group(1)), float(match.group(2)), match.group(3)
+        if rest.startswith("---"):
+            return
+        if rest.startswith("+++"):
+            self._end(pid, rest)
+            return
+        resumed = _RESUMED.match(rest)
+        if resumed:
+            slot, begun = self._pending.pop(pid, (-1, _Pending(number, time, f"{resumed.group(1)}(")))
+            if not begun.text.startswith(f"{resumed.group(1)}("):
+                self._skipped += 1
+                return
+            self._whole(pid, _Pending(begun.line, begun.time, begun.text + rest[resumed.end() :]), slot)
+        elif rest.endswith(_UNFINISHED):
+            self._events.append(None)
+            self._pending[pid] = (len(self._events) - 1, _Pending(number, time, rest.removesuffix(_UNFINISHED)))
+        else:
+            self._whole(pid, _Pending(number, time, rest), -1)
+
+    def _end(self, pid: int, rest: str) -> None:
+        status = re.match(r"\+\+\+ exited with (\d+) \+\+\+", rest)
+        signal = re.match(r"\+\+\+ killed by (\w+)", rest)
+        if status:
+            self._exits[pid] = int(status.group(1))
+        elif signal:
+            self._killed[pid] = signal.group(1)
+
+    def _whole(self, pid: int, call: _Pending, slot: int) -> None:
+        head = _CALL.match(call.text)
+        arguments, end = split_arguments(call.text, head.end()) if head else ([], -1)
+        result = _RESULT.match(call.text, end) if end >= 0 else None
+        if head is None or result is None:
+            self._skipped += 1
+            return
+        value = result["value"]
+        seconds = float(result["seconds"] or 0)
+        number = None if value == "?" else int(value, 0) if value.startswith("0x") else int(value)
+        event = SyscallEvent(
+            call.line,
+            pid,
+            "",
+            head.group(1),
+            tuple(arguments),
+            number,
+            result["error"] or "",
+            seconds,
+            self._phase(call.time),
+        )
+        if slot < 0:
+            self._events.append(event)
+        else:
+            self._events[slot] = event
+
+    def _phase(self, time: float) -> str:
+        return self._names[max(0, bisect_right(self._starts, time) - 1)] if self._names else ""
+
+    def finish(self) -> Log:
+        for pid, (slot, call) in self._pending.items():  # calls that never returned
+            head = _CALL.match(call.text)
+            if head:
+                arguments, _ = split_arguments(call.text, head.end())
+                name, phase = head.group(1), self._phase(call.time)
+                self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
+        events = name_tasks(e for e in self._events if e is not None)
+        return Log(tuple(events), self._exits, self._killed, self._skipped)
+
+
+def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> Log:
+    """Read a whole log; what follows the first NUL byte (the rest of a raw disk) is ignored.
+
+    `phases`: (name, second of the guest's clock at which it begins), in order; what is earlier counts to the first.
+    """
+    parser = _Parser(phases)
+    for number, line in enumerate(data.partition(b"\0")[0].decode("utf-8", "replace").split("\n"), 1):
+        if line:
+            parser.line(number, line)
+    return parser.finish()
+
+
+def name_tasks(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
+    """Give every event the name of its task: the program executed last, or what the task called itself."""
+    listed = list(events)
+    parent = {e.result: e.pid for e in listed if e.name in _FORKS and e.result is not None and e.result > 0}
+    names: dict[int, str] = {}
+
+    def name_of(pid: int) -> str:
+        for _ in range(64):
+            if pid in names or pid not in parent:
+                break
+            pid = parent[pid]
+        return names.get(pid, str(pid))
+
+    named = []
+    for event in listed:
+        if event.result == 0 and event.name in ("execve", "execveat"):
+            program = event.args[0 if event.name == "execve" else 1] if len(event.args) > 1 else ""
+            names[event.pid] = unquote(program).rpartition("/")[2][:15] or str(event.pid)
+        elif event.name == "prctl" and event.result == 0 and event.args[:1] == ("PR_SET_NAME",) and len(event.args) > 1:
+            names[event.pid] = unquote(event.args[1])[:15]
+        elif event.pid not in names:
+            names[event.pid] = name_of(event.pid)
+        named.append(replace(event, task=names[event.pid]))
+    return named
+
+
+def summarise(events: Iterable[SyscallEvent]) -> tuple[CallSummary, ...]:
+    """One row per task and call, by task, then by count."""
+    groups: dict[tuple[str, str], list[SyscallEvent]] = {}
+    for event in events:
+        groups.setdefault((event.task, event.name), []).append(event)
+    rows = []
+    for (task, name), calls in groups.items():
+        errors: dict[str, int] = {}
+        for call in calls:
+            if call.error:
+                errors[call.error] = errors.get(call.error, 0) + 1
+        times = [c.seconds for c in calls]
+        constant = tuple(
+            (index, value)
+            for index, value in enumerate(calls[0].args)
+            if all(index < len(c.args) and c.args[index] == value for c in calls)
+        )
+        rows.append(
+            CallSummary(
+                task,
+                name,
+                len(calls),
+                tuple(sorted(errors.items())),
+                min(times),
+                sum(times) / len(times),
+                max(times),
+                constant,
+            )
+        )
+    return tuple(sorted(rows, key=lambda r: (r.task, -r.count, r.name)))

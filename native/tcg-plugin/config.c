@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORDS 5
+
+static char message[512];
+
+static bool parse_address(const char *word, uint64_t *address) {
+    char *end;
+    errno = 0;
+    *address = strtoull(word, &end, 16);
+    return !errno && end != word && !*end && word[0] != '-';
+}
+
+static const char *add_owner(struct config *config, char **words, unsigned count) {
+    struct owner *owner = &config->owners[config->owner_count];
+    if (count != 4 || config->owner_count == MAX_OWNERS)
+        return "owner NAME START END, at most 14 of them";
+    if (!parse_address(words[2], &owner->start) || !parse_address(words[3], &owner->end) || owner->start >= owner->end)
+        return "bad address range";
+    owner->name = strdup(words[1]);
+    config->owner_count++;
+    return owner->name ? NULL : "out of memory";
+}
+
+static const char *add_point(struct config *config, char **words, unsigned count, bool is_span) {
+    struct point point = {.is_span = is_span, .every = is_span};
+    if (count == 4 && !is_span && !strcmp(words[3], "every"))
+        point.every = true;
+    else if (count == 4 && !is_span && !strcmp(words[3], "once"))
+        point.every = false;
+    else if (count != 3)
+        return "mark NAME ADDRESS [once|every], span NAME ADDRESS";
+    if (!parse_address(words[2], &point.address))
+        return "bad address";
+    struct point *grown = realloc(config->points, (config->point_count + 1) * sizeof(*grown));
+    point.name = strdup(words[1]);
+    if (!grown || !point.name)
+        return "out of memory";
+    point.number = is_span ? config->span_count++ : config->mark_count++;
+    config->points = grown;
+    config->points[config->point_count++] = point;
+    return NULL;
+}
+
+static const char *add_switch(char **words, unsigned count, const char *on, const char *off, bool *value) {
+    if (count != 2 || (strcmp(words[1], on) && strcmp(words[1], off)))
+        return "unknown value";
+    *value = !strcmp(words[1], on);
+    return NULL;
+}
+
+static const char *statement(struct config *config, char **words, unsigned count) {
+    if (!strcmp(words[0], "mode"))
+        return add_switch(words, count, "counts", "coverage", &config->exact);
+    if (!strcmp(words[0], "devices"))
+        return add_switch(words, count, "on", "off", &config->devices);
+    if (!strcmp(words[0], "owner"))
+        return add_owner(config, words, count);
+    if (!strcmp(words[0], "mark") || !strcmp(words[0], "span"))
+        return add_point(config, words, count, words[0][0] == 's');
+    return "unknown statement";
+}
+
+static int by_address(const void *left, const void *right) {
+    const struct point *a = left, *b = right;
+    if (a->address != b->address)
+        return a->address < b->address ? -1 : 1;
+    if (a->is_span != b->is_span)
+        return a->is_span ? 1 : -1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+const char *config_read(struct config *config, const char *path) {
+    char line[1024];
+    unsigned line_number = 0;
+    const char *wrong = NULL;
+    *config = (struct config){.exact = true, .owner_count = 2};
+    config->owners[OWNER_BOOT].name = "boot";
+    config->owners[OWNER_OTHER].name = "other";
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        snprintf(message, sizeof(message), "open %s: %s", path, strerror(errno));
+        return message;
+    }
+    while (!wrong && fgets(line, sizeof(line), file)) {
+        char *words[MAX_WORDS], *rest = NULL;
+        unsigned count = 0;
+        line_number++;
+        line[strcspn(line, "#")] = '\0';
+        for (char *word = strtok_r(line, " \t\r\n", &rest); word; word = strtok_r(NULL, " \t\r\n", &rest))
+            if (count < MAX_WORDS)
+                words[count++] = word;
+        if (count)
+            wrong = statement(config, words, count);
+    }
+    if (!wrong && ferror(file))
+        wrong = strerror(errno);
+    fclose(file);
+    if (wrong) {
+        snprintf(message, sizeof(message), "%s, line %u: %s", path, line_number, wrong);
+        return message;
+    }
+    if (config->point_count)
+        qsort(config->points, config->point_count, sizeof(*config->points), by_address);
+    return NULL;
+}
+
+struct point *config_point_at(const struct config *config, uint64_t start, uint64_t end) {
+    unsigned low = 0, high = config->point_count;
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        if (config->points[middle].address < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < config->point_count && config->points[low].address < end ? &config->points[low] : NULL;
+}
+
+unsigned config_owner_of(const struct config *config, uint64_t address) {
+    for (unsigned i = OWNER_OTHER + 1; i < config->owner_count; i++)
+        if (address >= config->owners[i].start && address < config->owners[i].end)
+            return i;
+    return OWNER_OTHER;
+}

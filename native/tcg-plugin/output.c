@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "output.h"
+
+#include "blocks.h"
+#include "counters.h"
+#include "die.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPANS_KEPT 4096u
+
+struct chunk {
+    char tag[4];
+    uint32_t count;
+    uint64_t bytes; // of what follows
+};
+
+struct block_row {
+    uint64_t vaddr;
+    uint32_t insns, bytes, class, lengths_at;
+};
+
+struct stretch_head {
+    int64_t mark;
+    struct totals now;
+    uint32_t owner_count, device_count, row_count, pad;
+};
+
+struct count_row {
+    uint64_t block, entries, executed;
+};
+
+struct span_row {
+    uint64_t span;
+    struct totals now;
+};
+
+static FILE *file;
+static const char *path;
+static unsigned blocks_written;
+static size_t lengths_written;
+static struct span_row spans[SPANS_KEPT];
+static unsigned spans_kept;
+
+static void put(const void *data, size_t size) {
+    if (size && fwrite(data, 1, size, file) != size)
+        die("write %s: %s", path, strerror(errno));
+}
+
+static void put_chunk(const char *tag, uint32_t count, uint64_t bytes) {
+    struct chunk chunk = {.count = count, .bytes = bytes};
+    memcpy(chunk.tag, tag, sizeof(chunk.tag));
+    put(&chunk, sizeof(chunk));
+}
+
+static void put_text(const char *tag, char *const *lines, unsigned count) {
+    size_t size = 0;
+    for (unsigned i = 0; i < count; i++)
+        size += strlen(lines[i]) + 1;
+    put_chunk(tag, count, size);
+    for (unsigned i = 0; i < count; i++)
+        put(lines[i], strlen(lines[i]) + 1);
+}
+
+static void put_point_names(const char *tag, const struct config *config, bool spans_wanted, unsigned count) {
+    char **names = calloc(count + 1, sizeof(*names));
+    if (!names)
+        die("out of memory for names");
+    for (unsigned i = 0; i < config->point_count; i++)
+        if (config->points[i].is_span == spans_wanted)
+            names[config->points[i].number] = config->points[i].name;
+    put_text(tag, names, count);
+    free(names);
+}
+
+static void put_spans(void) {
+    if (!spans_kept)
+        return;
+    put_chunk("SPAN", spans_kept, spans_kept * sizeof(spans[0]));
+    put(spans, spans_kept * sizeof(spans[0]));
+    spans_kept = 0;
+}
+
+static void put_new_blocks(void) {
+    unsigned count = block_count();
+    size_t length_count;
+    const uint8_t *lengths = block_lengths(&length_count);
+    put_chunk("BLCK", count - blocks_written, (count - blocks_written) * sizeof(struct block_row));
+    for (; blocks_written < count; blocks_written++) {
+        const struct block *block = block_at(blocks_written);
+        struct block_row row = {block->vaddr, block->insns, block->bytes, block->class, block->lengths_at};
+        put(&row, sizeof(row));
+    }
+    put_chunk("LENS", 0, length_count - lengths_written);
+    if (length_count > lengths_written)
+        put(lengths + lengths_written, length_count - lengths_written);
+    lengths_written = length_count;
+}
+
+void output_open(const char *to, const struct config *config) {
+    char *owners[MAX_OWNERS], mode[] = "counts", coverage[] = "coverage", *modes[1];
+    path = to;
+    file = fopen(path, "wb");
+    if (!file)
+        die("create %s: %s", path, strerror(errno));
+    for (unsigned i = 0; i < config->owner_count; i++)
+        owners[i] = config->owners[i].name;
+    modes[0] = config->exact ? mode : coverage;
+    put("VTCOUNT1", 8);
+    put_text("MODE", modes, 1);
+    put_text("OWNR", owners, config->owner_count);
+    put_point_names("MRKN", config, false, config->mark_count);
+    put_point_names("SPNN", config, true, config->span_count);
+}
+
+static unsigned rows_changed(void) {
+    unsigned changed = 0;
+    for (unsigned i = 0; i < block_count(); i++) {
+        const struct block *block = block_at(i);
+        changed += counter_value(block->entries) != block->seen_entries ||
+                   counter_value(block->executed) != block->seen_executed;
+    }
+    return changed;
+}
+
+static void put_changed_rows(void) {
+    for (unsigned i = 0; i < block_count(); i++) {
+        struct block *block = block_at(i);
+        uint64_t entries = counter_value(block->entries), executed = counter_value(block->executed);
+        struct count_row row = {i, entries - block->seen_entries, executed - block->seen_executed};
+        if (!row.entries && !row.executed)
+            continue;
+        put(&row, sizeof(row));
+        block->seen_entries = entries;
+        block->seen_executed = executed;
+    }
+}
+
+void output_stretch(int mark, const struct totals *now, const struct owner_counts *owners, unsigned owner_count,
+                    const uint64_t *devices, unsigned device_count) {
+    struct stretch_head head = {mark, *now, owner_count, device_count, rows_changed(), 0};
+    put_spans();
+    put_new_blocks();
+    put_chunk("STEP", 1,
+              sizeof(head) + owner_count * sizeof(*owners) + device_count * sizeof(*devices) +
+                  head.row_count * sizeof(struct count_row));
+    put(&head, sizeof(head));
+    put(owners, owner_count * sizeof(*owners));
+    put(devices, device_count * sizeof(*devices));
+    put_changed_rows();
+}
+
+void output_span(unsigned span, const struct totals *now) {
+    if (spans_kept == SPANS_KEPT)
+        put_spans();
+    spans[spans_kept++] = (struct span_row){span, *now};
+}
+
+void output_close(char *const *devices, unsigned device_count) {
+    put_text("DEVN", devices, device_count);
+    put_chunk("END.", 0, 0);
+    if (fclose(file))
+        die("write %s: %s", path, strerror(errno));
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A QEMU plugin that counts, without disturbing the guest, what a boot executes: instructions by block, by phase and by
+ * owner, and accesses to devices. Loaded as `-plugin FILE,config=FILE,out=FILE`.
+ *
+ * It cannot read the privilege level, so it goes by address: the upper half is the kernel; the lower half is firmware
+ * and early kernel code until the first upper-half block runs, and user code from then on.
+ */
+#include "blocks.h"
+#include "config.h"
+#include "counters.h"
+#include "die.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEVICES 64u
+
+VT_EXPORT int qemu_plugin_version = VT_PLUGIN_API;
+VT_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
+
+static struct config config;
+static bool kernel_seen;
+static unsigned kernel_counter, early_counter, ports_counter;
+static unsigned user_counters[MAX_OWNERS];
+static unsigned owner = OWNER_BOOT; // whose code ran last in user space
+static uint64_t kernel_by_owner[MAX_OWNERS], kernel_at_switch;
+static char *device_names[MAX_DEVICES];
+static uint64_t device_accesses[MAX_DEVICES], mmio_total;
+static unsigned device_count;
+
+static void settle_owner(void) {
+    uint64_t now = counter_value(kernel_counter);
+    kernel_by_owner[owner] += now - kernel_at_switch;
+    kernel_at_switch = now;
+}
+
+static void on_user_block(unsigned vcpu, void *userdata) {
+    unsigned next = (unsigned)(uintptr_t)userdata;
+    (void)vcpu;
+    if (next == owner)
+        return;
+    settle_owner();
+    owner = next;
+}
+
+static struct totals totals_now(void) {
+    struct totals totals = {.early = counter_value(early_counter), .kernel = counter_value(kernel_counter)};
+    for (unsigned i = 0; i < config.owner_count; i++)
+        totals.user += counter_value(user_counters[i]);
+    totals.ports = counter_value(ports_counter);
+    totals.mmio = mmio_total;
+    return totals;
+}
+
+static void end_stretch(int mark) {
+    static struct owner_counts before[MAX_OWNERS];
+    static uint64_t devices_before[MAX_DEVICES];
+    struct owner_counts owners[MAX_OWNERS];
+    uint64_t devices[MAX_DEVICES];
+    struct totals totals = totals_now();
+    settle_owner();
+    for (unsigned i = 0; i < config.owner_count; i++) {
+        struct owner_counts all = {kernel_by_owner[i], counter_value(user_counters[i])};
+        owners[i] = (struct owner_counts){all.kernel - before[i].kernel, all.user - before[i].user};
+        before[i] = all;
+    }
+    for (unsigned i = 0; i < device_count; i++) {
+        devices[i] = device_accesses[i] - devices_before[i];
+        devices_before[i] = device_accesses[i];
+    }
+    output_stretch(mark, &totals, owners, config.owner_count, devices, device_count);
+}
+
+static void on_point(unsigned vcpu, void *userdata) {
+    struct point *point = userdata;
+    (void)vcpu;
+    if (point->done)
+        return;
+    point->done = !point->every;
+    if (point->is_span) {
+        struct totals totals = totals_now();
+        output_span(point->number, &totals);
+    } else {
+        end_stretch((int)point->number);
+    }
+}
+
+static unsigned device_number(const char *name) {
+    unsigned i = 0;
+    while (i < device_count && strcmp(device_names[i], name))
+        i++;
+    if (i < device_count || i == MAX_DEVICES - 1)
+        return i;
+    device_names[i] = strdup(device_count == MAX_DEVICES - 2 ? "others" : name);
+    if (!device_names[i])
+        die("out of memory for device names");
+    return device_count++;
+}
+
+static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
+    struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
+    (void)vcpu;
+    (void)userdata;
+    if (!address || !qemu_plugin_hwaddr_is_io(address))
+        return;
+    const char *name = qemu_plugin_hwaddr_device_name(address);
+    mmio_total++;
+    device_accesses[device_number(name ? name : "unknown")]++;
+}
+
+// IN, OUT, INS, OUTS behind any prefixes. A repeated INS or OUTS counts once for each element: so it executes here.
+static bool is_port_access(const struct qemu_plugin_insn *insn) {
+    uint8_t code[MAX_INSN_BYTES];
+    size_t size = insn_bytes(insn, code), i = 0;
+    while (i < size && (code[i] == 0x66 || code[i] == 0x67 || code[i] == 0xf2 || code[i] == 0xf3 || code[i] == 0x2e ||
+                        code[i] == 0x36 || code[i] == 0x3e || code[i] == 0x26 || code[i] == 0x64 || code[i] == 0x65 ||
+                        (kernel_seen && (code[i] & 0xf0) == 0x40)))
+        i++;
+    return i < size && ((code[i] & 0xfc) == 0xe4 || (code[i] & 0xfc) == 0xec || (code[i] & 0xfc) == 0x6c);
+}
+
+static void watch_points(struct qemu_plugin_tb *tb) {
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
+    uint64_t start = qemu_plugin_tb_vaddr(tb), end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+    struct point *point = config_point_at(&config, start, end);
+    if (!point)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        uint64_t address = qemu_plugin_insn_vaddr(insn);
+        for (point = config_point_at(&config, address, address + 1); point; point++) {
+            if (point == config.points + config.point_count || point->address != address)
+                break;
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_point, QEMU_PLUGIN_CB_NO_REGS, point);
+        }
+    }
+}
+
+static void count_user(struct qemu_plugin_tb *tb) {
+    unsigned whose = config_owner_of(&config, qemu_plugin_tb_vaddr(tb));
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_user_block, QEMU_PLUGIN_CB_NO_REGS, (void *)(uintptr_t)whose);
+    if (!config.exact) {
+        counter_add_at_block(user_counters[whose], tb, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        counter_add_at_insn(user_counters[whose], qemu_plugin_tb_get_insn(tb, i), 1);
+}
+
+static void count_system(struct qemu_plugin_tb *tb, enum block_class class) {
+    const struct block *block = block_at(block_of(tb, class));
+    unsigned total = class == CLASS_KERNEL ? kernel_counter : early_counter;
+    counter_add_at_block(block->entries, tb, 1);
+    if (!config.exact)
+        counter_add_at_block(total, tb, block->insns);
+    for (size_t i = 0; i < block->insns; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        if (config.exact) {
+            counter_add_at_insn(total, insn, 1);
+            counter_add_at_insn(block->executed, insn, 1);
+        }
+        if (is_port_access(insn))
+            counter_add_at_insn(ports_counter, insn, 1);
+        if (config.devices)
+            qemu_plugin_register_vcpu_mem_cb(insn, on_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
+    }
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
+    uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
+    (void)id;
+    watch_points(tb); // first, so that what is counted here is not yet counted at the mark
+    if (vaddr >= KERNEL_HALF) {
+        kernel_seen = true;
+        count_system(tb, CLASS_KERNEL);
+    } else if (!kernel_seen) {
+        count_system(tb, CLASS_EARLY);
+    } else {
+        count_user(tb);
+    }
+}
+
+static void on_exit(qemu_plugin_id_t id, void *userdata) {
+    (void)id;
+    (void)userdata;
+    end_stretch(-1);
+    output_close(device_names, device_count);
+}
+
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv) {
+    const char *from = NULL, *to = NULL, *wrong;
+    for (int i = 0; i < argc; i++) {
+        if (!strncmp(argv[i], "config=", 7))
+            from = argv[i] + 7;
+        else if (!strncmp(argv[i], "out=", 4))
+            to = argv[i] + 4;
+        else
+            die("unknown argument %s", argv[i]);
+    }
+    if (!from || !to)
+        die("config=FILE and out=FILE are needed");
+    if (strcmp(info->target_name, "x86_64") || !info->system_emulation || info->system.max_vcpus != 1)
+        die("only a whole x86_64 machine with one CPU can be counted");
+    wrong = config_read(&config, from);
+    if (wrong)
+        die("%s", wrong);
+    kernel_counter = counter_new();
+    early_counter = counter_new();
+    ports_counter = counter_new();
+    for (unsigned i = 0; i < config.owner_count; i++)
+        user_counters[i] = counter_new();
+    output_open(to, &config);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_atexit_cb(id, on_exit, NULL);
+    return 0;
+}

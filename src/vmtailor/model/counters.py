@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the TCG plugin counted in one boot. The figures are instructions unless another unit is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Owner of kernel work done before any user code ran.
+BOOT_OWNER = "boot"
+#: Owner of user code outside every named range: the container.
+OTHER_OWNER = "other"
+#: Name of the mark that ends the last stretch: QEMU's end.
+END_MARK = ""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Executed since reset: `early` below the kernel's half before it was entered (firmware, decompression, first
+    kernel code), `kernel`, `user`; accesses to ports and to memory-mapped devices (0 when those were not counted)."""
+
+    early: int = 0
+    kernel: int = 0
+    user: int = 0
+    ports: int = 0
+    mmio: int = 0
+
+    @property
+    def executed(self) -> int:
+        return self.early + self.kernel + self.user
+
+    def since(self, earlier: Totals) -> Totals:
+        """What came on top of an earlier reading."""
+        return Totals(
+            self.early - earlier.early, self.kernel - earlier.kernel, self.user - earlier.user,
+            self.ports - earlier.ports, self.mmio - earlier.mmio,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OwnerCounts:
+    """What the user code of one owner executed, and the kernel since it ran last (its interrupts included)."""
+
+    owner: str
+    kernel: int
+    user: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """The counts between two marks. `begin` and `end` are marks' names: "reset" at first, END_MARK at last.
+
+    `block`, `entries`, `executed` are parallel: block number (index into Blocks), times entered, instructions executed
+    in it. Blocks that did not run are left out.
+    """
+
+    begin: str
+    end: str
+    at_end: Totals
+    owners: tuple[OwnerCounts, ...]
+    devices: tuple[tuple[str, int], ...]
+    block: NDArray[np.uint32]
+    entries: NDArray[np.uint64]
+    executed: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class SpanReached:
+    """One passage of a span's address, with the totals just before its instruction."""
+
+    name: str
+    at: Totals
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Every block of firmware and kernel code that was translated, by number.
+
+    `vaddr`: of its first instruction; `insns`: how many; `size`: bytes; `early`: run below the kernel's half before the
+    kernel was entered. `lengths`: bytes of each instruction of all blocks; block b's begin at `lengths_at[b]`.
+    """
+
+    vaddr: NDArray[np.uint64]
+    insns: NDArray[np.uint32]
+    size: NDArray[np.uint32]
+    early: NDArray[np.bool_]
+    lengths_at: NDArray[np.uint32]
+    lengths: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.vaddr)
+
+    def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """The addresses of all instructions of the given blocks, sorted, each once: what a symbolizer is asked about."""
+        counts = self.insns[blocks].astype(np.int64)
+        if not len(counts) or not counts.sum():
+            return np.empty(0, np.uint64)
+        starts = np.cumsum(counts) - counts
+        within = np.arange(counts.sum()) - np.repeat(starts, counts)
+        index = np.repeat(self.lengths_at[blocks].astype(np.int64), counts) + within
+        lengths = self.lengths[index].astype(np.uint64)
+        ends = np.cumsum(lengths)
+        before = np.repeat(ends[starts] - lengths[starts], counts)
+        return np.unique(np.repeat(self.vaddr[blocks], counts) + (ends - lengths - before))
+
+
+@dataclass(frozen=True, eq=False)
+class Counters:
+    """All of one boot. `exact`: False for coverage, where a block counts whole though an exception may have left it
+    early. `complete`: False when QEMU died before it could write the end."""
+
+    exact: bool
+    complete: bool
+    blocks: Blocks
+    stretches: tuple[Stretch, ...]
+    spans: tuple[SpanReached, ...]
+
+    def at(self, mark: str) -> Totals | None:
+        """The totals when a mark was first reached, or None."""
+        return next((s.at_end for s in self.stretches if s.end == mark), None)
+
+    @property
+    def marks(self) -> tuple[tuple[str, Totals], ...]:
+        """The marks reached, in order."""
+        return tuple((s.end, s.at_end) for s in self.stretches if s.end != END_MARK)

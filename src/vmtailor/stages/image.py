@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image stage: a reference → a fetched, verified image, merged into one flat archive in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.drivers import image_config, layers, skopeo
+from vmtailor.drivers.layers import Layer, Limits
+from vmtailor.drivers.root_directory import archive_directory
+from vmtailor.model.image import Image, ImageConfig
+
+#: Changes when the same source would give another record: part of the cache's keys.
+VERSION = "1"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Where our own files lie in a machine; an image's files there would be hidden.
+RESERVED = ".vmtailor"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
+
+class Source(StrEnum):
+    """Where images come from. The value is the prefix of a reference, without its colon."""
+
+    OCI = "oci"
+    OCI_ARCHIVE = "oci-archive"
+    DOCKER_ARCHIVE = "docker-archive"
+    DOCKER = "docker"
+    DOCKER_DAEMON = "docker-daemon"
+    ROOTFS = "rootfs"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`rest` is what follows the prefix: a path, perhaps with a tag, or a name in a registry."""
+
+    source: Source
+    rest: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.source}:{self.rest}"
+
+    @property
+    def path(self) -> Path:
+        """The file or folder; a tag after the last colon does not belong to it."""
+        whole = Path(self.rest)
+        if self.source == Source.ROOTFS or whole.exists() or ":" not in self.rest:
+            return whole
+        return Path(self.rest.partition(":")[0])
+
+
+def host_architecture() -> str:
+    """The architecture of this host as images name it."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """What the user says beside the reference. None keeps what the image says; `env` is added to its environment."""
+
+    architecture: str = ""  # empty: this host's
+    authfile: Path | None = None
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    user: str | None = None
+    working_dir: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+def parse_reference(text: str) -> Reference:
+    """Understand a reference: `PREFIX:…`, or a path whose kind is seen from its content.
+
+    Raises UserInputError when it is neither."""
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix in set(Source):
+        if not rest:
+            raise UserInputError(f"nothing follows '{text}'", hint=f"for example: {prefix}:NAME")
+        return Reference(Source(prefix), rest)
+    path = Path(text)
+    if path.is_dir():
+        return Reference(Source.OCI if (path / "oci-layout").is_file() else Source.ROOTFS, text)
+    if path.is_file():
+        return Reference(_archive_kind(path), text)
+    if colon and Path(prefix, "oci-layout").is_file():
+        return Reference(Source.OCI, text)
+    raise UserInputError(
+        f"'{text}' is neither a file or folder nor an image reference",
+        hint="write docker://NAME, oci:DIR, oci-archive:FILE, docker-archive:FILE, docker-daemon:NAME or rootfs:DIR",
+    )
+
+
+def _archive_kind(path: Path) -> Source:
+    """A file's kind, told by its members. An archive of `docker save` may be both; its own form has the last word."""
+    found = set()
+    try:
+        with tarfile.open(path) as archive:
+            while (member := archive.next()) is not None and "manifest.json" not in found:
+                found.add(member.name.removeprefix("./"))
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise UserInputError(
+            f"{path} is no image archive, or is damaged",
+            hint="make it again with `docker save` or skopeo",
+            details=str(error),
+        ) from error
+    if "manifest.json" in found:
+        return Source.DOCKER_ARCHIVE
+    if "oci-layout" in found:
+        return Source.OCI_ARCHIVE
+    raise UserInputError(f"{path} holds no image", hint="an archive of `docker save` or of an OCI layout is needed")
+
+
+def fetch(
+    reference: str, store: Store, options: ImageOptions | None = None, *, stdin: Callable[[], IO[bytes]] | None = None
+) -> Image:
+    """Fetch an image, verify every digest, merge its layers, and check that it can be started here.
+
+    What was fetched before is taken from the cache. `stdin` gives the file that `docker-archive:-` reads.
+    Raises UserInputError: damaged or hostile, of another architecture, without an entry point, or with one that is not
+    there. Raises HostError: no network, no disk space, a missing tool."""
+    options = options or ImageOptions()
+    options = replace(options, architecture=options.architecture or host_architecture())
+    parsed = parse_reference(reference)
+    scratch_root = store.root / "scratch"
+    scratch_root.mkdir(parents=True, exist_ok=True)
+    with disk_full_is_a_host_error(store.root), tempfile.TemporaryDirectory(dir=scratch_root) as name:
+        scratch = Path(name)
+        if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
+            parsed = Reference(Source.DOCKER_ARCHIVE, str(_spool(stdin() if stdin else sys.stdin.buffer, scratch)))
+        image = _from_memory(parsed, store, options)
+        if image is None:
+            if parsed.source == Source.ROOTFS:
+                image = _from_directory(parsed, store, options, scratch)
+            else:
+                image = _from_skopeo(parsed, store, options, scratch)
+            _remember(parsed, store, options, image)
+    image = replace(image, reference=reference, config=_overridden(image.config, options))
+    _check_start(image, store, options)
+    return image
+
+
+def _spool(source: IO[bytes], scratch: Path) -> Path:
+    """Standard input as a file named by its content, so that the same archive is found again."""
+    path = scratch / "stdin.tar"
+    total = hashlib.sha256()
+    with path.open("wb") as file:
+        while piece := source.read(1 << 20):
+            total.update(piece)
+            file.write(piece)
+    named = scratch / f"{total.hexdigest()}.tar"
+    path.rename(named)
+    return named
+
+
+def _identity(parsed: Reference, options: ImageOptions) -> str | None:
+    """What tells whether a source is the one that was fetched before; None where only fetching can tell."""
+    if parsed.source == Source.DOCKER:
+        return skopeo.manifest_digest(parsed.text, _access(options))
+    if parsed.source == Source.OCI and (parsed.path / "index.json").is_file():
+        blobs = sorted((parsed.path / "blobs").rglob("*"))
+        return digest(parsed.path / "index.json", *(_stamp(blob) for blob in blobs))
+    if parsed.source in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE) and parsed.path.is_file():
+        if len(parsed.path.stem) == 64 and parsed.path.parent.parent.name == "scratch":
+            return parsed.path.stem
+        return _stamp(parsed.path)
+    return None
+
+
+def _stamp(path: Path) -> str:
+    """Tells a file that was touched from one that was not, without reading it."""
+    status = path.stat()
+    return f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+def _memory(parsed: Reference, store: Store, options: ImageOptions) -> Path | None:
+    identity = _identity(parsed, options)
+    if identity is None:
+        return None
+    tag = parsed.rest.removeprefix(str(parsed.path)) if parsed.source != Source.DOCKER else ""
+    key = digest(VERSION, layers.VERSION, parsed.source, identity, tag, options.architecture, repr(options.limits))
+    return store.root / "images" / f"{key[:40]}.json"
+
+
+def _from_memory(parsed: Reference, store: Store, options: ImageOptions) -> Image | None:
+    path = _memory(parsed, store, options)
+    if path is None or not path.is_file():
+        return None
+    try:
+        image = records.load(Image, path)
+    except UserInputError:
+        return None  # of an older version, or damaged: fetch again
+    return image if Path(image.archive).is_file() else None
+
+
+def _remember(parsed: Reference, store: Store, options: ImageOptions, image: Image) -> None:
+    path = _memory(parsed, store, options)
+    if path is not None:
+        records.save(image, path)
+
+
+def _access(options: ImageOptions) -> skopeo.Access:
+    return skopeo.Access(options.authfile, options.architecture)
+
+
+def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
+    copied = scratch / "image"
+    skopeo.copy(parsed.text, copied, scratch, _access(options))
+    manifest_file = copied / "manifest.json"
+    manifest = image_config.read_json(manifest_file)
+    config_digest, layer_digests = image_config.digests_of(manifest)
+    for blob in (config_digest, *layer_digests):
+        _verify(parsed, copied, blob)
+    document = image_config.read_json(_blob(copied, config_digest))
+    config = image_config.parse(document)
+    if (config.os, config.architecture) != ("linux", options.architecture):
+        raise UserInputError(
+            f"{parsed.text} is for {config.os}/{config.architecture or '?'}, not for linux/{options.architecture}",
+            hint=f"choose an image that is built for {options.architecture}",
+        )
+    diff_ids = image_config.diff_ids_of(document, len(layer_digests))
+    stack = [Layer(_blob(copied, blob), blob, diff_id) for blob, diff_id in zip(layer_digests, diff_ids, strict=True)]
+    manifest_digest = f"sha256:{digest_of_file(manifest_file)}"
+
+    def fill(folder: Path) -> None:
+        merged = layers.merge(stack, folder / "rootfs.tar", options.limits)
+        records.save(
+            Image(
+                parsed.text, manifest_digest, config, "rootfs.tar", merged.sha256, merged.entries, merged.unpacked_bytes
+            ),
+            folder / "image.json",
+        )
+
+    key = digest("image", VERSION, layers.VERSION, manifest_digest)
+    return _stored(store.get("image", key, fill))
+
+
+def _from_directory(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
+    if not parsed.path.is_dir():
+        raise UserInputError(f"{parsed.path} is not a folder")
+    made = scratch / "rootfs.tar"
+    archived = archive_directory(parsed.path, made)
+    config = ImageConfig(architecture=options.architecture, env=(("PATH", DEFAULT_PATH),))
+
+    def fill(folder: Path) -> None:
+        made.rename(folder / "rootfs.tar")
+        content = f"sha256:{archived.sha256}"
+        image = Image(
+            parsed.text, content, config, "rootfs.tar", archived.sha256, archived.entries, archived.unpacked_bytes
+        )
+        records.save(image, folder / "image.json")
+
+    return _stored(store.get("image", digest("directory", VERSION, archived.sha256, options.architecture), fill))
+
+
+def _stored(folder: Path) -> Image:
+    image = records.load(Image, folder / "image.json")
+    return replace(image, archive=str((folder / "rootfs.tar").absolute()))
+
+
+def _blob(folder: Path, blob: str) -> Path:
+    return folder / blob.removeprefix("sha256:")
+
+
+def digest_of_file(path: Path) -> str:
+    """Hex SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verify(parsed: Reference, folder: Path, blob: str) -> None:
+    path = _blob(folder, blob)
+    if not path.is_file():
+        raise UserInputError(f"{parsed.text} is incomplete: {blob} is missing", hint="fetch or build it again")
+    if f"sha256:{digest_of_file(path)}" != blob:
+        raise UserInputError(
+            f"{parsed.text} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again"
+        )
+
+
+def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
+    """The configuration with the user's words put over it. As with Docker, a new entry point drops the image's
+    command."""
+    cmd = config.cmd if options.entrypoint is None else ()
+    env = dict(config.env)
+    env.update(options.env)
+    return replace(
+        config,
+        entrypoint=config.entrypoint if options.entrypoint is None else options.entrypoint,
+        cmd=cmd if options.cmd is None else options.cmd,
+        env=tuple(env.items()),
+        user=config.user if options.user is None else options.user,
+        working_dir=config.working_dir if options.working_dir is None else options.working_dir,
+    )
+
+
+def _check_start(image: Image, store: Store, options: ImageOptions) -> None:
+    """Check entry point and reserved names in the archive; the answer is remembered, since a large one takes long."""
+    facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir))
+    passed = store.root / "images" / f"{digest('start', VERSION, image.archive_sha256, facts)[:40]}.ok"
+    if passed.is_file():
+        return
+    if not image.config.argv:
+        raise UserInputError(
+            f"{image.reference} has no entry point and no command", hint="give one: --entrypoint PROGRAM"
+        )
+    tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], options.limits)
+    if tree.lookup(f"/{RESERVED}", follow=False) is not None:
+        raise UserInputError(f"{image.reference} has a /{RESERVED}, which is where our own files go in its machine")
+    check_entry_point(tree, image)
+    records.write_atomic(passed, b"")
+
+
+def check_entry_point(tree: layers.Tree, image: Image) -> str:
+    """The path inside the image of what is executed. Raises UserInputError: not there, a directory, not executable."""
+    name = image.config.argv[0]
+    if not name:
+        raise UserInputError(f"the entry point of {image.reference} is an empty word")
+    if "/" in name:
+        candidates = [name if name.startswith("/") else f"{image.config.working_dir}/{name}"]
+    else:
+        search = dict(image.config.env).get("PATH", DEFAULT_PATH)
+        candidates = [f"{folder or image.config.working_dir}/{name}" for folder in search.split(":")]
+    problem = "is not in the image"
+    for candidate in candidates:
+        node = tree.lookup(candidate)
+        if node is None:
+            continue
+        if node.kind == tarfile.DIRTYPE:
+            problem = "is a directory"
+        elif node.kind != tarfile.REGTYPE or not node.mode & 0o111:
+            problem = "is not an executable file"
+        else:
+            return candidate
+    raise UserInputError(
+        f"the entry point '{name}' of {image.reference} {problem}",
+        hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
+    )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compressed files and archives from anywhere: never written to disk, never more memory or work than was allowed."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+CHUNK = 1 << 20
+#: Uncompressed bytes read of one input; a log of a gigabyte is no log of a boot.
+MAX_BYTES = 1 << 30
+#: Bytes kept of one member of an archive, and members looked at.
+MAX_MEMBER = 256 << 20
+MAX_MEMBERS = 10_000
+
+
+class Bomb(Exception):
+    """More came out of a compressed file than any boot log has."""
+
+
+def open_chunks(path: Path, limit: int = MAX_BYTES) -> Iterator[bytes]:
+    """A file's bytes in chunks, decompressed when it is gzip, bzip2 or xz. Damaged ends are dropped. Raises Bomb,
+    OSError."""
+    with path.open("rb") as file:
+        yield from decompress(file, limit)
+
+
+def _decompressor(magic: bytes) -> object | None:
+    if magic.startswith(b"\x1f\x8b"):
+        return zlib.decompressobj(31)
+    if magic.startswith(b"BZh"):
+        return bz2.BZ2Decompressor()
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return lzma.LZMADecompressor(memlimit=128 << 20)
+    return None
+
+
+def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
+    """Chunks of a stream, decompressed where its first bytes say so."""
+    chunk = file.read(CHUNK)
+    worker = _decompressor(chunk[:8])
+    total = 0
+    while chunk:
+        for piece in [chunk] if worker is None else _expand(worker, chunk):
+            total += len(piece)
+            if total > limit:
+                raise Bomb(f"more than {limit >> 20} MiB came out of it")
+            if piece:
+                yield piece
+        if worker is not None and getattr(worker, "eof", False):
+            rest = getattr(worker, "unused_data", b"")
+            worker = _decompressor(rest[:8])
+            if worker is None:
+                return
+            chunk = rest
+            continue
+        chunk = file.read(CHUNK)
+
+
+def _expand(worker: object, data: bytes) -> Iterator[bytes]:
+    """All that `data` decompresses to, a chunk at a time. A damaged rest ends it."""
+    try:
+        if isinstance(worker, (bz2.BZ2Decompressor, lzma.LZMADecompressor)):
+            yield worker.decompress(data, CHUNK)
+            while not worker.eof and not worker.needs_input:
+                yield worker.decompress(b"", CHUNK)
+        else:
+            assert hasattr(worker, "decompress")
+            yield worker.decompress(data, CHUNK)
+            while worker.unconsumed_tail and not worker.eof:  # type: ignore[attr-defined]
+                yield worker.decompress(worker.unconsumed_tail, CHUNK)  # type: ignore[attr-defined]
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
+        return
+
+
+class ChunkFile(io.RawIOBase):
+    """Chunks as a file that can only be read forward, for tarfile."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer)  # type: ignore[arg-type]
+        while not self._rest:
+            piece = next(self._chunks, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        size = min(len(view), len(self._rest))
+        view[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+def tar_members(chunks: Iterator[bytes], wanted: frozenset[str]) -> Iterator[tuple[str, bytes]]:
+    """Regular members of a tar stream whose base name is wanted: (base name, contents). A truncated archive ends
+    early."""
+    try:
+        with tarfile.open(fileobj=io.BufferedReader(ChunkFile(chunks), CHUNK), mode="r|") as archive:
+            for count, member in enumerate(archive):
+                name = PurePosixPath(member.name).name
+                if count >= MAX_MEMBERS:
+                    return
+                if not member.isreg() or name not in wanted or member.size > MAX_MEMBER:
+                    continue
+                file = archive.extractfile(member)
+                if file is not None:
+                    yield name, _read_what_is_there(file)
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, RecursionError):
+        return
+
+
+def _read_what_is_there(file: IO[bytes]) -> bytes:
+    pieces = []
+    try:
+        while piece := file.read(CHUNK):
+            pieces.append(piece)
+    except (tarfile.TarError, EOFError, OSError, ValueError):
+        pass
+    return b"".join(pieces)
+
+
+def is_tar(sample: bytes) -> bool:
+    """Whether (decompressed) bytes begin a tar archive."""
+    return len(sample) >= 512 and sample[257:262] == b"ustar"

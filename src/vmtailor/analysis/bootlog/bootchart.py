@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bootchart and bootchart2: samples of /proc taken while user space starts, as a directory or a tar archive.
+
+Each log is blocks of "time in hundredths of a second since the kernel started, lines, blank line".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from vmtailor.analysis.bootlog import kernel_log
+from vmtailor.analysis.bootlog.clean import decode
+from vmtailor.analysis.bootlog.milestones import architecture
+from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
+
+MEMBERS = frozenset(
+    {
+        "header",
+        "proc_stat.log",
+        "proc_ps.log",
+        "proc_diskstats.log",
+        "taskstats.log",
+        "kernel_pacct",
+        "dmesg",
+        "cmdline2.log",
+        "paternity.log",
+    }
+)
+#: bootchart counts in USER_HZ, which is 100 on every architecture that it ran on.
+JIFFY_US = 10_000
+MAX_PROCESSES = 200_000
+_PS = re.compile(rb"(\d{1,10}) \((.*)\) (\S) (-?\d{1,10}) (.*)", re.S)
+_DISK = re.compile(rb"(?:[hsv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)$")
+_UNAME = re.compile(r"Linux (\S+) .*?(\S+)\s*$")
+
+
+@dataclass
+class _Seen:
+    name: str
+    ppid: int | None
+    start: int
+    first: int
+    last: int
+    cpu_first: float = 0.0
+    cpu_last: float = 0.0
+    names: set[str] = field(default_factory=set)
+
+
+def is_bootchart(names: Mapping[str, bytes]) -> bool:
+    """Whether these members make a bootchart."""
+    return bool({"proc_ps.log", "taskstats.log", "proc_stat.log"} & set(names))
+
+
+def blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """(time in jiffies, lines) of each block. A block without a time is dropped; a truncated last one is kept as far
+    as it goes."""
+    for block in data.replace(b"\r\n", b"\n").split(b"\n\n"):
+        lines = block.strip(b"\n").split(b"\n")
+        if lines and lines[0].strip().isdigit() and len(lines[0]) < 16:
+            yield int(lines[0]), lines[1:]
+
+
+def read(path: str, members: Mapping[str, bytes]) -> Observed:
+    """Read the members of one bootchart."""
+    modern = bool({"taskstats.log", "cmdline2.log", "paternity.log"} & set(members))
+    observed = Observed(path, "bootchart2" if modern else "bootchart")
+    _header(observed, members.get("header", b""))
+    period = _processes(observed, members)
+    _samples(observed, members)
+    if members.get("dmesg"):
+        _kernel_log(observed, path, members["dmesg"])
+    if members.get("kernel_pacct"):
+        _accounting(observed, members["kernel_pacct"], members.get("proc_stat.log", b""))
+    if period is None:
+        observed.warn(WarningCode.NOTHING_FOUND, "the chart has no samples")
+        return observed
+    start, end = period
+    observed.phases.append(
+        PhaseSpan(
+            PhaseName.USERSPACE,
+            start * JIFFY_US,
+            end * JIFFY_US,
+            "first and last sample of the collector, which stops when it sees the boot done",
+        )
+    )
+    if start * JIFFY_US > 0:
+        observed.warn(
+            WarningCode.COLLECTOR_LATE,
+            f"the collector's first sample is at {start / 100:.2f} s: what user space did before was not seen",
+        )
+    return observed
+
+
+def _header(observed: Observed, data: bytes) -> None:
+    values: dict[str, str] = {}
+    for line in data[:65536].split(b"\n"):
+        key, found, value = line.partition(b"=")
+        if found:
+            values.setdefault(decode(key.strip(), 60), decode(value.strip(), 4096))
+    uname = _UNAME.match(values.get("system.uname", ""))
+    if uname:
+        observed.version = uname[1]
+        if uname[2] != "GNU/Linux":
+            observed.arch = architecture(uname[2])
+        else:
+            words = values["system.uname"].split()
+            observed.arch = architecture(words[-2]) if len(words) > 3 else None
+    options = values.get("system.kernel.options")
+    if options:
+        observed.command_line = options
+
+
+def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, int] | None:
+    """Fill in processes. Returns the time of the first and the last sample, in jiffies."""
+    seen: dict[tuple[int, int], _Seen] = {}
+    odd = 0
+    period: tuple[int, int] | None = None
+    for at, lines in blocks(members.get("proc_ps.log", b"")):
+        period = (period[0] if period else at, at)
+        for line in lines:
+            match = _PS.match(line)
+            if not match or len(rest := match[5].split()) < 18:
+                odd += 1
+                continue
+            try:
+                cpu, start = float(int(rest[9]) + int(rest[10])), int(rest[17])
+            except ValueError:
+                odd += 1
+                continue
+            _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=min(start, at), at=at, cpu=cpu)
+    for at, lines in blocks(members.get("taskstats.log", b"")):
+        period = (min(period[0], at) if period else at, max(period[1], at) if period else at)
+        for line in lines:
+            words = line.split(b" ")
+            if len(words) != 6 or not all(
+                w.isdigit() and len(w) < 20 for w in (words[0], words[1], words[3], words[4], words[5])
+            ):
+                odd += bool(line.strip())
+                continue
+            _note(
+                seen, int(words[0]), words[2].strip(b"()"), ppid=int(words[1]), start=at, at=at, cpu=int(words[3]) / 1e7
+            )
+    if odd:
+        observed.warn(WarningCode.DAMAGED_LINES, f"{odd} lines of process samples could not be read")
+    observed.processes.extend(_rows(seen))
+    return period
+
+
+def _note(
+    seen: dict[tuple[int, int], _Seen], pid: int, raw: bytes, *, ppid: int, start: int, at: int, cpu: float
+) -> None:
+    name = decode(raw, 120)
+    key = (pid, start if (pid, start) in seen else next((s for s in (start - 1, start + 1) if (pid, s) in seen), start))
+    old = seen.get(key)
+    if old is None and at == start:  # taskstats has no start: the process is the last one of that pid
+        key = (pid, -1)
+        old = seen.get(key)
+    if old is None:
+        if len(seen) < MAX_PROCESSES:
+            seen[key] = _Seen(name, ppid, start, at, at, 0.0, cpu)
+        return
+    if cpu < old.cpu_last - 1:
+        cpu = old.cpu_last
+    old.name, old.ppid, old.last, old.cpu_last = name, ppid, at, cpu
+
+
+def _rows(seen: Mapping[tuple[int, int], _Seen]) -> Iterator[Process]:
+    pids = {key[0]: value for key, value in seen.items()}
+    for (pid, _), one in seen.items():
+        parent = pids.get(one.ppid or 0)
+        observer = "bootchart" in one.name or (parent is not None and "bootchart" in parent.name)
+        end = max(one.last, one.start)
+        yield Process(
+            one.name,
+            pid,
+            one.ppid,
+            one.start * JIFFY_US,
+            end * JIFFY_US,
+            (end - one.start) * JIFFY_US,
+            round(one.cpu_last * JIFFY_US),
+            DurationSource.SAMPLES.value,
+            observer,
+        )
+
+
+def _numbers(words: list[bytes]) -> list[int]:
+    return [int(word) for word in words if word.isdigit() and len(word) < 20]
+
+
+def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:
+    rows: dict[int, UseSample] = {}
+    before: list[int] | None = None
+    for at, lines in blocks(members.get("proc_stat.log", b"")):
+        times = _numbers(lines[0].split()[1:]) if lines and lines[0].startswith(b"cpu") else []
+        if len(times) < 4:
+            continue
+        times += [0] * (7 - len(times))
+        if before is not None:
+            step = [max(0, new - old) for new, old in zip(times, before, strict=False)]
+            total = sum(step[:7])
+            if total > 0:
+                rows[at] = UseSample(
+                    at * JIFFY_US,
+                    round((step[0] + step[1]) / total, 4),
+                    round((step[2] + step[5] + step[6]) / total, 4),
+                    round(step[4] / total, 4),
+                )
+        before = times
+    disks: tuple[int, int, int, int] | None = None
+    for at, lines in blocks(members.get("proc_diskstats.log", b"")):
+        read = written = busy = 0
+        for line in lines:
+            words = line.split()
+            if len(words) >= 14 and _DISK.match(words[2]):
+                values = _numbers(words[3:14])
+                if len(values) == 11:
+                    read, written, busy = read + values[2], written + values[6], busy + values[9]
+        if disks is not None and at > disks[0]:
+            seconds = (at - disks[0]) / 100
+            near = min(rows, key=lambda t: abs(t - at), default=None) if rows else None
+            use = rows.get(near) if near is not None and abs(near - at) <= 10 else None
+            rows[near if use is not None and near is not None else at] = UseSample(
+                use.at_us if use else at * JIFFY_US,
+                use.user if use else None,
+                use.system if use else None,
+                use.waiting if use else None,
+                round(max(0, read - disks[1]) * 512 / seconds),
+                round(max(0, written - disks[2]) * 512 / seconds),
+                round(min(1.0, max(0, busy - disks[3]) / 1000 / seconds), 4),
+            )
+        disks = (at, read, written, busy)
+    observed.samples.extend(rows[at] for at in sorted(rows))
+
+
+def _kernel_log(observed: Observed, path: str, data: bytes) -> None:
+    log = kernel_log.read(path, iter([data]), data[:65536])
+    if not log.stamped:
+        return
+    for name in (
+        "initcalls",
+        "probes",
+        "messages",
+        "gaps",
+        "lines",
+        "characters",
+        "clocksource_switch_us",
+        "first_us",
+        "last_us",
+        "first_line_seen",
+        "stamped",
+        "kernel_log",
+    ):
+        setattr(observed, name, getattr(log, name))
+    observed.marks.update(log.marks)
+    observed.warnings.extend(log.warnings)
+    observed.version, observed.arch = observed.version or log.version, observed.arch or log.arch
+    observed.command_line = observed.command_line or log.command_line
+
+
+def _compact(value: int) -> int:
+    """comp_t of process accounting: 13 bits of mantissa, 3 of a base-8 exponent."""
+    return int((value & 0x1FFF) << (3 * (value >> 13)))
+
+
+def _accounting(observed: Observed, data: bytes, stat: bytes) -> None:
+    """Version 3 of the kernel's accounting: processes too short for any sample. Their start is known to a second
+    only."""
+    boot = re.search(rb"^btime (\d{1,12})", stat, re.M)
+    known = {process.pid for process in observed.processes}
+    for offset in range(0, min(len(data), 64 * MAX_PROCESSES) - 63, 64):
+        version, pid, ppid, begun, elapsed, user, system, comm = struct.unpack_from("<xB14x3IfHH12x16s", data, offset)
+        if version != 3 or pid in known:
+            continue
+        known.add(pid)
+        start = (begun - int(boot[1])) * 1_000_000 if boot and begun >= int(boot[1]) else None
+        took = round(elapsed * JIFFY_US) if 0 <= elapsed < 1e9 else None
+        cpu = (_compact(user) + _compact(system)) * JIFFY_US
+        observed.processes.append(
+            Process(decode(comm.rstrip(b"\0")), pid, ppid, start, None, took, cpu, DurationSource.REPORTED.value)
+        )

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel logs in all their shapes, read as a stream: one line in memory, a row for each initcall and probe."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+
+from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.clean import Cleaner, decode
+from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, RETURNED, CallTracker
+from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, architecture
+from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
+from vmtailor.model.timeline import WarningCode
+
+#: Lines looked at to recognise the shape.
+SAMPLE_LINES = 600
+#: Shorter silences are not worth a row.
+MIN_GAP_US = 1000
+MAX_GAPS = 200
+#: A clock that goes back further than this starts anew.
+BACKWARDS_US = 1_000_000
+
+
+class KernelLog:
+    """Reads lines of one kernel log. `boot` chooses among several in one file: 1 the first, 0 the last."""
+
+    def __init__(self, path: str, sample: Sequence[bytes], boot: int = 0) -> None:
+        self._path = path
+        self._boot = boot
+        self._outer = stamps.detect_outer(sample)
+        self._delta = sum(1 for line in sample if stamps.DELTA.match(line)) > len(sample) // 5
+        self._kmsg = sum(1 for line in sample if stamps.KMSG.match(line)) > len(sample) // 5
+        self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
+        self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
+        self.boots = 0
+        self._kept: Observed | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.observed = Observed(self._path, self._format(), kernel_log=True)
+        self._calls = CallTracker(self.observed)
+        self._gaps: list[tuple[int, int, int, str]] = []
+        self._last_us: int | None = None
+        self._last_line = b""
+        self._wrapped = b""
+        self._offset: int | None = None
+        self._days = 0
+        self._last_of_day: int | None = None
+        self._relative_us = 0
+        self._damaged = 0
+        self._unstamped = 0
+        self._backwards = 0
+        self._early: list[tuple[int, bytes]] = []
+        self._spacing: list[tuple[int, int]] = []
+
+    def _format(self) -> str:
+        if self._outer:
+            return f"kernel log, {self._outer.name}"
+        if self._kmsg:
+            return "kernel log, /dev/kmsg"
+        return "kernel log, show_delta or dmesg -d" if self._delta else "kernel log"
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
+        if self._outer or self._delta or self._kmsg or self._decoded or self._relative:
+            for line in lines:
+                self._line(line)
+            return
+        match, take = stamps.KERNEL.match, self._message
+        for line in lines:
+            found = match(line)
+            if found is None:
+                self._bare(line)
+                continue
+            seconds, fraction, caller, message = found.groups()
+            if len(fraction) == 6:
+                take(int(seconds) * 1_000_000 + int(fraction), caller, message, len(line))
+            else:
+                take(stamps.micros(seconds, fraction), caller, message, len(line))
+
+    def _line(self, line: bytes) -> None:
+        host_us = None
+        outer = self._outer
+        if outer is not None:
+            match = outer.regex.match(line)
+            if match:
+                host_us = self._host_time(outer, match)
+                line = match[match.re.groups]
+                if outer.identified:
+                    ident = match[match.re.groups - 1]
+                    if not ident.startswith(b"kernel"):
+                        line = ident + b": " + line
+        if self._decoded:
+            decoded = stamps.DECODED.match(line)
+            line = line[decoded.end() :] if decoded else line
+        at_us, caller, message = self._own_stamp(line)
+        if host_us is not None:
+            at_us = self._on_kernel_clock(host_us, at_us, message)
+        if at_us is None and host_us is None:
+            self._bare(message)
+        elif at_us is None:
+            assert host_us is not None
+            if len(self._early) < MAX_MESSAGES:
+                self._early.append((host_us, message))
+        else:
+            self._message(at_us, caller, message, len(line))
+
+    def _own_stamp(self, line: bytes) -> tuple[int | None, bytes | None, bytes]:
+        if self._kmsg:
+            record = stamps.KMSG.match(line)
+            if record:
+                return int(record[1][:15]), None, record[2]
+        match = stamps.KERNEL.match(line) or stamps.DELTA.match(line)
+        if match:
+            return stamps.micros(match[1], match[2]), match[3], match[4]
+        relative = stamps.RELATIVE.match(line)
+        if relative:
+            seconds, fraction, rest = relative.group(1, 2, 3) if relative[1] else relative.group(4, 5, 6)
+            self._relative_us += stamps.micros(seconds, fraction)
+            return self._relative_us, None, rest
+        start = stamps.RELATIVE_START.match(line) if self._relative else None
+        if start:
+            return self._relative_us, None, start[1]
+        return None, None, line
+
+    def _host_time(self, outer: stamps.Outer, match: re.Match[bytes]) -> int:
+        value = outer.time(match)
+        if outer.wraps:
+            if self._last_of_day is not None and value < self._last_of_day - stamps.DAY_US // 2:
+                self._days += 1
+            self._last_of_day = value
+            value += self._days * stamps.DAY_US
+        return value
+
+    def _on_kernel_clock(self, host_us: int, own_us: int | None, message: bytes) -> int | None:
+        outer = self._outer
+        assert outer is not None
+        if outer.kernel_clock:
+            return own_us if own_us is not None else host_us
+        if own_us is not None:
+            # The line with the least delay on its way to the host tells the offset best.
+            if self._offset is None or host_us - own_us < self._offset:
+                self._offset = host_us - own_us
+            return own_us
+        if self._offset is None:
+            if not message.startswith((b"Linux version", b"Booting Linux")) and not (
+                outer.identified and self.observed.lines == 0
+            ):
+                return None
+            self._offset = host_us
+        return host_us - self._offset
+
+    def _bare(self, line: bytes) -> None:
+        """A line without a stamp: the rest of a wrapped one, a console's own, or a log without stamps."""
+        if not line.strip():
+            return
+        if self._wrapped:
+            joined, self._wrapped = self._wrapped + b" " + line.strip(), b""
+            if RETURNED.match(joined) or PROBE.match(joined) or CALLING.match(joined):
+                self._damaged += 1
+                self._message(self._last_us, None, joined, len(line), again=True)
+                return
+        inner = stamps.INNER.search(line) if b"[" in line else None
+        if inner:
+            self._damaged += 1
+            if line[: inner.start()].strip():
+                self._message(None, None, line[: inner.start()], inner.start())
+            self._line(line[inner.start() :])
+            return
+        self._unstamped += 1
+        self._message(None, None, line, len(line))
+
+    def _message(
+        self, at_us: int | None, caller: bytes | None, message: bytes, length: int, again: bool = False
+    ) -> None:
+        observed = self.observed
+        if at_us is not None and not again:
+            last = self._last_us
+            if last is None:
+                observed.first_us = at_us
+            elif at_us < last:
+                if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
+                    self._next_boot()
+                    self._message(at_us, caller, message, length)
+                    return
+                self._backwards += last - at_us > 100_000
+            elif at_us - last >= MIN_GAP_US:
+                self._gap(last, at_us)
+            self._last_us = at_us
+        elif at_us is None and observed.version and message.startswith(b"Linux version "):
+            self._next_boot()
+            observed = self.observed
+        observed.lines += 1
+        before = observed.characters
+        observed.characters = before + length + 2
+        head = message[:5]
+        if head in {b"calli", b"Calli"}:
+            match = CALLING.match(message)
+            if match:
+                self._calls.calling(match, at_us, before)
+                self._last_line = message
+                return
+            self._wrapped = message
+        elif head == b"initc":
+            match = RETURNED.match(message)
+            if match:
+                self._calls.returned(match, at_us, before)
+                self._last_line = message
+                return
+            self._wrapped = message
+        elif head == b"probe":
+            match = PROBE.match(message)
+            if match:
+                self._calls.probe(match, at_us, caller)
+                self._last_line = message
+                return
+            self._wrapped = message
+        self._other(at_us, caller, message)
+
+    def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
+        observed = self.observed
+        self._last_line = message
+        handler = HANDLERS.get(message.partition(b" ")[0])
+        if handler is not None:
+            handler(observed, at_us, message)
+        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+            observed.mark("login", at_us, "login prompt")
+        elif message.startswith(b"entering initcall"):
+            level = LEVEL.match(message)
+            if level:
+                self._calls.level = level[1].decode()
+        elif b"[" in message:
+            inner = stamps.INNER.search(message)
+            if inner and inner.start() > 0:
+                # Two lines ran together: what stands before the second stamp is the first.
+                self._damaged += 1
+                self._wrapped = b""
+                self._message(at_us, caller, message[: inner.start()].rstrip(), inner.start(), again=True)
+                self._line(message[inner.start() :])
+                return
+        if len(observed.messages) < MAX_MESSAGES:
+            observed.messages.append((at_us, decode(message)))
+
+    def _starts(self, message: bytes) -> bool:
+        return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
+
+    def _gap(self, start_us: int, end_us: int) -> None:
+        entry = (end_us - start_us, start_us, end_us, "")
+        if len(self._gaps) < MAX_GAPS:
+            heapq.heappush(self._gaps, (entry[0], start_us, end_us, decode(self._last_line, 120)))
+        elif entry > self._gaps[0]:
+            heapq.heapreplace(self._gaps, (entry[0], start_us, end_us, decode(self._last_line, 120)))
+
+    def _next_boot(self) -> None:
+        self._close()
+        self.boots += 1
+        if self.boots == self._boot:
+            self._kept = self.observed
+        self._begin()
+
+    def _close(self) -> None:
+        observed = self.observed
+        observed.last_us = self._last_us
+        observed.stamped = self._last_us is not None
+        observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
+        if self._wrapped:
+            self._damaged += 1
+        self._early_lines()
+        outer = self._outer
+        if self._damaged:
+            observed.warn(
+                WarningCode.DAMAGED_LINES,
+                f"{self._damaged} lines were joined, wrapped or cut, and were put together again where possible",
+            )
+        if self._backwards:
+            observed.warn(
+                WarningCode.CLOCK_BACKWARDS,
+                f"the clock goes back {self._backwards} times: figures across those places are not reliable",
+            )
+        if not observed.stamped and observed.lines:
+            observed.warn(
+                WarningCode.NO_TIME_STAMPS,
+                "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
+            )
+        if outer and not outer.kernel_clock and self._offset is not None and outer.epoch:
+            observed.epoch_zero_us = self._offset
+
+    def _early_lines(self) -> None:
+        """Lines of firmware and loader, captured with the host's clock before the kernel's began."""
+        if not self._early:
+            return
+        if self._offset is None:
+            self._offset = self._early[0][0]
+            self.observed.relative = True
+        first = self._early[0][0] - self._offset
+        self.observed.mark("capture", first, "first line of the serial capture")
+        for host_us, message in self._early:
+            handler = HANDLERS.get(message.partition(b" ")[0])
+            if handler is not None:
+                handler(self.observed, host_us - self._offset, message)
+            elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+                self.observed.mark("login", host_us - self._offset, "login prompt")
+        if self._last_us is None:
+            self._last_us = self.observed.last_us = self._early[-1][0] - self._offset
+            self.observed.first_us = first
+
+    def finish(self) -> Observed:
+        """All that was found of the boot chosen."""
+        self._close()
+        self.boots += 1
+        chosen = self._kept or self.observed
+        if self.boots > 1:
+            which = "the last" if not self._boot else f"number {min(self._boot, self.boots)}"
+            chosen.warn(
+                WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
+            )
+        return chosen
+
+
+def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:
+    """Read a kernel log from chunks of bytes; `sample` is its first part, only looked at."""
+    cleaner = Cleaner(sample)
+    blocks = cleaner.blocks(chunks)
+    head: list[list[bytes]] = []
+    seen = 0
+    for block in blocks:
+        head.append(block)
+        seen += len(block)
+        if seen >= SAMPLE_LINES:
+            break
+    first = list(islice(chain.from_iterable(head), SAMPLE_LINES))
+    log = KernelLog(path, first, boot)
+    for block in chain(head, blocks):
+        log.feed(block)
+    observed = log.finish()
+    if cleaner.escapes:
+        observed.warn(WarningCode.ESCAPES_REMOVED, f"{cleaner.escapes} terminal escape sequences were taken out")
+    if cleaner.cut:
+        observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
+    if observed.arch is None:
+        observed.arch = _guess_arch(observed)
+    return observed
+
+
+_ARCH_SIGNS = (
+    ("arm64", ("CPU features: detected", "ARMv8", "arm64")),
+    ("arm", ("CPU: ARMv7", "CPU: ARMv6", "CPU: PIPT", "cr=10c5387d")),
+    ("riscv64", ("SBI specification", "riscv: base ISA")),
+    ("s390x", ("setup: Linux is running", "sclp_")),
+    ("mips", ("CPU0 revision is:",)),
+    ("x86_64", ("x86/fpu", "BIOS-e820", "smpboot:", "x86/PAT", "tsc: Detected", "e820:")),
+)
+
+
+def _guess_arch(observed: Observed) -> str | None:
+    """The architecture from messages that only it prints; None when there are none."""
+    for _, text in observed.messages[:400]:
+        for arch, signs in _ARCH_SIGNS:
+            if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):
+                return architecture(arch)
+    return None

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one file says about one boot, before it is judged: the common result of all readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from vmtailor.model.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
+
+#: Messages kept for matching against the catalogue of advice; a log can have millions.
+MAX_MESSAGES = 20_000
+#: A kernel whose first line is later than this counts from its firmware's start.
+LATE_US = 1_000_000
+#: Characters kept of one message.
+MAX_TEXT = 400
+
+
+class RawCall(msgspec.Struct, gc=False):
+    """An initcall as the log has it. Stamps in microseconds; `order` is the number of its first line."""
+
+    name: str
+    module: str | None
+    start_us: int | None
+    end_us: int | None
+    reported_us: int | None
+    returned: int | None
+    task: int | None
+    level: str | None
+    asynchronous: bool
+    finished: bool
+    characters: int = 0  # printed between its two lines, its `calling` line included
+
+
+class RawProbe(msgspec.Struct, gc=False):
+    """A `probe of …` line. `caller` is what printk's caller field says, such as T25."""
+
+    device: str
+    end_us: int | None
+    reported_us: int
+    returned: int
+    caller: str | None
+
+
+class Gap(msgspec.Struct, gc=False):
+    """A stretch without a message, and the message it followed."""
+
+    start_us: int
+    end_us: int
+    text: str
+
+
+@dataclass
+class Observed:
+    """Everything one reader found. Times in microseconds on the kernel's clock, unless `epoch` is set: then on the
+    wall clock
+    (microseconds since 1970), to be joined by whoever knows the offset; or `relative` is set: zero is the file's
+    first event."""
+
+    path: str
+    format: str
+    version: str | None = None
+    arch: str | None = None
+    command_line: str | None = None
+    hypervisor: str | None = None
+    clocksource: str | None = None
+    clocksource_switch_us: int | None = None
+    initcalls: list[RawCall] = field(default_factory=list)
+    probes: list[RawProbe] = field(default_factory=list)
+    marks: dict[str, tuple[int, str]] = field(default_factory=dict)
+    phases: list[PhaseSpan] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    samples: list[UseSample] = field(default_factory=list)
+    messages: list[tuple[int | None, str]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    config: dict[str, str] = field(default_factory=dict)
+    warnings: list[Warn] = field(default_factory=list)
+    first_us: int | None = None
+    last_us: int | None = None
+    first_line_seen: bool = False
+    kernel_log: bool = False
+    stamped: bool = False
+    lines: int = 0
+    characters: int = 0
+    epoch: bool = False
+    relative: bool = False
+    epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
+    initcall_source: str = "log"
+
+    def warn(self, code: WarningCode, text: str) -> None:
+        """Add a warning once per code and text."""
+        warning = Warn(str(code), text)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def mark(self, name: str, at_us: int | None, source: str, *, last: bool = False) -> None:
+        """Note a moment; the first of a name counts, or the last."""
+        if at_us is not None and (last or name not in self.marks):
+            self.marks[name] = (at_us, source[:MAX_TEXT])

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands before a kernel message: the kernel's own stamp, and around it those of dmesg, journal, syslog and
+serial captures."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+DAY_US = 86_400_000_000
+
+#: `<6>[    3.524393][   T25] message`: seconds, fraction, caller, message. Level and caller are optional.
+KERNEL = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
+#: The same with the time since the message before: dmesg -d, and show_delta of old kernels.
+DELTA = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *< *\d*\.?\d* *>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
+#: A stamp inside a line: two lines were joined.
+INNER = re.compile(rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)")
+
+_CLOCK = rb"(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+_IDENT = rb"(\S+) ([\w.@+/\\-]+(?:\[\d+\]|\(\w+\))*): ?(.*)"
+
+
+def micros(seconds: bytes, fraction: bytes) -> int:
+    """`12`, `345` → 12345000 µs. Digits beyond microseconds are cut."""
+    if len(fraction) == 6:
+        return int(seconds) * 1_000_000 + int(fraction)
+    return int(seconds) * 1_000_000 + int(fraction[:6].ljust(6, b"0"))
+
+
+def _of_day(groups: Sequence[bytes | None]) -> int:
+    hours, minutes, seconds, fraction = groups
+    return (int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000 + (
+        int(fraction[:6].ljust(6, b"0")) if fraction else 0
+    )
+
+
+def _day_number(year: int, month: int, day: int) -> int:
+    try:
+        return datetime.date(year, month, day).toordinal()
+    except ValueError:
+        return 719_163  # 1970
+
+
+def _iso(match: re.Match[bytes]) -> int:
+    year, month, day = (int(match[n]) for n in (1, 2, 3))
+    zone = match[8]
+    shift = 0
+    if zone and zone not in (b"Z", b"z"):
+        digits = zone[1:].replace(b":", b"")
+        shift = (int(digits[:2]) * 60 + int(digits[2:4] or b"0")) * (-1 if zone[:1] == b"-" else 1)
+    days = _day_number(year, month, day) - 719_163
+    return days * DAY_US + _of_day(match.group(4, 5, 6, 7)) - shift * 60_000_000
+
+
+def _month_day(match: re.Match[bytes]) -> int:
+    # Month names come in every language, so days are counted as they change, by the reader (Outer.wraps).
+    return _of_day(match.group(2, 3, 4, 5))
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A prefix around the kernel's own. `rest_groups`: host, identifier and rest, or only the rest. `epoch`: counts
+    from 1970.
+    `wraps`: the time of day only. `kernel_clock`: it is the kernel's clock itself."""
+
+    name: str
+    regex: re.Pattern[bytes]
+    time: Callable[[re.Match[bytes]], int]
+    identified: bool = False
+    epoch: bool = False
+    wraps: bool = False
+    kernel_clock: bool = False
+
+
+def _plain(sec: int, frac: int) -> Callable[[re.Match[bytes]], int]:
+    return lambda match: micros(match[sec], match[frac])
+
+
+_ISO = rb"(\d{4})-(\d\d)-(\d\d)[T ]" + _CLOCK + rb" ?(Z|[+-]\d\d:?\d\d)?"
+_MONTH = (
+    rb"(?:[A-Za-z\x80-\xff]{2,5}\.? +)?([A-Za-z\x80-\xff]{3,5}\.? {1,2}\d{1,2}|\d{4}-\d\d-\d\d) "
+    + _CLOCK
+    + rb"(?: [A-Z]{2,5})?"
+)
+
+#: Most telling first. dmesg's wall clock has a resolution of a second, like the journal's default.
+OUTERS: tuple[Outer, ...] = (
+    Outer("grabserial", re.compile(rb"\[ *(\d+)\.(\d{6}) +\d+\.\d{6}\] ?(.*)", re.S), _plain(1, 2)),
+    Outer(
+        "grabserial with the host's clock",
+        re.compile(rb"\[" + _CLOCK + rb"(?: +-?\d+\.\d{6})?\] ?(.*)", re.S),
+        lambda m: _of_day(m.group(1, 2, 3, 4)),
+        wraps=True,
+    ),
+    Outer(
+        "journal (short-monotonic)",
+        re.compile(rb"\[ *(\d+)\.(\d{6})(?: *<[ \d.]*>)?\] " + _IDENT, re.S),
+        _plain(1, 2),
+        identified=True,
+        kernel_clock=True,
+    ),
+    Outer("journal (short-iso)", re.compile(_ISO + rb" " + _IDENT, re.S), _iso, identified=True, epoch=True),
+    Outer(
+        "journal (short-unix)",
+        re.compile(rb"(\d{9,10})\.(\d{6}) " + _IDENT, re.S),
+        _plain(1, 2),
+        identified=True,
+        epoch=True,
+    ),
+    Outer(
+        "journal or syslog (short)", re.compile(_MONTH + rb" " + _IDENT, re.S), _month_day, identified=True, wraps=True
+    ),
+    Outer("dmesg (iso)", re.compile(_ISO + rb" ?(.*)", re.S), _iso, epoch=True),
+    Outer("serial capture (iso)", re.compile(rb"\[" + _ISO + rb"\] ?(.*)", re.S), _iso, epoch=True),
+    Outer(
+        "dmesg -T",
+        re.compile(
+            rb"\[(?:[A-Za-z\x80-\xff]{2,5}\.? +)?([A-Za-z\x80-\xff]{3,5}\.? +\d{1,2}) "
+            + _CLOCK
+            + rb"(?: \d{4})?\] ?(.*)",
+            re.S,
+        ),
+        _month_day,
+        wraps=True,
+    ),
+    Outer("serial capture (ts)", re.compile(_MONTH + rb" (.*)", re.S), _month_day, wraps=True),
+    Outer("serial capture (unix)", re.compile(rb"\[?(\d{9,10})\.(\d{3,9})\]? (.*)", re.S), _plain(1, 2), epoch=True),
+    Outer(
+        "serial capture (time of day)",
+        re.compile(_CLOCK + rb"[ \t>|:-]+(.*)", re.S),
+        lambda m: _of_day(m.group(1, 2, 3, 4)),
+        wraps=True,
+    ),
+)
+
+#: /dev/kmsg: priority, sequence, microseconds, flags; message.
+KMSG = re.compile(rb"\d{1,5},\d+,(\d+),[^;]{0,200};(.*)", re.S)
+#: dmesg -x.
+DECODED = re.compile(rb"[a-z0-9]{2,9} *:[a-z]{3,7} *: ")
+#: dmesg -e and -H: the time of day, then differences. dmesg -td: differences only.
+RELATIVE = re.compile(rb"\[ *\+(\d+)\.(\d+)\] ?(.*)|\[< *(\d+)\.(\d+)>\] ?(.*)", re.S)
+RELATIVE_START = re.compile(rb"\[[A-Za-z\x80-\xff]{3,5}\.? ?\d{1,2} \d\d:\d\d\] (.*)", re.S)
+
+
+def detect_outer(lines: Sequence[bytes]) -> Outer | None:
+    """The prefix that most lines have, if a fair part of them has one."""
+    filled = [line for line in lines if line.strip()]
+    need = max(2, len(filled) // 5)
+    best: tuple[int, Outer] | None = None
+    for outer in OUTERS:
+        matches = [m for m in (outer.regex.match(line) for line in filled) if m]
+        if outer.identified and matches:
+            hosts = Counter(m[m.re.groups - 2] for m in matches)
+            known = sum(1 for m in matches if m[m.re.groups - 1].startswith((b"kernel", b"systemd", b"klogd")))
+            if hosts.most_common(1)[0][1] * 2 < len(matches) or not known:
+                continue
+        if len(matches) >= need and (best is None or len(matches) > best[0]):
+            best = (len(matches), outer)
+    return best[1] if best else None
+
+
+def has_stamps(lines: Sequence[bytes]) -> int:
+    """How many lines begin with the kernel's own stamp, in any of its shapes."""
+    return sum(1 for line in lines if KERNEL.match(line) or DELTA.match(line) or KMSG.match(line))

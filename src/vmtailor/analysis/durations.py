@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of two figures of an initcall to believe: what it reported, or the difference of its time stamps.
+
+Before the kernel switches to a real clocksource its own measurements count timer ticks; the stamps come from another,
+finer clock.
+After that, a verbose console makes the stamps wrong: each contains the printing of the line before.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.model.timeline import ConsoleCost, DurationSource
+
+#: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
+#: 1024.
+TICKS_US = (10_000.0, 9765.625, 4000.0, 3906.25, 3333.333, 3255.208, 1000.0, 976.5625)
+#: A console that costs more than this for a character is written to while the boot waits.
+SLOW_CONSOLE_US = 1.0
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """Up to `until_us` reported figures are whole ticks. `tick_us` is one tick, where it can be told; `calls` how
+    many it concerns."""
+
+    until_us: int
+    tick_us: int | None
+    calls: int
+
+
+def is_ticks(value: int, tick: float) -> bool:
+    """Whether a reported figure is a whole number of ticks, as the kernel would have rounded it."""
+    if value == 0:
+        return True
+    count = round(value / tick)
+    return count > 0 and abs(value - count * tick) <= 1 + 0.001 * value
+
+
+def _tick_of(values: Sequence[int]) -> float | None:
+    """The tick that all the values are multiples of, the longest first; None when they are not, or all are 0."""
+    if not any(values):
+        return None
+    return next((tick for tick in TICKS_US if all(is_ticks(v, tick) for v in values)), None)
+
+
+def _disagree(calls: Sequence[RawCall]) -> int:
+    """How many calls report nothing or a tick where their stamps say something clearly else."""
+    count = 0
+    for call in calls:
+        if call.start_us is not None and call.end_us is not None and call.reported_us is not None:
+            stamps = call.end_us - call.start_us
+            count += abs(stamps - call.reported_us) >= 100 and (call.reported_us == 0 or call.reported_us >= 900)
+    return count
+
+
+def known_tick_us(observed: Observed) -> int | None:
+    """The length of a tick from the configuration or from the calibration line (BogoMIPS = lpj × HZ / 500000)."""
+    if observed.config.get("HZ", "").isdigit() and int(observed.config["HZ"]) > 0:
+        return round(1_000_000 / int(observed.config["HZ"]))
+    for _, text in observed.messages[:2000]:
+        if "BogoMIPS (lpj=" in text:
+            head, _, tail = text.partition(" BogoMIPS (lpj=")
+            digits = tail.partition(")")[0]
+            try:
+                hz = float(head.split()[-1]) * 500_000 / int(digits)
+            except (ValueError, IndexError, ZeroDivisionError, OverflowError):
+                return None
+            return round(1_000_000 / hz) if 20 < hz < 2000 else None
+    return None
+
+
+def find_quantised(observed: Observed) -> Quantised | None:
+    """Up to where the reported figures are whole ticks; None when none are, or no stamps could replace them."""
+    calls = [c for c in observed.initcalls if c.finished and c.reported_us is not None and c.end_us is not None]
+    if not calls:
+        return None
+    switch = observed.clocksource_switch_us
+    if switch is not None:
+        before = [c for c in calls if (c.start_us if c.start_us is not None else c.end_us or 0) <= switch]
+        strict = [c.reported_us or 0 for c in before if (c.end_us or 0) < switch]
+        nonzero = [v for v in strict if v]
+        tick = _tick_of(strict)
+        if nonzero and tick is None:
+            odd = sum(1 for v in nonzero if not any(is_ticks(v, t) for t in TICKS_US))
+            if odd * 5 > len(nonzero):
+                return None  # this kernel's first clock is already a fine one
+        if not before or (not nonzero and not _disagree(before)):
+            return None
+        return Quantised(switch, known_tick_us(observed) or (round(tick) if tick else None), len(before))
+    return _quantised_prefix(observed, calls)
+
+
+def _quantised_prefix(observed: Observed, calls: list[RawCall]) -> Quantised | None:
+    """Without the switch's own line: the longest beginning of the log in which everything reported is whole ticks."""
+    best = 0
+    for tick in TICKS_US:
+        end = next((n for n, call in enumerate(calls) if not is_ticks(call.reported_us or 0, tick)), len(calls))
+        best = max(best, end)
+    prefix = calls[:best]
+    while prefix and not prefix[-1].reported_us and _agree(prefix[-1]):
+        prefix.pop()  # a zero that is really nothing may already be of the fine clock
+    ticks = sum(1 for call in prefix if call.reported_us)
+    if _disagree(prefix) < 3 or (ticks < 2 and len(prefix) < 10):
+        return None
+    tick_seen = _tick_of([call.reported_us or 0 for call in prefix])
+    return Quantised(
+        prefix[-1].end_us or 0, known_tick_us(observed) or (round(tick_seen) if tick_seen else None), len(prefix)
+    )
+
+
+def _agree(call: RawCall) -> bool:
+    return call.start_us is None or call.end_us is None or call.end_us - call.start_us < 100
+
+
+def stamps_us(call: RawCall) -> int | None:
+    """The difference of a call's stamps. Two zeros are a clock that does not run yet, not a duration."""
+    if call.start_us is None or call.end_us is None or (call.start_us == 0 and call.end_us == 0):
+        return None
+    return call.end_us - call.start_us if call.end_us >= call.start_us else None
+
+
+def choose(call: RawCall, by_stamps: int | None, quantised: Quantised | None) -> tuple[int | None, str | None]:
+    """The duration to believe and its source; (None, None) where the log has none."""
+    if not call.finished:
+        return None, None
+    begun = call.start_us if call.start_us is not None else call.end_us
+    early = quantised is not None and begun is not None and begun <= quantised.until_us
+    if call.reported_us is None or early:
+        return (by_stamps, DurationSource.TIME_STAMPS.value) if by_stamps is not None else (None, None)
+    return call.reported_us, DurationSource.REPORTED.value
+
+
+def console_cost(observed: Observed, quantised: Quantised | None) -> ConsoleCost | None:
+    """What printing cost, from calls whose stamps contain the printing of their own `calling` line and whose report
+    does not."""
+    ratios: list[float] = []
+    for call in observed.initcalls:
+        by_stamps = stamps_us(call)
+        if by_stamps is None or call.reported_us is None or call.start_us is None:
+            continue
+        if quantised is not None and call.start_us <= quantised.until_us:
+            continue
+        line = 50 + len(call.name) + (len(call.module) + 3 if call.module else 0)
+        ratios.append((by_stamps - call.reported_us) / line)
+        if len(ratios) >= 20_000:
+            break
+    if not observed.characters:
+        return None
+    if len(ratios) < 10:
+        return None
+    per_char = max(0.0, statistics.median(ratios))
+    return ConsoleCost(
+        observed.lines,
+        observed.characters,
+        round(per_char, 3),
+        round(per_char * observed.characters),
+        "initcalls: their stamps less what they reported, over the length of the line printed between",
+    )

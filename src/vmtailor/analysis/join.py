@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several files of one boot on one clock: the kernel's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
+
+
+def join(sources: Sequence[Observed]) -> Observed:
+    """One Observed from all. The first file that knows a thing decides; what cannot be placed keeps its own zero,
+    with a warning."""
+    whole = Observed(sources[0].path if sources else "", "joined")
+    for source in sorted(sources, key=_trust):
+        _facts(whole, source)
+    zero = next((s.epoch_zero_us for s in sources if s.epoch_zero_us is not None), None)
+    for source in sorted(sources, key=_trust):
+        shift = _shift(source, whole, zero)
+        _items(whole, source, shift)
+    _units_of_log(whole)
+    if not any((whole.phases, whole.initcalls, whole.probes, whole.units, whole.processes, whole.kernel_log)):
+        whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
+    return whole
+
+
+def _trust(source: Observed) -> int:
+    """Kernel logs first: theirs is the clock the others are put on."""
+    return 0 if source.kernel_log else (2 if source.epoch or source.relative else 1)
+
+
+def _facts(whole: Observed, source: Observed) -> None:
+    if source.version and whole.version and source.version != whole.version:
+        whole.warn(
+            WarningCode.DIFFERENT_BOOTS,
+            f"the files name different kernels: {whole.version}, and {source.version} in {source.path}",
+        )
+    whole.version = whole.version or source.version
+    whole.arch = whole.arch or source.arch
+    whole.command_line = whole.command_line or source.command_line
+    whole.hypervisor = whole.hypervisor or source.hypervisor
+    whole.clocksource = whole.clocksource or source.clocksource
+    if whole.clocksource_switch_us is None:
+        whole.clocksource_switch_us = source.clocksource_switch_us
+    whole.config = whole.config or source.config
+    if source.kernel_log and not whole.kernel_log:
+        whole.kernel_log, whole.stamped = True, source.stamped
+        whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
+        whole.lines, whole.characters = source.lines, source.characters
+        whole.messages, whole.gaps = source.messages, source.gaps
+
+
+def _shift(source: Observed, whole: Observed, zero: int | None) -> int:
+    if source.epoch:
+        if zero is not None:
+            return -zero
+        starts = [p.start_us for p in source.phases if p.start_us is not None] + [
+            u.start_us for u in source.units if u.start_us is not None
+        ]
+        starts += [p.start_us for p in source.processes if p.start_us is not None]
+        whole.warn(
+            WarningCode.CLOCK_RELATIVE,
+            f"{source.format} is on the wall clock: its times count from its own first event",
+        )
+        return -min(starts, default=0)
+    if source.relative:
+        userspace = next(
+            (p.start_us for p in whole.phases if p.name == PhaseName.USERSPACE and p.start_us is not None), None
+        )
+        if userspace is not None:
+            return userspace
+        whole.warn(
+            WarningCode.CLOCK_RELATIVE,
+            f"{source.format}: times count from its own first event, not from the kernel's start",
+        )
+    return 0
+
+
+def _items(whole: Observed, source: Observed, shift: int) -> None:
+    for warning in source.warnings:
+        if warning not in whole.warnings:
+            whole.warnings.append(warning)
+    for name, (at, how) in source.marks.items():
+        whole.mark(name, at + shift, how)
+    have = {p.name for p in whole.phases}
+    whole.phases.extend(_moved_phase(p, shift) for p in source.phases if p.name not in have)
+    if not whole.initcalls:
+        whole.initcalls = source.initcalls
+    elif source.initcalls:
+        known = {(c.name, c.module) for c in whole.initcalls}
+        whole.initcalls.extend(c for c in source.initcalls if (c.name, c.module) not in known)
+    whole.probes = whole.probes or source.probes
+    whole.samples = whole.samples or source.samples
+    _merge_units(whole, [_moved_unit(u, shift) for u in source.units])
+    pids = {(p.pid, p.name) for p in whole.processes}
+    whole.processes.extend(
+        _moved_process(p, shift) for p in source.processes if (p.pid, p.name) not in pids or p.pid is None
+    )
+
+
+def _moved_phase(phase: PhaseSpan, shift: int) -> PhaseSpan:
+    if not shift:
+        return phase
+    return PhaseSpan(
+        phase.name,
+        None if phase.start_us is None else phase.start_us + shift,
+        None if phase.end_us is None else phase.end_us + shift,
+        phase.source,
+    )
+
+
+def _moved_unit(unit: Unit, shift: int) -> Unit:
+    if not shift:
+        return unit
+    return msgspec.structs.replace(
+        unit,
+        start_us=None if unit.start_us is None else unit.start_us + shift,
+        end_us=None if unit.end_us is None else unit.end_us + shift,
+    )
+
+
+def _moved_process(process: Process, shift: int) -> Process:
+    if not shift:
+        return process
+    return msgspec.structs.replace(
+        process,
+        start_us=None if process.start_us is None else process.start_us + shift,
+        end_us=None if process.end_us is None else process.end_us + shift,
+    )
+
+
+def _merge_units(whole: Observed, units: Sequence[Unit]) -> None:
+    """One row a unit: start from whoever knows it, duration from the first, critical from the critical chain."""
+    index = {unit.name: n for n, unit in enumerate(whole.units)}
+    for unit in units:
+        if unit.name not in index:
+            index[unit.name] = len(whole.units)
+            whole.units.append(unit)
+            continue
+        old = whole.units[index[unit.name]]
+        better = unit if old.duration_us is None else old
+        whole.units[index[unit.name]] = Unit(
+            unit.name,
+            old.start_us if old.start_us is not None else unit.start_us,
+            old.end_us if old.end_us is not None else unit.end_us,
+            better.duration_us,
+            None,
+            better.duration_source,
+            old.critical if old.critical is not None else unit.critical,
+        )
+    if any(u.critical for u in whole.units):
+        whole.units = [u if u.critical is not None else msgspec.structs.replace(u, critical=False) for u in whole.units]
+
+
+def _units_of_log(whole: Observed) -> None:
+    """Units from systemd's `Starting` and `Started` lines, where nothing better names them."""
+    if any(u.start_us is not None for u in whole.units):
+        return
+    known = {u.name: n for n, u in enumerate(whole.units)}
+    for name, (up, _) in list(whole.marks.items()):
+        if not name.startswith("unit-up:"):
+            continue
+        what = name.removeprefix("unit-up:")
+        begun = whole.marks.get(f"unit-starts:{what}")
+        if begun is None or up < begun[0]:
+            continue
+        unit = Unit(what, begun[0], up, up - begun[0], None, DurationSource.TIME_STAMPS.value)
+        if what in known:
+            old = whole.units[known[what]]
+            whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)
+        else:
+            whole.units.append(unit)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stretches of a boot, each with how its start and end were found."""
+
+from __future__ import annotations
+
+from vmtailor.analysis.bootlog.observed import LATE_US, Observed
+from vmtailor.model.timeline import PhaseName, PhaseSpan, WarningCode
+
+Marks = dict[str, tuple[int, str]]
+
+#: Reported and seen ends of a phase may differ so much before it is said.
+TOLERANCE_US = 500_000
+
+
+def phases_of(observed: Observed) -> list[PhaseSpan]:
+    """The phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
+    warnings."""
+    given = {p.name: p for p in observed.phases}
+    marks = observed.marks
+    found: list[PhaseSpan] = []
+    reported = any(p.source.startswith("systemd") for p in observed.phases)
+    if PhaseName.KERNEL in given:
+        found = sorted(given.values(), key=lambda p: (p.start_us is None, p.start_us or 0))
+    else:
+        kernel = _kernel(observed, marks)
+        if kernel:
+            found.append(kernel)
+        found.extend(given.values())
+        if kernel and not given:
+            found.extend(_after_kernel(observed, marks, kernel))
+    if not any(p.name in (PhaseName.FIRMWARE, PhaseName.LOADER) for p in found):
+        found = _before_kernel(marks, found) + found
+    if reported and observed.kernel_log:
+        _cross_check(observed, marks, given)
+    if not any(p.name == PhaseName.READY for p in found):
+        found.extend(_ready(observed, marks, found))
+    return found
+
+
+def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
+    if not observed.kernel_log or observed.first_us is None or observed.last_us is None:
+        return None
+    first = observed.first_us
+    start, how = 0, "the kernel clock's zero"
+    if not observed.first_line_seen:
+        start, how = first, "the first line there is"
+        observed.warn(
+            WarningCode.FIRST_LINES_LOST,
+            f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and what ran before "
+            f"is unknown",
+        )
+    elif first > LATE_US:
+        start, how = first, "the kernel's first line"
+        observed.warn(
+            WarningCode.CLOCK_STARTS_LATE,
+            f"the clock starts at {first / 1e6:.6f} s: it was running before the kernel, so times count from "
+            f"its first line",
+        )
+    elif marks.get("kernel-first-line", (0, ""))[0] > 0:
+        start, how = marks["kernel-first-line"]
+    handed = marks.get("kernel-handed-over")
+    if handed and handed[0] < start:
+        how += f"; handed over at {handed[0] / 1e6:.6f} s"
+    end = _kernel_end(observed, marks, start)
+    if end is None:
+        if "panic" not in marks:
+            observed.warn(
+                WarningCode.KERNEL_END_UNKNOWN,
+                "the log does not show the kernel starting init: the kernel phase is open",
+            )
+        return PhaseSpan(PhaseName.KERNEL, start, None, f"start: {how}; its end is not in the log")
+    return PhaseSpan(PhaseName.KERNEL, start, end[0], f"start: {how}; end: {end[1]}")
+
+
+def _kernel_end(observed: Observed, marks: Marks, start: int) -> tuple[int, str] | None:
+    candidates = [
+        marks[name] for name in ("run-any", "freed", "systemd-first") if name in marks and marks[name][0] >= start
+    ]
+    if candidates:
+        return candidates[0]
+    if "panic" in marks and marks["panic"][0] >= start:
+        return marks["panic"][0], f"the crash: {marks['panic'][1]}"
+    return None
+
+
+def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[PhaseSpan]:
+    begin = kernel.end_us
+    if begin is None or ("run-any" not in marks and "freed" not in marks and "systemd-first" not in marks):
+        return []
+    spans: list[PhaseSpan] = []
+    in_initrd = "run-initrd" in marks or "systemd-initrd" in marks
+    if in_initrd:
+        over = _initrd_end(marks, begin)
+        how = marks.get("run-initrd", marks.get("systemd-initrd", (0, "")))[1]
+        if over is None:
+            observed.warn(
+                WarningCode.PHASE_OPEN,
+                "init ran from the initial RAM disk; the log does not show when it was left, if ever",
+            )
+            return [PhaseSpan(PhaseName.INITRD, begin, None, f"start: {how}; its end is not in the log")]
+        spans.append(PhaseSpan(PhaseName.INITRD, begin, over[0], f"start: {how}; end: {over[1]}"))
+        begin = over[0]
+    how = (
+        marks.get("run-init", marks.get("systemd", marks.get("freed", (0, ""))))[1]
+        if not in_initrd
+        else "end of the initial RAM disk"
+    )
+    end = next((marks[name] for name in ("finished", "login") if name in marks and marks[name][0] >= begin), None)
+    if end is None:
+        observed.warn(WarningCode.PHASE_OPEN, "the log does not say when user space had finished starting")
+        spans.append(PhaseSpan(PhaseName.USERSPACE, begin, None, f"start: {how}; its end is not in the log"))
+    else:
+        spans.append(PhaseSpan(PhaseName.USERSPACE, begin, end[0], f"start: {how}; end: {end[1]}"))
+    return spans
+
+
+def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:
+    for name in ("switch-root", "run-init", "systemd"):
+        if (
+            name in marks
+            and marks[name][0] > begin
+            and not (name == "systemd" and marks.get("systemd-first") == marks["systemd"] and "systemd-initrd" in marks)
+        ):
+            return marks[name]
+    return None
+
+
+def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
+    starts = [p.start_us for p in found if p.start_us is not None]
+    if not starts:
+        return []
+    handed = marks.get("kernel-handed-over")
+    end, how = min(starts), "the kernel's first line"
+    if handed and handed[0] < end:
+        end, how = handed
+    loader, firmware, capture = marks.get("loader"), marks.get("firmware"), marks.get("capture")
+    spans = []
+    if firmware and firmware[0] < end:
+        until = loader if loader and loader[0] > firmware[0] else (end, how)
+        spans.append(PhaseSpan(PhaseName.FIRMWARE, firmware[0], until[0], f"start: {firmware[1]}; end: {until[1]}"))
+    elif loader and capture and capture[0] < loader[0]:
+        spans.append(PhaseSpan(PhaseName.FIRMWARE, capture[0], loader[0], f"start: {capture[1]}; end: {loader[1]}"))
+    if loader and loader[0] < end:
+        spans.append(PhaseSpan(PhaseName.LOADER, loader[0], end, f"start: {loader[1]}; end: {how}"))
+    return spans
+
+
+def _ready(observed: Observed, marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
+    targets = [
+        marks[f"target:{name}"]
+        for name in ("graphical.target", "multi-user.target", "default.target")
+        if f"target:{name}" in marks
+    ]
+    mark = marks.get("login") or (targets[0] if targets else None)
+    if mark is None:
+        mark = next((marks[n] for n in marks if n.startswith("target:")), None)
+    if mark is None:
+        ends = [p for p in found if p.name == PhaseName.USERSPACE and p.end_us is not None and "systemd" in p.source]
+        if not ends or ends[-1].end_us is None:
+            return []
+        mark = (ends[-1].end_us, "systemd's 'Startup finished'")
+    return [PhaseSpan(PhaseName.READY, mark[0], mark[0], mark[1])]
+
+
+def _cross_check(observed: Observed, marks: Marks, given: dict[str, PhaseSpan]) -> None:
+    kernel = given.get(PhaseName.KERNEL)
+    seen = marks.get("run-any") or marks.get("freed")
+    if kernel and kernel.end_us is not None and seen and abs(seen[0] - kernel.end_us) > TOLERANCE_US:
+        observed.warn(
+            WarningCode.SUM_DIFFERS,
+            f"systemd says the kernel took {kernel.end_us / 1e6:.3f} s, the log has {seen[1]} at {seen[0] / 1e6:.3f} s",
+        )

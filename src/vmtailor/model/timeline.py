@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The timeline of one boot: what a log says about where the time went, and what it cannot say.
+
+All times are whole microseconds. The clock's zero is the zero of the kernel's own clock (the `[    0.000000]` of its
+log);
+firmware and loader lie before it and are negative. A figure that the log does not support is None, never 0.
+
+Rows are msgspec structures, not dataclasses: a long log makes a million of them, and these take a third of the time
+and memory.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
+
+
+class PhaseName(StrEnum):
+    """The stretches of a boot as a log shows them, in their order."""
+
+    FIRMWARE = "firmware"
+    LOADER = "loader"
+    KERNEL = "kernel"
+    INITRD = "initrd"
+    USERSPACE = "userspace"
+    READY = "ready"
+
+
+class DurationSource(StrEnum):
+    """Where a duration came from."""
+
+    REPORTED = "reported"  # the program that did the work printed it
+    TIME_STAMPS = "time-stamps"  # the difference of two lines' stamps
+    SAMPLES = "samples"  # first and last time that a sampling collector saw it
+    DRAWING = "drawing"  # measured from a drawing, as exact as that is
+
+
+class Path(StrEnum):
+    """Whether the next step of the boot had to wait for it."""
+
+    CRITICAL = "critical"
+    BESIDE = "beside"
+    UNKNOWN = "unknown"
+
+
+class WarningCode(StrEnum):
+    """Why a figure is missing, corrected or weak (docs/reference/boot-formats.md)."""
+
+    FIRST_LINES_LOST = "first-lines-lost"
+    CLOCK_STARTS_LATE = "clock-starts-late"
+    TICK_QUANTISED = "tick-quantised"
+    TICK_STAMPS = "tick-stamps"
+    CONSOLE_INFLATED = "console-inflated"
+    NO_TIME_STAMPS = "no-time-stamps"
+    COARSE_CLOCK = "coarse-clock"
+    CLOCK_BACKWARDS = "clock-backwards"
+    DAMAGED_LINES = "damaged-lines"
+    ESCAPES_REMOVED = "escapes-removed"
+    MESSAGES_DROPPED = "messages-dropped"
+    CRASHED = "crashed"
+    UNFINISHED = "unfinished"
+    UNMATCHED_RETURN = "unmatched-return"
+    PROBE_BEFORE_CLOCKSOURCE = "probe-before-clocksource"
+    OVERLAPPING_PROBES = "overlapping-probes"
+    UNITS_OVERLAP = "units-overlap"
+    PROBES_DEFERRED = "probes-deferred"
+    SEVERAL_BOOTS = "several-boots"
+    PHASE_OPEN = "phase-open"
+    KERNEL_END_UNKNOWN = "kernel-end-unknown"
+    SUM_DIFFERS = "sum-differs"
+    CLOCK_RELATIVE = "clock-relative"
+    DIFFERENT_BOOTS = "different-boots"
+    COLLECTOR_LATE = "collector-late"
+    MEMBER_IGNORED = "member-ignored"
+    INPUT_CUT = "input-cut"
+    NOTHING_FOUND = "nothing-found"
+
+
+class Warn(msgspec.Struct, frozen=True):
+    """`code` is one of WarningCode."""
+
+    code: str
+    text: str
+
+
+class KernelInfo(msgspec.Struct, frozen=True):
+    """What is known of the kernel. `tick_us` is the timer tick its early figures are rounded to, where they are."""
+
+    version: str | None = None
+    arch: str | None = None
+    command_line: str | None = None
+    hypervisor: str | None = None
+    clocksource: str | None = None
+    clocksource_switch_us: int | None = None
+    tick_us: int | None = None
+
+
+class PhaseSpan(msgspec.Struct, frozen=True):
+    """`source` says how start and end were found. `ready` is a moment: its end is its start."""
+
+    name: str
+    start_us: int | None
+    end_us: int | None
+    source: str
+
+
+class Initcall(msgspec.Struct, frozen=True, gc=False):
+    """One run of one initcall. `occurrence` counts runs of the same name and module from 1.
+
+    `start_us` is the stamp of its `calling` line, `end_us` that of its `initcall … returned` line. `duration_us` is
+    the better of
+    `reported_us` (as printed) and `stamps_us` (difference of stamps), as `duration_source` says; `exclusive_us` is
+    less what ran
+    inside it. `returned` is None when it never did. `task` is the process that ran it."""
+
+    name: str
+    module: str | None
+    occurrence: int
+    start_us: int | None
+    duration_us: int | None
+    exclusive_us: int | None
+    duration_source: str | None
+    reported_us: int | None
+    returned: int | None
+    end_us: int | None = None
+    stamps_us: int | None = None
+    level: str | None = None
+    task: int | None = None
+    path: str = Path.UNKNOWN
+    asynchronous: bool = False
+
+
+class Probe(msgspec.Struct, frozen=True, gc=False):
+    """One attempt to bind a driver to `device`, which is also its `name`: the log does not say the driver's.
+    `start_us` is the stamp less the time reported. `deferred`: it returned 517, to be tried again."""
+
+    name: str
+    device: str
+    module: str | None
+    occurrence: int
+    start_us: int | None
+    duration_us: int | None
+    exclusive_us: int | None
+    duration_source: str | None
+    reported_us: int | None
+    returned: int | None
+    end_us: int | None = None
+    path: str = Path.UNKNOWN
+    deferred: bool = False
+
+
+class Deferral(msgspec.Struct, frozen=True):
+    """A device whose probe was put off `times` times, costing `spent_us` in vain; `bound_us` is when one succeeded."""
+
+    device: str
+    times: int
+    spent_us: int
+    first_us: int | None
+    bound_us: int | None
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical chain,
+    where known."""
+
+    name: str
+    start_us: int | None
+    end_us: int | None
+    duration_us: int | None
+    exclusive_us: int | None
+    duration_source: str | None
+    critical: bool | None = None
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """A process. `exclusive_us` is the processor time it used itself, where it was sampled. `observer`: it is part of
+    the collector."""
+
+    name: str
+    pid: int | None
+    ppid: int | None
+    start_us: int | None
+    end_us: int | None
+    duration_us: int | None
+    exclusive_us: int | None
+    duration_source: str | None
+    observer: bool = False
+
+
+class Module(msgspec.Struct, frozen=True):
+    """A module that was loaded, with the time its initcalls took."""
+
+    name: str
+    start_us: int | None
+    duration_us: int | None
+
+
+class UseSample(msgspec.Struct, frozen=True, gc=False):
+    """Use of the machine up to `at_us` since the sample before. Shares are 0 … 1 of all processors; disk in bytes a
+    second."""
+
+    at_us: int
+    user: float | None = None
+    system: float | None = None
+    waiting: float | None = None
+    disk_read_bps: float | None = None
+    disk_write_bps: float | None = None
+    disk_busy: float | None = None
+
+
+class ConsoleCost(msgspec.Struct, frozen=True):
+    """What printing itself cost. `us_per_char` is measured from the log, or from the speed of the console (`source`
+    says)."""
+
+    lines: int
+    characters: int
+    us_per_char: float | None
+    cost_us: int | None
+    source: str
+
+
+class Hotspot(msgspec.Struct, frozen=True):
+    """`share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
+    known or it
+    is not part of it. `advice` lists ids of the catalogue."""
+
+    kind: str
+    name: str
+    exclusive_us: int
+    share_kernel: float | None
+    share_total: float | None
+    advice: tuple[str, ...] = ()
+    start_us: int | None = None
+    occurrence: int | None = None
+    path: str = Path.UNKNOWN
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """A change of the catalogue that fits this boot. `applies` False: it would have, but this kernel has it already
+    or cannot.
+    `saving_us` is what to expect (None: not to be had from this log); `confidence` low, medium, high."""
+
+    id: str
+    title: str
+    applies: bool
+    saving_us: int | None
+    confidence: str
+    why: str
+    change: tuple[str, ...]
+    risk: str
+    seen: tuple[str, ...] = ()
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    """A file that was read, and what it was recognised as."""
+
+    path: str
+    format: str
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """One boot. History of the format: /1 first."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/timeline/1"
+
+    kernel: KernelInfo
+    phases: tuple[PhaseSpan, ...] = ()
+    initcalls: list[Initcall] = []
+    probes: list[Probe] = []
+    units: list[Unit] = []
+    processes: list[Process] = []
+    hotspots: tuple[Hotspot, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+    kernel_us: int | None = None
+    total_us: int | None = None
+    deferrals: tuple[Deferral, ...] = ()
+    modules: tuple[Module, ...] = ()
+    console: ConsoleCost | None = None
+    advice: tuple[Remedy, ...] = ()
+    samples: tuple[UseSample, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    config: dict[str, str] = {}
+
+    def phase(self, name: str) -> PhaseSpan | None:
+        """The phase of that name, or None."""
+        return next((p for p in self.phases if p.name == name), None)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a fit: document, tables and page tell the same story, and hostile names stay text."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
+
+from vmtailor.analysis.causes import cause_of, counts
+from vmtailor.base import pages, records
+from vmtailor.model.fit import FitRun, Ledger
+from vmtailor.model.plan import Cause, Choice, Reason
+from vmtailor.stages.report import fit_document, page, show, timeline, views
+from vmtailor.stages.report.figures import groups
+
+SIDE_KEYS = {
+    "symbols_y",
+    "symbols_prompted",
+    "kernel_bytes",
+    "init_instructions",
+    "init_instructions_net",
+    "ready_instructions",
+    "init_virtual_us",
+    "ready_virtual_us",
+    "device_accesses",
+    "request_kernel_instructions",
+    "min_memory_bytes",
+    "init_wall_us",
+}
+
+
+def printed(run: FitRun, width: int = 200) -> str:
+    out = io.StringIO()
+    show(run, Console(file=out, width=width, highlight=False))
+    return out.getvalue()
+
+
+def embedded(html: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    document = json.loads(found[1])
+    assert isinstance(document, dict)
+    return document
+
+
+class Tags(HTMLParser):
+    """Counts elements and collects attributes, as a browser would see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_document_has_exactly_the_keys_that_are_promised() -> None:
+    document = fit_document(fit_run())
+    assert list(document) == [
+        "schema",
+        "bundle",
+        "verified",
+        "degraded",
+        "repairs",
+        "symbols",
+        "unexplained",
+        "baseline",
+        "tailored",
+    ]
+    assert document["schema"] == "vmtailor/fit/1"
+    assert set(document["symbols"]) == {"demanded", "platform", "policy", "dependency", "repair", "total_y"}
+    assert set(document["baseline"]) == set(document["tailored"]) == SIDE_KEYS
+    assert document["repairs"] == 1
+    json.dumps(document)
+
+
+def test_symbols_are_counted_once_with_a_prompt_and_kept() -> None:
+    run = fit_run()
+    document = fit_document(run)["symbols"]
+    total = sum(number for key, number in document.items() if key != "total_y")
+    assert total == sum(1 for c in run.plan.choices if c.prompted and c.value == "y")
+    assert document["total_y"] == run.plan.total_y
+
+
+@pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        ([Cause.POLICY, Cause.DEMANDED], Cause.DEMANDED),
+        ([Cause.DEPENDENCY, Cause.POLICY], Cause.POLICY),
+        ([Cause.DEPENDENCY, Cause.REPAIR], Cause.REPAIR),
+        ([], None),
+    ],
+)
+def test_a_symbol_with_several_reasons_counts_under_the_foremost(causes: list[Cause], expected: Cause | None) -> None:
+    choice = Choice("X", "y", True, tuple(Reason(cause, "r", "t") for cause in causes))
+    assert cause_of(choice) is expected
+
+
+def test_numbers_and_left_out_symbols_are_not_counted() -> None:
+    reason = (Reason(Cause.POLICY, "policy:x", "x"),)
+    found = counts(
+        [Choice("NR_CPUS", "1", True, reason), Choice("MODULES", "n", True, reason), Choice("A", "m", True, reason)]
+    )
+    assert found[Cause.POLICY] == 1
+
+
+def test_no_table_mixes_instructions_and_wall_time() -> None:
+    for group in groups(fit_run()):
+        words = {"wall" if "start →" in row.title else "exact" for row in group.rows}
+        assert len(words) == 1
+    assert [g.title for g in groups(fit_run())] == ["Size", "Instructions, virtual time, device accesses", "Wall time"]
+
+
+def test_unlike_accelerators_are_said_in_the_table() -> None:
+    run = fit_run()
+    other = dataclasses.replace(run.tailored, conditions=(("accelerator", "kvm"),))
+    text = printed(dataclasses.replace(run, tailored=other))
+    assert "not comparable" in text
+
+
+def test_terminal_says_what_happened_and_what_to_do_next() -> None:
+    text = printed(fit_run())
+    for part in (
+        "✓ verified",
+        "26.9\u202fM",
+        "÷\u202f46.3",
+        "APIC timer calibration",
+        "vmtailor explain out EPOLL",
+        "out/report.html",
+        "-p 8080:80",
+        "port 443",
+        "+INOTIFY_USER",
+        "[exercise-narrow]",
+    ):
+        assert part in text
+    assert "✗ not verified" in printed(fit_run(verified=False))
+
+
+def test_terminal_obeys_no_escape_sequence_and_no_markup() -> None:
+    text = printed(fit_run(reference="oci:\x1b[2Jx[bold]y", bundle="\x1b]0;title\x07"))
+    assert "\x1b" not in text and "\x07" not in text
+    assert "[bold]y" in text
+
+
+def test_a_figure_that_is_missing_becomes_a_dash() -> None:
+    run = fit_run()
+    side = dataclasses.replace(
+        run.tailored,
+        init_instructions=None,
+        init_instructions_net=None,
+        min_memory_bytes=None,
+        phases=(),
+        init_wall_us=None,
+        ready_wall_us=None,
+        subsystems=(),
+        initcalls=(),
+        symbol_costs=(),
+        functions=(),
+    )
+    run = dataclasses.replace(run, tailored=side)
+    assert "–" in printed(run)
+    assert "there is no picture" in page(run)
+    assert fit_document(run)["tailored"]["init_instructions"] is None
+
+
+def test_page_holds_the_document_and_every_symbol() -> None:
+    run = fit_run()
+    data = embedded(page(run))
+    assert data["fit"] == fit_document(run)
+    symbols = data["symbols"]
+    assert isinstance(symbols, list) and len(symbols) == len(run.plan.choices)
+
+
+def test_page_names_no_address_outside_itself() -> None:
+    parser = Tags()
+    parser.feed(page(fit_run()))
+    links = [value for name, value in parser.attributes if name in ("src", "href", "action", "srcset")]
+    assert all(value is not None and (value.startswith("#") or value == "data:,") for value in links)
+    assert not [name for name, _ in parser.attributes if name == "style" or name.startswith("on")]
+
+
+def test_hostile_names_add_no_element_to_the_page() -> None:
+    parser = Tags()
+    html = page(hostile_run())
+    parser.feed(html)
+    assert "window.hacked=1</script>" not in html
+    assert parser.tags.count("script") == 2 and "img" not in parser.tags
+    data = embedded(html)
+    calls = data["calls"]
+    assert isinstance(calls, list) and calls[0]["task"] == HOSTILE
+
+
+@given(st.text())
+def test_embedded_data_cannot_leave_its_element(text: str) -> None:
+    raw = str(pages.embedded({"x": text}))
+    assert not set(raw) & set("<>&\u2028\u2029")
+    assert json.loads(raw) == {"x": text}
+
+
+def test_record_survives_a_round_trip() -> None:
+    run = fit_run()
+    assert records.from_bytes(FitRun, records.to_bytes(run)) == run
+
+
+def test_waterfall_ends_where_the_tailored_machine_is() -> None:
+    run = fit_run()
+    steps = views.waterfall(run)
+    assert steps[0].kind == steps[-1].kind == "total"
+    assert steps[-1].width == pytest.approx(100 * 26_902_130 / 1_244_990_804)
+    assert all(s.x >= 0 and s.x + s.width <= 100.001 for s in steps)
+
+
+def test_waterfall_shows_what_no_single_change_explains() -> None:
+    steps = views.waterfall(fit_run(ledger=(Ledger("A=n", "config", "c", "e", -1_000_000, None, "better"),)))
+    assert [s.title for s in steps] == ["baseline", "A=n", "not put down to one change", "tailored"]
+
+
+def test_cost_lists_keep_the_whole() -> None:
+    for found in views.cost_lists(fit_run()):
+        for side in (0, 1):
+            assert sum(row.costs[side] or 0 for row in found.rows) <= max(found.totals[side], 1) * 2
+            assert all(0 <= row.shares[side] <= 100 for row in found.rows)
+    subsystem = views.cost_lists(fit_run())[0]
+    assert sum(row.costs[0] or 0 for row in subsystem.rows) == subsystem.totals[0]
+
+
+def test_long_cost_lists_end_in_a_sum_of_the_rest() -> None:
+    run = fit_run()
+    many = dataclasses.replace(run.baseline, subsystems=tuple((f"d{i}", 1000 - i) for i in range(40)))
+    rows = views.cost_lists(dataclasses.replace(run, baseline=many))[0].rows
+    assert len(rows) == views.MOST_ROWS + 1
+    assert sum(row.costs[0] or 0 for row in rows) == sum(1000 - i for i in range(40))
+
+
+def test_timeline_fills_the_width_and_enlarges_the_smaller_boot() -> None:
+    run = fit_run()
+    picture = timeline.picture(run.baseline, run.tailored)
+    assert picture is not None and picture.zoomed is not None
+    assert picture.bars[0].width == pytest.approx(100)
+    assert picture.zoomed.width == pytest.approx(100)
+    for bar in (*picture.bars, picture.zoomed):
+        assert sum(s.width for s in bar.phases) == pytest.approx(bar.width)
+        assert sum(s.width for s in bar.owners) == pytest.approx(bar.width)
+        assert 3 <= len(bar.ticks) <= 12
+
+
+@given(st.integers(1, 10**13))
+def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
+    ticks = timeline._ticks(scale)
+    assert 2 <= len(ticks) <= 13
+    assert all(0 <= x <= 100.0001 for x, _ in ticks)
+    assert len({label for _, label in ticks}) == len(ticks)
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("oci:images/lighttpd", "lighttpd"),
+        ("docker://localhost:5000/library/nginx:1.25", "nginx:1.25"),
+        ("oci:lighttpd", "lighttpd"),
+        ("/srv/root", "root"),
+        ("docker-archive:x.tar", "x.tar"),
+        ("/", "/"),
+    ],
+)
+def test_short_name(reference: str, name: str) -> None:
+    assert views.subject_name(fit_run(reference=reference)) == name

@@ -21,6 +21,7 @@ class StepKind(StrEnum):
     """What one step of the load does."""
 
     HTTP = "http"
+    TCP = "tcp"  # a port accepts a connection
     COMMAND = "command"  # in the guest
     HOST_COMMAND = "host-command"  # on the host, against the published port; wall clock only
 
@@ -38,7 +39,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Step:
-    """One step. HTTP: `port`, `method`, `path`. Commands: `argv`; a host command sees `{port:N}` replaced.
+    """One step. HTTP: `port`, `method`, `path`. TCP: `port`. Commands: `argv`; a host command sees `{port:N}` replaced.
     `repeat` is how often it is done, each time judged; each time counts as one request."""
 
     kind: StepKind

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exercises: from a TOML file (docs/reference/exercise.md), or derived from what the image says of itself."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image_config import BadConfig, signal_name
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.image import Image
+
+#: Ready kind that stands for the image's own health check.
+HEALTHCHECK = "healthcheck"
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 10.0
+REPEAT_MAX = 1_000_000
+#: Exposed ports that are asked without an exercise; a range may name thousands.
+PORTS_MAX = 16
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_METHOD = re.compile(r"[A-Z]{1,16}")
+_EXAMPLE = "docs/reference/exercise.md shows all keys"
+
+
+class _Table:
+    """One table of the file. Every key that is read is struck off; what is left at the end is a mistake."""
+
+    def __init__(self, origin: str, where: str, values: Any) -> None:
+        if not isinstance(values, dict):
+            raise UserInputError(f"{origin}: {where} must be a table", hint=_EXAMPLE)
+        self.origin = origin
+        self.where = where
+        self._left: dict[str, Any] = dict(values)
+
+    def wrong(self, key: str, what: str) -> UserInputError:
+        place = f"{self.where}.{key}" if self.where else key
+        return UserInputError(f"{self.origin}: {place} {what}", hint=_EXAMPLE)
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        value = self._left.pop(key, default)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(key, f"must be a text, not {value!r}")
+        if value is not None and "\0" in value:
+            raise self.wrong(key, "holds a NUL")
+        return value
+
+    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int | None:
+        value = self._left.pop(key, default)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.wrong(key, f"must be a number from {low} to {high}, not {value!r}")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        value = self._left.pop(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 86400:
+            raise self.wrong(key, f"must be a number of seconds from above 0 to 86400, not {value!r}")
+        return float(value)
+
+    def argv(self, key: str = "argv") -> tuple[str, ...]:
+        value = self._left.pop(key, None)
+        if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+            raise self.wrong(key, 'must be a list of words, such as ["redis-cli", "ping"]')
+        if not value[0] or any("\0" in word for word in value):
+            raise self.wrong(key, "has an empty program or a NUL")
+        return tuple(value)
+
+    def table(self, key: str) -> _Table | None:
+        if key not in self._left:
+            return None
+        return _Table(self.origin, f"{self.where}.{key}" if self.where else key, self._left.pop(key))
+
+    def tables(self, key: str) -> list[_Table]:
+        values = self._left.pop(key, [])
+        if not isinstance(values, list):
+            raise self.wrong(key, f"must be written as [[{key}]]")
+        return [_Table(self.origin, f"{key}[{index}]", value) for index, value in enumerate(values, 1)]
+
+    def end(self) -> None:
+        if self._left:
+            raise self.wrong(sorted(self._left)[0], "is not known here")
+
+
+def load(path: Path, image: Image) -> Exercise:
+    """Read an exercise file for an image. Raises UserInputError naming file and key."""
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise UserInputError(f"the exercise {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserInputError(f"{path} is not TOML: {error}", hint=_EXAMPLE) from error
+    return parse(document, image, path.name)
+
+
+def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
+    """An exercise from what a TOML file says. Raises UserInputError naming the key."""
+    top = _Table(origin, "", dict(document))
+    ready_table = top.table("ready")
+    ready = _ready(ready_table, image) if ready_table else derive(image).ready
+    load_steps = tuple(_step(table) for table in top.tables("load"))
+    expect_table = top.table("expect")
+    expect = _expect(expect_table, ("exit_code", "stdout", "contains", "sha256")) if expect_table else Expect()
+    stop = top.table("stop") or _Table(origin, "stop", {})
+    stop_signal = stop.text("signal", "") or ""
+    if stop_signal:
+        try:
+            stop_signal = signal_name(stop_signal)
+        except BadConfig:
+            raise stop.wrong("signal", f"is {stop_signal!r}, which is not a signal") from None
+    stop_timeout_s = stop.seconds("timeout_s", STOP_TIMEOUT_S)
+    stop.end()
+    top.end()
+    if ready.kind == ReadyKind.EXIT and load_steps:
+        raise top.wrong("load", "has steps, but the program runs to its end: there is nothing left to drive")
+    return Exercise(origin, ready, load_steps, expect, stop_signal, stop_timeout_s)
+
+
+def _ready(table: _Table, image: Image) -> Ready:
+    kind = table.text("kind")
+    kinds = [HEALTHCHECK, *ReadyKind]
+    if kind not in kinds:
+        raise table.wrong("kind", f"must be one of {', '.join(kinds)}, not {kind!r}")
+    timeout_s = table.seconds("timeout_s", READY_TIMEOUT_S)
+    if kind == HEALTHCHECK:
+        derived = _from_health_check(image)
+        if derived is None:
+            raise table.wrong("kind", f"is healthcheck, but {image.reference} has none")
+        table.end()
+        return Ready(ReadyKind.COMMAND, derived, timeout_s)
+    step: Step | None = None
+    if kind == ReadyKind.COMMAND:
+        expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
+        step = Step(StepKind.COMMAND, argv=table.argv(), expect=expect)
+    elif kind == ReadyKind.TCP:
+        step = Step(StepKind.TCP, port=_port(table))
+    elif kind == ReadyKind.HTTP:
+        step = _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
+    table.end()
+    return Ready(ReadyKind(str(kind)), step, timeout_s)
+
+
+def _port(table: _Table) -> int:
+    port = table.whole("port", 1, 65535)
+    if port is None:
+        raise table.wrong("port", "is missing")
+    return port
+
+
+def _http(table: _Table, expect: Expect, repeat: int = 1) -> Step:
+    method = table.text("method", "GET") or ""
+    path = table.text("path", "/") or ""
+    if not _METHOD.fullmatch(method):
+        raise table.wrong("method", f"is {method!r}")
+    if not path.startswith("/") or not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
+        raise table.wrong("path", "must begin with / and hold neither blanks nor control characters (write %20)")
+    return Step(StepKind.HTTP, port=_port(table), method=method, path=path, repeat=repeat, expect=expect)
+
+
+def _step(table: _Table) -> Step:
+    kind = table.text("kind")
+    if kind not in set(StepKind):
+        raise table.wrong("kind", f"must be one of {', '.join(StepKind)}, not {kind!r}")
+    repeat = table.whole("repeat", 1, REPEAT_MAX, 1) or 1
+    inner = table.table("expect") or _Table(table.origin, f"{table.where}.expect", {})
+    if kind == StepKind.HTTP:
+        step = _http(table, _expect(inner, ("status", "contains", "sha256"), status=200), repeat)
+    elif kind == StepKind.TCP:
+        step = Step(StepKind.TCP, port=_port(table), repeat=repeat, expect=_expect(inner, ()))
+    else:
+        expect = _expect(inner, ("exit_code", "stdout", "contains", "sha256"), exit_code=0)
+        step = Step(StepKind(str(kind)), argv=table.argv(), repeat=repeat, expect=expect)
+    table.end()
+    return step
+
+
+def _expect(
+    table: _Table, keys: tuple[str, ...], *, status: int | None = None, exit_code: int | None = None, ended: bool = True
+) -> Expect:
+    readers: dict[str, Callable[[], Any]] = {
+        "status": lambda: table.whole("status", 100, 599, status),
+        "exit_code": lambda: table.whole("exit_code", 0, 255, exit_code),
+        "stdout": lambda: table.text("stdout"),
+        "contains": lambda: table.text("contains"),
+        "sha256": lambda: table.text("sha256"),
+    }
+    values = {key: readers[key]() for key in keys}
+    if values.get("sha256") is not None and not _SHA256.fullmatch(values["sha256"]):
+        raise table.wrong("sha256", "must be 64 hexadecimal digits in lower case")
+    if ended:
+        table.end()
+    return Expect(**values)
+
+
+def _from_health_check(image: Image) -> Step | None:
+    check = image.config.health_check
+    if check is None:
+        return None
+    return Step(StepKind.COMMAND, argv=check.argv, expect=Expect(exit_code=0))
+
+
+def derive(image: Image) -> Exercise:
+    """The exercise of an image that came without one: its health check passes; otherwise its first exposed TCP port
+    accepts a connection, and the other ones too; otherwise it runs to its end, as it did on the baseline."""
+    step = _from_health_check(image)
+    if step is not None:
+        return Exercise(HEALTHCHECK, Ready(ReadyKind.COMMAND, step, READY_TIMEOUT_S), (step,))
+    ports = [port.number for port in image.config.exposed_ports if port.protocol == "tcp"]
+    if ports:
+        first, *others = (Step(StepKind.TCP, port=port) for port in ports[:PORTS_MAX])
+        return Exercise("ports", Ready(ReadyKind.TCP, first, READY_TIMEOUT_S), tuple(others))
+    return Exercise("run-to-end", Ready(ReadyKind.EXIT, None, READY_TIMEOUT_S))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from vmtailor.analysis.bootlog import kernel_log
 from vmtailor.analysis.bootlog.clean import decode
@@ -45,9 +45,7 @@ class _Seen:
     start: int
     first: int
     last: int
-    cpu_first: float = 0.0
-    cpu_last: float = 0.0
-    names: set[str] = field(default_factory=set)
+    cpu_last: float
 
 
 def is_bootchart(names: Mapping[str, bytes]) -> bool:
@@ -131,7 +129,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
             except ValueError:
                 odd += 1
                 continue
-            _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=min(start, at), at=at, cpu=cpu)
+            _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=start, at=at, cpu=cpu)
     for at, lines in blocks(members.get("taskstats.log", b"")):
         period = (min(period[0], at) if period else at, max(period[1], at) if period else at)
         for line in lines:
@@ -142,7 +140,13 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
                 odd += bool(line.strip())
                 continue
             _note(
-                seen, int(words[0]), words[2].strip(b"()"), ppid=int(words[1]), start=at, at=at, cpu=int(words[3]) / 1e7
+                seen,
+                int(words[0]),
+                words[2].strip(b"()"),
+                ppid=int(words[1]),
+                start=None,
+                at=at,
+                cpu=int(words[3]) / 1e7,
             )
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} lines of process samples could not be read")
@@ -151,21 +155,18 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
 
 
 def _note(
-    seen: dict[tuple[int, int], _Seen], pid: int, raw: bytes, *, ppid: int, start: int, at: int, cpu: float
+    seen: dict[tuple[int, int], _Seen], pid: int, raw: bytes, *, ppid: int, start: int | None, at: int, cpu: float
 ) -> None:
-    name = decode(raw, 120)
-    key = (pid, start if (pid, start) in seen else next((s for s in (start - 1, start + 1) if (pid, s) in seen), start))
+    """Note one sample of a process. taskstats says no start (None): there a process is told by its pid alone."""
+    key = (pid, -1 if start is None else start)
+    if start is not None and key not in seen:
+        key = next(((pid, near) for near in (start - 1, start + 1) if (pid, near) in seen), key)
     old = seen.get(key)
-    if old is None and at == start:  # taskstats has no start: the process is the last one of that pid
-        key = (pid, -1)
-        old = seen.get(key)
     if old is None:
         if len(seen) < MAX_PROCESSES:
-            seen[key] = _Seen(name, ppid, start, at, at, 0.0, cpu)
+            seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, at, cpu)
         return
-    if cpu < old.cpu_last - 1:
-        cpu = old.cpu_last
-    old.name, old.ppid, old.last, old.cpu_last = name, ppid, at, cpu
+    old.name, old.ppid, old.last, old.cpu_last = decode(raw, 120), ppid, at, max(cpu, old.cpu_last)
 
 
 def _rows(seen: Mapping[tuple[int, int], _Seen]) -> Iterator[Process]:

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The serial line: everything we say to the host is a frame on it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/klog.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "init.h"
+
+#define KLOG_READ_ALL 3
+#define KLOG_CONSOLE_OFF 6
+#define KLOG_SIZE 10
+
+static int port = -1;
+static uint8_t key[WIRE_KEY];
+static uint8_t sequence;
+
+void port_open(void) {
+    /* The kernel opened /dev/console for us, which is the serial line. It has no node where the root has none. */
+    port = isatty(0) ? 0 : -1;
+    if (port < 0)
+        return;
+    port = fcntl(0, F_DUPFD_CLOEXEC, 10);
+    struct termios mode;
+    if (tcgetattr(port, &mode) == 0) {
+        cfmakeraw(&mode);
+        mode.c_cflag |= CLOCAL | CREAD;
+        tcsetattr(port, TCSANOW, &mode);
+    }
+    /* From here on the kernel is silent on this line (but for a panic): its log is sent at the end. */
+    klogctl(KLOG_CONSOLE_OFF, NULL, 0);
+}
+
+int port_fd(void) {
+    return port;
+}
+
+void port_key(const uint8_t new_key[WIRE_KEY]) {
+    memcpy(key, new_key, WIRE_KEY);
+}
+
+static void write_all(const uint8_t *data, size_t length) {
+    while (length > 0) {
+        ssize_t written = write(port < 0 ? 2 : port, data, length);
+        if (written < 0 && errno != EINTR)
+            return;
+        if (written > 0) {
+            data += written;
+            length -= (size_t)written;
+        }
+    }
+}
+
+void port_send(char type, const void *payload, size_t length) {
+    const uint8_t *from = payload;
+    do {
+        uint8_t frame[WIRE_HEADER + WIRE_PAYLOAD];
+        size_t part = length < WIRE_PAYLOAD ? length : WIRE_PAYLOAD;
+        write_all(frame, wire_encode(frame, key, type, sequence++, from, part));
+        from += part;
+        length -= part;
+    } while (length > 0);
+}
+
+static void send_formatted(char type, const char *prefix, const char *format, va_list args) {
+    char text[1024];
+    size_t held = 0;
+    if (prefix != NULL) {
+        held = (size_t)snprintf(text, 64, "%s", prefix) + 1;
+        if (held > 64)
+            held = 64;
+    }
+    int length = vsnprintf(text + held, sizeof text - held, format, args);
+    if (length < 0)
+        length = 0;
+    size_t total = held + (size_t)length;
+    port_send(type, text, total < sizeof text ? total : sizeof text - 1);
+}
+
+void port_text(char type, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    send_formatted(type, NULL, format, args);
+    va_end(args);
+}
+
+void port_mark(const char *name, struct stamp stamp) {
+    port_text(WIRE_MARK, "%s %llu %llu %llu", name, (unsigned long long)stamp.cycles, (unsigned long long)stamp.mono_ns,
+              (unsigned long long)stamp.real_ns);
+}
+
+void port_note(const char *symbol, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    send_formatted(WIRE_NOTE, symbol, format, args);
+    va_end(args);
+}
+
+void port_file(const char *name, const void *data, size_t length) {
+    const char *from = data;
+    do {
+        char payload[WIRE_PAYLOAD];
+        size_t held = (size_t)snprintf(payload, 64, "%s", name) + 1;
+        size_t part = length < sizeof payload - held ? length : sizeof payload - held;
+        memcpy(payload + held, from, part);
+        port_send(WIRE_FILE, payload, held + part);
+        from += part;
+        length -= part;
+    } while (length > 0);
+}
+
+static void send_kernel_log(void) {
+    static char log[256 * 1024];
+    int length = klogctl(KLOG_READ_ALL, log, sizeof log);
+    if (length > 0)
+        port_file("kernel-log", log, (size_t)length);
+}
+
+void port_drain(void) {
+    send_kernel_log();
+    if (port >= 0)
+        tcdrain(port);
+}
+
+_Noreturn void fatal(const char *symbol, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    send_formatted(WIRE_FATAL, symbol, format, args);
+    va_end(args);
+    power_off();
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What init is told: records "key value", each ended by a NUL, in /.vmtailor/config (from the image) and on the run
+ * volume (for this run). Parsed in place: the strings point into the text.
+ */
+#ifndef VT_RECORDS_H
+#define VT_RECORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_STEPS 256
+
+enum step_kind { STEP_NONE, STEP_HTTP, STEP_TCP, STEP_COMMAND, STEP_EXIT };
+
+/* A list of strings, NULL at its end, grown as needed. */
+struct list {
+    char **items;
+    size_t count;
+};
+
+struct step {
+    enum step_kind kind;
+    int port;
+    const char *method, *path;
+    struct list argv;
+    int repeat;
+    int timeout_ms; /* of one request or command */
+    /* What is right: -1 and NULL ask for nothing. */
+    int status, exit_code;
+    const char *sha256, *contains;
+};
+
+struct settings {
+    struct list argv, env, volumes, trace;
+    const char *cwd, *user, *hostname, *net;
+    int stop_signal;
+    int stop_timeout_ms, grace_ms;
+    bool stdin_relay, terminal;
+    int rows, cols;
+    bool keyed;
+    uint8_t key[16];
+    bool exercise; /* there is one: `ready` and `steps` count */
+    bool hold;     /* after the load, wait for the host's go */
+    int ready_timeout_ms;
+    struct step ready;
+    struct step *steps;
+    size_t step_count;
+};
+
+void settings_default(struct settings *settings);
+
+/* Add the records of one text (its length, without any padding) to `settings`. Later ones win; the first `arg` or
+ * `trace` of a text drops those of an earlier text. Returns NULL, or what is wrong. */
+const char *settings_read(struct settings *settings, char *text, size_t length);
+
+/* Append; false when there is no memory. */
+bool list_add(struct list *list, char *item);
+
+/* The value of NAME=… in a list of such, or NULL. */
+char *list_get(const struct list *list, const char *name);
+
+/* Put NAME=value, in place of one of the same name. */
+bool list_put(struct list *list, char *assignment);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames between guest and host on one serial line (docs/reference/guest-init.md).
+ *
+ *   0xF5 0x54 | type | sequence | length (2, little endian) | tag (8) | payload
+ *
+ * The tag is the start of SHA-256(key, type, sequence, length, payload): it tells a frame from console text, a whole
+ * frame from a damaged one, and, since the container does not know the key, ours from a forged one.
+ */
+#ifndef VT_WIRE_H
+#define VT_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_HEADER 14
+#define WIRE_PAYLOAD 2048
+#define WIRE_KEY 16
+
+/* Frames to the host. */
+enum wire_out {
+    WIRE_HELLO = 'H',
+    WIRE_STDOUT = 'O',
+    WIRE_STDERR = 'E',
+    WIRE_MARK = 'M',
+    WIRE_NOTE = 'N',
+    WIRE_FATAL = 'F',
+    WIRE_EXIT = 'X',
+    WIRE_RESULT = 'R',
+    WIRE_FILE = 'D',
+    WIRE_CREDIT = 'C',
+};
+
+/* Frames from the host. */
+enum wire_in {
+    WIRE_STDIN = 'i',
+    WIRE_STDIN_END = 'e',
+    WIRE_SIGNAL = 's',
+    WIRE_WINDOW = 'w',
+    WIRE_GO = 'g',
+};
+
+struct wire_decoder {
+    uint8_t key[WIRE_KEY];
+    uint8_t held[WIRE_HEADER + WIRE_PAYLOAD];
+    size_t length;
+};
+
+typedef void wire_sink(void *context, char type, const uint8_t *payload, size_t length);
+
+/* Write one frame to `out` (WIRE_HEADER + length bytes); returns its size. `length` is at most WIRE_PAYLOAD. */
+size_t wire_encode(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, const void *payload,
+                   size_t length);
+
+/* Take bytes off the line; each whole frame goes to `sink`, anything else is dropped. Never fails. */
+void wire_decode(struct wire_decoder *decoder, const uint8_t *data, size_t length, wire_sink *sink, void *context);
+
+#endif

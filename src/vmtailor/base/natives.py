@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the native parts are: inside the installed package, or compiled on first use in a development tree."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.store import locked
+
+PACKAGE = Path(__file__).resolve().parent.parent
+#: Sources beside the package's `src`, in a development tree only.
+SOURCES = PACKAGE.parent.parent / "native"
+FOLDER = PACKAGE / "_native"
+PLUGIN_NAME = "libvtplugin.so"
+
+#: Address ranges of the guest's own programs (native/Makefile links each at its start).
+ADDRESSES = {
+    "init": (0x70000000, 0x74000000),
+    "stage1": (0x74000000, 0x78000000),
+    "client": (0x78000000, 0x7C000000),
+}
+_MARK = "vt_mark_"
+
+
+@dataclass(frozen=True)
+class Natives:
+    """Guest programs and the QEMU plugin. The plugin may be missing where no compiler could build it."""
+
+    folder: Path
+
+    @property
+    def init(self) -> Path:
+        return self.folder / "init"
+
+    @property
+    def stage1(self) -> Path:
+        return self.folder / "stage1"
+
+    @property
+    def client(self) -> Path:
+        return self.folder / "client"
+
+    @property
+    def plugin(self) -> Path:
+        return self.folder / PLUGIN_NAME
+
+    def marks(self) -> dict[str, int]:
+        """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
+        found = elf_symbols(self.init.read_bytes())
+        return {name.removeprefix(_MARK): at for name, at in sorted(found.items()) if name.startswith(_MARK)}
+
+
+def locate() -> Natives:
+    """The native parts. In a development tree they are made when missing or older than their sources.
+
+    Raises HostError when they are not there and cannot be made."""
+    if (SOURCES / "Makefile").is_file():
+        with locked(FOLDER / ".lock"):
+            if _stale():
+                _make()
+    natives = Natives(FOLDER)
+    missing = [path.name for path in (natives.init, natives.stage1, natives.client) if not path.is_file()]
+    if missing:
+        raise HostError(
+            f"this installation lacks its native parts ({', '.join(missing)})",
+            hint="install it again with a C compiler at hand: apt-get install musl-tools make",
+        )
+    return natives
+
+
+def _stale() -> bool:
+    made = [FOLDER / name for name in ("init", "stage1", "client")]
+    if (SOURCES / "tcg-plugin" / "Makefile").is_file():
+        made.append(FOLDER / PLUGIN_NAME)
+    if not all(path.is_file() for path in made):
+        return True
+    oldest = min(path.stat().st_mtime for path in made)
+    return any(path.stat().st_mtime > oldest for path in SOURCES.rglob("*") if path.is_file())
+
+
+def _make() -> None:
+    make = require_tool("make")
+    try:
+        run([make, "-C", str(SOURCES), f"OUT={FOLDER}"], timeout_s=300)
+    except CommandFailed as error:
+        raise HostError(
+            "the native parts could not be compiled", hint="apt-get install musl-tools gcc make", details=error.details
+        ) from error
+
+
+def elf_symbols(data: bytes) -> dict[str, int]:
+    """Names and addresses in the symbol table of a 64-bit little-endian ELF file; empty when it has none."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return {}
+    offset, size, count = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HH", data, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
+    symbols: dict[str, int] = {}
+    for _, kind, _, _, start, length, link, *_ in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        names = sections[link][4]
+        for at in range(start, start + length, 24):
+            name_at, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
+            end = data.index(b"\0", names + name_at)
+            symbols[data[names + name_at : end].decode("ascii", "replace")] = value
+    return symbols

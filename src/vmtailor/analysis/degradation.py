@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from vmtailor.analysis.call_paths import paths as event_paths
 from vmtailor.analysis.strace_log import descriptor_path
-from vmtailor.analysis.strace_log import paths as event_paths
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
 #: What happens in a healthy machine, too, depending on timing and on what the other side does.

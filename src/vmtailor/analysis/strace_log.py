@@ -6,7 +6,6 @@ Lines that cannot be understood are passed over and counted; a last line that wa
 
 from __future__ import annotations
 
-import posixpath
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from vmtailor.model.syscalls import CallSummary, SyscallEvent
 
 #: What the tracer is told, between the program's name and `-o FILE -- COMMAND`. -D: the traced program stays init's
-#: own child. -y: paths of descriptors. Not -yy, which opens netlink sockets in the guest; not -v, which prints environments.
+#: own child. -y: paths of descriptors; not -yy, which opens netlink sockets in the guest. Not -v: it prints secrets.
 FLAGS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 
 _LINE = re.compile(r"(\d+)\s+(\d+\.\d+)\s(.*)\Z", re.S)
@@ -43,7 +42,7 @@ class Log:
 
 
 def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
-    """Split the arguments from `start` on at top-level commas; also the index after the closing bracket (-1: none)."""
+    """Split the arguments from `start` on at top-level commas; also the index after their bracket (-1: none)."""
     parts: list[str] = []
     depth = 0
     begin = index = start
@@ -120,45 +119,6 @@ def descriptor_path(argument: str) -> str:
     """`3</etc/passwd>` → /etc/passwd; empty when the tracer printed no path."""
     match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>\Z", argument, re.S)
     return match.group(1) if match else ""
-
-
-#: Calls that take paths: positions of (folder descriptor or None, path).
-_PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
-    **dict.fromkeys(
-        (
-            "open", "creat", "stat", "lstat", "access", "readlink", "chdir", "chroot", "execve", "mkdir", "rmdir", "unlink",
-            "chmod", "chown", "lchown", "truncate", "statfs", "getxattr", "lgetxattr", "setxattr", "lsetxattr", "listxattr",
-            "llistxattr", "mknod", "utime", "utimes", "swapon", "acct", "umount2",
-        ),
-        ((None, 0),),
-    ),
-    **dict.fromkeys(
-        (
-            "openat", "openat2", "newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "execveat", "mkdirat",
-            "unlinkat", "fchmodat", "fchownat", "mknodat", "utimensat", "futimesat", "name_to_handle_at", "open_tree",
-        ),
-        ((0, 1),),
-    ),
-    "inotify_add_watch": ((None, 1),), "fanotify_mark": ((3, 4),), "mount": ((None, 0), (None, 1)),
-    "rename": ((None, 0), (None, 1)), "link": ((None, 0), (None, 1)), "symlink": ((None, 1),),
-    "renameat": ((0, 1), (2, 3)), "renameat2": ((0, 1), (2, 3)), "linkat": ((0, 1), (2, 3)), "symlinkat": ((1, 2),),
-    "pivot_root": ((None, 0), (None, 1)),
-}  # fmt: skip
-
-
-def paths(event: SyscallEvent) -> tuple[str, ...]:
-    """The paths that a call names, absolute where the log tells the folder; a relative one without it stays relative."""
-    found = []
-    for folder, position in _PATHS.get(event.name, ()):
-        if position < len(event.args) and event.args[position].startswith('"'):
-            path = unquote(event.args[position])
-            base = descriptor_path(event.args[folder]) if folder is not None else ""
-            if path or not base:
-                path = posixpath.join(base, path) if base.startswith("/") else path
-            else:
-                path = base  # an empty path: the descriptor itself
-            found.append(posixpath.normpath(path) if path else path)
-    return tuple(found)
 
 
 @dataclass

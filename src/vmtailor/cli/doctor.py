@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor doctor`: what works on this host, and what to install."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.base.errors import ExitCode
+from vmtailor.base.text import plain
+from vmtailor.drivers import host
+from vmtailor.drivers.host import Check, Need, State
+
+DOCTOR_SCHEMA = "vmtailor/doctor/1"
+
+_MARKS = {
+    State.OK: ("✓", "green"),
+    State.LIMITED: ("!", "yellow"),
+    State.OLD: ("✗", "red"),
+    State.MISSING: ("✗", "red"),
+}
+
+
+def doctor(
+    development: Annotated[
+        bool, typer.Option("--development", help="Check too what the tests of vmtailor itself need.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check what works on this host (tools, kernels, space, KVM) and say what to install.
+
+    Exits with 3 when fit cannot work here yet."""
+    checks = host.check_all(development, host.check_kvm_device)
+    if json:
+        typer.echo(json_module.dumps(document(checks), indent=1, ensure_ascii=False))
+    else:
+        show(checks, Console(highlight=False))
+    if any(check.blocks for check in checks):
+        raise typer.Exit(ExitCode.HOST)
+
+
+def document(checks: Sequence[Check]) -> dict[str, Any]:
+    """The JSON document: every check, and the one command that installs what is missing (empty when nothing is)."""
+    return {
+        "schema": DOCTOR_SCHEMA,
+        "works": not any(check.blocks for check in checks),
+        "checks": [
+            {
+                "name": check.name,
+                "state": check.state.value,
+                "need": check.need.value,
+                "found": check.found,
+                "why": check.why,
+                "fix": check.fix,
+            }
+            for check in checks
+        ],
+        "install": install_line(checks),
+    }
+
+
+def install_line(checks: Sequence[Check]) -> str:
+    """One apt-get line for all that is missing; empty when nothing is."""
+    packages = dict.fromkeys(c.package for c in checks if c.package and c.state in (State.MISSING, State.OLD))
+    return f"apt-get install -y {' '.join(packages)}" if packages else ""
+
+
+def show(checks: Sequence[Check], console: Console) -> None:
+    """Print the checks as a table, then what to do."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("check", no_wrap=True)
+    table.add_column("found")
+    table.add_column("what for")
+    for check in checks:
+        mark, style = _MARKS[check.state]
+        if check.need is not Need.REQUIRED and check.state is not State.OK:
+            mark, style = "!", "yellow"
+        found = Text(plain(check.found), "" if check.state is State.OK else style)
+        why = check.why if check.need is not Need.DEVELOPMENT else f"{check.why} (tests of vmtailor)"
+        if check.state is State.OK and console.width < 110:
+            why = ""
+        table.add_row(Text(mark, style), check.name, found, Text(why, "dim"))
+    console.print(table)
+    for check in checks:
+        if check.fix and not check.package:
+            console.print(Text.assemble(("  → ", "yellow"), (f"{check.name}: ", "bold"), plain(check.fix)))
+    line = install_line(checks)
+    if line:
+        console.print(Text.assemble("\nInstall what is missing, as root:\n  ", (line, "bold")))
+    blocking = [check.name for check in checks if check.blocks]
+    if blocking:
+        console.print(Text(f"\n✗ fit cannot work here yet: {', '.join(blocking)}", "bold red"))
+    else:
+        console.print(Text("\n✓ fit works on this host", "bold green"))

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works on this host: outside programs and their versions, space, packaged kernels, our own native parts, KVM."""
+
+from __future__ import annotations
+
+import glob
+import platform
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+
+from vmtailor.base import figures, natives, process, store
+from vmtailor.base.errors import VmtailorError
+from vmtailor.drivers import kernel_packages
+
+#: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
+CACHE_BYTES = 12_000_000_000
+
+
+class Need(StrEnum):
+    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    DEVELOPMENT = "development"
+
+
+class State(StrEnum):
+    """`old`: there, and too old. `limited`: it works another way, slower or with less."""
+
+    OK = "ok"
+    MISSING = "missing"
+    OLD = "old"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One row of data/tools.toml, which says what the fields mean."""
+
+    name: str
+    package: str
+    need: Need
+    why: str
+    program: str = ""
+    file: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
+    minimum: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found. `fix` says what to do where the state is not ok; `package` is the Debian package that helps."""
+
+    name: str
+    state: State
+    need: Need
+    found: str
+    why: str
+    fix: str = ""
+    package: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether fit cannot work on this host before it is mended."""
+        return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
+
+
+def tools() -> tuple[Tool, ...]:
+    """The table of outside tools."""
+    table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
+    return tuple(
+        Tool(
+            name=row["name"],
+            package=row["package"],
+            need=Need(row["need"]),
+            why=row["why"],
+            program=row.get("program", ""),
+            file=tuple(row.get("file", ())),
+            version=tuple(row.get("version", ())),
+            minimum=row.get("minimum", ""),
+        )
+        for row in table["tool"]
+    )
+
+
+def check_tool(tool: Tool) -> Check:
+    """Look for one tool, and ask it for its version where the table says how."""
+
+    def result(state: State, found: str) -> Check:
+        fix = "" if state is State.OK else f"apt-get install {tool.package}"
+        return Check(tool.name, state, tool.need, found, tool.why, fix, tool.package)
+
+    if tool.file:
+        found = next((path for pattern in tool.file for path in sorted(glob.glob(pattern))), None)  # noqa: PTH207
+        return result(State.OK, found) if found else result(State.MISSING, "not found")
+    try:
+        path = process.require_tool(tool.program, tool.package)
+    except VmtailorError:
+        return result(State.MISSING, "not found")
+    if not tool.version:
+        return result(State.OK, path)
+    version = _ask_version(path, tool.version)
+    if not version:
+        return result(State.OK, "version not known")
+    if tool.minimum and version_key(version) < version_key(tool.minimum):
+        return result(State.OLD, f"{version}, at least {tool.minimum} is needed")
+    return result(State.OK, version)
+
+
+def _ask_version(path: str, arguments: Sequence[str]) -> str:
+    try:
+        finished = process.run([path, *arguments], timeout_s=20, ok=range(256))
+    except VmtailorError:
+        return ""
+    return parse_version(finished.text + "\n" + finished.error_text)
+
+
+def parse_version(text: str) -> str:
+    """The first version number in what a program printed; empty when there is none."""
+    found = re.search(r"(?<![\d.])\d+(?:\.\d+)+", text)
+    return found[0] if found else ""
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """An order for version numbers: 7.2 < 7.2.22 < 10.0."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def check_python() -> Check:
+    """Which Python runs us: the package's own metadata refuses an older one."""
+    return Check("Python", State.OK, Need.REQUIRED, platform.python_version(), "runs vmtailor")
+
+
+def check_qemu_plugins() -> Check:
+    """Whether QEMU was built with its plugin interface."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
+
+    try:
+        qemu = process.require_tool("qemu-system-x86_64", "qemu-system-x86")
+        text = process.run([qemu, "-help"], timeout_s=20).text
+    except VmtailorError as error:
+        return result(State.MISSING, error.message, "install QEMU first")
+    if "-plugin" in text:
+        return result(State.OK, "interface there")
+    return result(
+        State.MISSING, "QEMU was built without it", "use the distribution's QEMU, or build with --enable-plugins"
+    )
+
+
+def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
+    """Free space where the cache is, or will be. `needed` in bytes."""
+    folder = folder or store.cache_root()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    state = State.OK if free >= needed else State.LIMITED
+    fix = (
+        ""
+        if state is State.OK
+        else f"a first fit needs about {figures.file_bytes(needed)}: free some, or set XDG_CACHE_HOME"
+    )
+    return Check(
+        "space in the cache",
+        state,
+        Need.REQUIRED,
+        f"{figures.file_bytes(free)} free in {there}",
+        "packages, source, builds",
+        fix,
+    )
+
+
+def check_packages() -> Check:
+    """Whether the package lists offer a cloud kernel with debug symbols and source of one version."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
+
+    if shutil.which("apt-cache") is None:
+        how = "give fit a source with --source: the baseline is compiled from it once (slower, same result)"
+        return result(State.LIMITED, "this distribution has no apt", how)
+    try:
+        kernels = kernel_packages.available()
+    except VmtailorError as error:
+        return result(State.MISSING, error.message, error.hint)
+    if not kernels:
+        return result(State.MISSING, "none in the package lists", "as root: apt-get update")
+    try:
+        chosen = kernel_packages.select(kernels)
+    except VmtailorError as error:
+        return result(State.LIMITED, ", ".join(dict.fromkeys(k.version for k in kernels)), error.hint)
+    newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
+    others = [version for series, version in newest.items() if series != chosen.series]
+    also = f" (also {', '.join(others)})" if others else ""
+    return result(State.OK, chosen.version + also)
+
+
+def check_natives() -> tuple[Check, ...]:
+    """Our own native parts; in a development tree they are made now when they are not there."""
+    why = "runs as PID 1 in every machine"
+    try:
+        found = natives.locate()
+    except VmtailorError as error:
+        return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
+    programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
+    plugin = State.OK if found.plugin.is_file() else State.MISSING
+    fix = "" if plugin is State.OK else "install vmtailor again with a C compiler at hand: apt-get install gcc make"
+    there = str(found.plugin.name) if plugin is State.OK else "not built"
+    return (programs, Check("counting plugin", plugin, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
+
+
+def check_kvm_device(device: Path = Path("/dev/kvm")) -> Check:
+    """Whether the device can be opened at all. That alone proves little: the device can open, and then hang."""
+
+    def result(state: State, found: str, fix: str) -> Check:
+        return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
+
+    slower = "machines run under emulation, slower; exact figures come from there anyway"
+    if not device.exists():
+        return result(State.LIMITED, f"no {device}", slower)
+    try:
+        with device.open("r+b", buffering=0):
+            return result(State.OK, f"{device} opens", "")
+    except OSError as error:
+        return result(
+            State.LIMITED, f"{device}: {error.strerror}", f"be a member of the group kvm; until then {slower}"
+        )
+
+
+def check_all(development: bool, kvm: Callable[[], Check]) -> tuple[Check, ...]:
+    """Every check, in the order in which a person would mend them. `kvm` starts a guest, so it comes last."""
+    found = [check_python()]
+    found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
+    found += [check_qemu_plugins(), *check_natives(), check_packages(), check_space()]
+    return (*found, kvm())

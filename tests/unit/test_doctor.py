@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What doctor finds, says and advises."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from vmtailor.cli import doctor
+from vmtailor.drivers import host
+from vmtailor.drivers.host import Check, Need, State, Tool
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def fake(folder: Path, name: str, text: str, code: int = 0) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{text}'\nexit {code}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("printed", "state"),
+    [
+        ("tailor version 7.2.22 (Debian)", State.OK),
+        ("tailor 7.1", State.OLD),
+        ("tailor 10.0", State.OK),
+        ("??", State.OK),
+    ],
+)
+def test_versions_are_compared_as_numbers(programs: Path, printed: str, state: State) -> None:
+    fake(programs, "vt-tailor", printed)
+    tool = Tool("tailor", "tailor-tools", Need.REQUIRED, "why", "vt-tailor", version=("--version",), minimum="7.2")
+    assert host.check_tool(tool).state is state
+
+
+def test_a_missing_program_names_its_package(programs: Path) -> None:
+    check = host.check_tool(Tool("x", "x-tools", Need.REQUIRED, "why", "vt-no-such-program"))
+    assert check.state is State.MISSING and check.blocks and check.package == "x-tools"
+    optional = host.check_tool(Tool("x", "x-tools", Need.OPTIONAL, "why", "vt-no-such-program"))
+    assert not optional.blocks
+
+
+def test_a_header_is_found_at_any_of_its_places(tmp_path: Path) -> None:
+    (tmp_path / "lib1.h").touch()
+    places = (str(tmp_path / "none.h"), str(tmp_path / "lib*.h"))
+    assert host.check_tool(Tool("h", "h-dev", Need.REQUIRED, "why", file=places)).state is State.OK
+    assert host.check_tool(Tool("h", "h-dev", Need.REQUIRED, "why", file=places[:1])).state is State.MISSING
+
+
+def test_space_is_measured_where_the_cache_will_be(tmp_path: Path) -> None:
+    assert host.check_space(tmp_path / "not" / "there", needed=1).state is State.OK
+    full = host.check_space(tmp_path, needed=1 << 62)
+    assert full.state is State.LIMITED and "XDG_CACHE_HOME" in full.fix
+
+
+def test_kvm_that_is_not_there_is_no_obstacle(tmp_path: Path) -> None:
+    check = host.check_kvm_device(tmp_path / "kvm")
+    assert check.state is State.LIMITED and not check.blocks
+
+
+@given(st.text())
+def test_any_output_gives_a_version_or_none(text: str) -> None:
+    version = host.parse_version(text)
+    assert version == "" or re.fullmatch(r"\d+(\.\d+)+", version)
+
+
+CHECKS = (
+    Check("fine", State.OK, Need.REQUIRED, "1.0", "why"),
+    Check("gone", State.MISSING, Need.REQUIRED, "not found", "why", "apt-get install gone-tools", "gone-tools"),
+    Check("gone too", State.MISSING, Need.REQUIRED, "not found", "why", "apt-get install gone-tools", "gone-tools"),
+    Check("late", State.OLD, Need.OPTIONAL, "1", "why", "apt-get install late", "late"),
+)
+
+
+def test_one_line_installs_everything_once() -> None:
+    assert doctor.install_line(CHECKS) == "apt-get install -y gone-tools late"
+    assert doctor.install_line(CHECKS[:1]) == ""
+
+
+def test_the_table_says_what_blocks() -> None:
+    out = io.StringIO()
+    doctor.show(CHECKS, Console(file=out, width=120))
+    assert "fit cannot work here yet: gone, gone too" in out.getvalue()
+    assert "apt-get install -y gone-tools late" in out.getvalue()
+    document = doctor.document(CHECKS)
+    assert next(iter(document)) == "schema" and document["works"] is False
+    json.dumps(document)
+
+
+def test_the_table_of_tools_is_sound() -> None:
+    tools = host.tools()
+    assert len({tool.name for tool in tools}) == len(tools) > 20
+    for tool in tools:
+        assert bool(tool.program) != bool(tool.file), tool.name
+        assert tool.package and tool.why, tool.name
+        assert not tool.minimum or tool.version, tool.name
+
+
+def test_make_setup_installs_what_doctor_checks() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-I", str(ROOT / "tools" / "apt_packages.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.split()
+    assert printed == list(dict.fromkeys(tool.package for tool in host.tools()))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distribution packages in an image, read from the package databases in its flat archive. All of it is untrusted:
+sizes, counts and characters are bounded."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DATABASE_BYTES = 64 << 20
+PACKAGES_MAX = 50_000
+TEXT_MAX = 256
+
+_OS_RELEASE = ("usr/lib/os-release", "etc/os-release")
+_DPKG = re.compile(r"var/lib/dpkg/(status|status\.d/[^/]+)")
+_APK = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
+_RPM = (
+    "var/lib/rpm/rpmdb.sqlite",
+    "usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "var/lib/rpm/Packages",
+    "var/lib/rpm/Packages.db",
+)
+
+
+@dataclass(frozen=True, order=True)
+class Package:
+    """An installed package. `system` is the package system: `deb` or `apk`."""
+
+    system: str
+    name: str
+    version: str
+    architecture: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What the databases say. `distribution` and `release` come from os-release; `unread` names databases in formats
+    that are not understood, so that nobody takes silence for absence."""
+
+    distribution: str
+    release: str
+    packages: tuple[Package, ...]
+    unread: tuple[str, ...] = ()
+
+
+def read_inventory(archive: Path) -> Inventory:
+    """The packages in a flat archive."""
+    found: set[Package] = set()
+    unread: list[str] = []
+    names: dict[str, str] = {}
+    with tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape") as tar:
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
+            reader = _reader_of(member.name)
+            if member.name in _RPM:
+                unread.append(member.name)
+            elif member.isreg() and (reader is not None or member.name in _OS_RELEASE):
+                file = tar.extractfile(member)
+                if file is None or member.size > DATABASE_BYTES:
+                    unread.append(member.name)
+                    continue
+                text = file.read().decode("utf-8", "replace")
+                if reader is None:
+                    names.update(_os_release(text))
+                else:
+                    found.update(itertools.islice(reader(text), PACKAGES_MAX))
+    if len(found) > PACKAGES_MAX:
+        unread.append(f"all but the first {PACKAGES_MAX} packages")
+    packages = tuple(sorted(found)[:PACKAGES_MAX])
+    return Inventory(names.get("ID", ""), names.get("VERSION_ID", ""), packages, tuple(sorted(unread)))
+
+
+def _reader_of(name: str) -> Callable[[str], Iterator[Package]] | None:
+    if _DPKG.fullmatch(name) and not name.endswith(".md5sums"):
+        return dpkg_packages
+    return apk_packages if name in _APK else None
+
+
+def _clean(text: str) -> str:
+    return "".join(c for c in text.strip() if c.isprintable())[:TEXT_MAX]
+
+
+def _os_release(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key: _clean(value.strip().strip("\"'")) for key, eq, value in pairs if eq and key in ("ID", "VERSION_ID")}
+
+
+def dpkg_packages(text: str) -> Iterator[Package]:
+    """Packages of a dpkg status file that are installed."""
+    for stanza in text.split("\n\n"):
+        fields = {}
+        for line in stanza.splitlines():
+            key, colon, value = line.partition(":")
+            if colon and not line[:1].isspace():
+                fields[key.lower()] = _clean(value)
+        # Images without dpkg itself (status.d) have no Status line.
+        installed = fields.get("status", "install ok installed").split()[-1:] == ["installed"]
+        if installed and fields.get("package") and fields.get("version"):
+            source = fields.get("source", "").split(" ")[0]
+            yield Package("deb", fields["package"], fields["version"], fields.get("architecture", ""), source)
+
+
+def apk_packages(text: str) -> Iterator[Package]:
+    """Packages of an apk database."""
+    for stanza in text.split("\n\n"):
+        fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
+        if fields.get("P") and fields.get("V"):
+            yield Package("apk", fields["P"], fields["V"], fields.get("A", ""), fields.get("o", ""))

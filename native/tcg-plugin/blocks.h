@@ -8,7 +8,6 @@
 
 #include "qemu_api.h"
 
-#define KERNEL_HALF 0xffff800000000000u
 #define MAX_INSN_BYTES 15u
 
 enum block_class { CLASS_EARLY = 0, CLASS_KERNEL = 1 };
@@ -17,7 +16,7 @@ struct block {
     uint64_t vaddr, hash;
     uint32_t insns, bytes, lengths_at; // lengths_at: where its instructions' lengths begin in block_lengths
     enum block_class class;
-    unsigned entries, executed;        // counters
+    unsigned entries, executed;           // counters
     uint64_t seen_entries, seen_executed; // their values at the last mark
 };
 

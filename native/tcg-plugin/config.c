@@ -60,6 +60,8 @@ static const char *statement(struct config *config, char **words, unsigned count
         return add_switch(words, count, "counts", "coverage", &config->exact);
     if (!strcmp(words[0], "devices"))
         return add_switch(words, count, "on", "off", &config->devices);
+    if (!strcmp(words[0], "kernel"))
+        return count == 2 && parse_address(words[1], &config->kernel) ? NULL : "kernel ADDRESS";
     if (!strcmp(words[0], "owner"))
         return add_owner(config, words, count);
     if (!strcmp(words[0], "mark") || !strcmp(words[0], "span"))
@@ -80,7 +82,7 @@ const char *config_read(struct config *config, const char *path) {
     char line[1024];
     unsigned line_number = 0;
     const char *wrong = NULL;
-    *config = (struct config){.exact = true, .owner_count = 2};
+    *config = (struct config){.exact = true, .devices = true, .kernel = KERNEL_HALF, .owner_count = 2};
     config->owners[OWNER_BOOT].name = "boot";
     config->owners[OWNER_OTHER].name = "other";
     FILE *file = fopen(path, "r");

@@ -4,14 +4,16 @@
  * owner, and accesses to devices. Loaded as `-plugin FILE,config=FILE,out=FILE`.
  *
  * It cannot read the privilege level, so it goes by address: the upper half is the kernel; the lower half is firmware
- * and early kernel code until the first upper-half block runs, and user code from then on.
+ * and early kernel code until the kernel proper is reached (`kernel` in the configuration), and user code from then on.
  */
 #include "blocks.h"
 #include "config.h"
 #include "counters.h"
 #include "die.h"
 #include "output.h"
+#include "settle.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,16 +90,31 @@ static void on_point(unsigned vcpu, void *userdata) {
     }
 }
 
-static unsigned device_number(const char *name) {
+// Devices beyond the table's end share its last row. QEMU has no name for some, only an address of its own: they go by
+// their page in the guest.
+static unsigned device_number(const struct qemu_plugin_hwaddr *address) {
+    const char *name = qemu_plugin_hwaddr_device_name(address);
+    char page[32];
     unsigned i = 0;
+    if (!name || !strncmp(name, "anon", 4)) {
+        snprintf(page, sizeof(page), "mmio@%" PRIx64, qemu_plugin_hwaddr_phys_addr(address) & ~(uint64_t)0xfff);
+        name = page;
+    }
     while (i < device_count && strcmp(device_names[i], name))
         i++;
-    if (i < device_count || i == MAX_DEVICES - 1)
+    if (i < device_count)
         return i;
-    device_names[i] = strdup(device_count == MAX_DEVICES - 2 ? "others" : name);
+    if (device_count == MAX_DEVICES)
+        return MAX_DEVICES - 1;
+    device_names[i] = strdup(i == MAX_DEVICES - 1 ? "others" : name);
     if (!device_names[i])
         die("out of memory for device names");
     return device_count++;
+}
+
+static bool is_processor_device(unsigned device) {
+    const char *name = device_names[device];
+    return !strncmp(name, "apic", 4) || !strcmp(name, "ioapic") || !strcmp(name, "hpet");
 }
 
 static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
@@ -106,26 +123,33 @@ static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
     (void)userdata;
     if (!address || !qemu_plugin_hwaddr_is_io(address))
         return;
-    const char *name = qemu_plugin_hwaddr_device_name(address);
+    unsigned device = device_number(address);
     mmio_total++;
-    device_accesses[device_number(name ? name : "unknown")]++;
+    device_accesses[device]++;
+    if (qemu_plugin_mem_is_store(info) && !is_processor_device(device))
+        settle();
 }
 
 // IN, OUT, INS, OUTS behind any prefixes. A repeated INS or OUTS counts once for each element: so it executes here.
 static bool is_port_access(const struct qemu_plugin_insn *insn) {
+    bool has_rex = qemu_plugin_insn_vaddr(insn) >= KERNEL_HALF; // 0x40..0x4f are instructions in 16- and 32-bit code
     uint8_t code[MAX_INSN_BYTES];
     size_t size = insn_bytes(insn, code), i = 0;
     while (i < size && (code[i] == 0x66 || code[i] == 0x67 || code[i] == 0xf2 || code[i] == 0xf3 || code[i] == 0x2e ||
                         code[i] == 0x36 || code[i] == 0x3e || code[i] == 0x26 || code[i] == 0x64 || code[i] == 0x65 ||
-                        (kernel_seen && (code[i] & 0xf0) == 0x40)))
+                        (has_rex && (code[i] & 0xf0) == 0x40)))
         i++;
     return i < size && ((code[i] & 0xfc) == 0xe4 || (code[i] & 0xfc) == 0xec || (code[i] & 0xfc) == 0x6c);
 }
 
+static uint64_t end_of(const struct qemu_plugin_tb *tb) {
+    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
+    return qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+}
+
 static void watch_points(struct qemu_plugin_tb *tb) {
     size_t count = qemu_plugin_tb_n_insns(tb);
-    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
-    uint64_t start = qemu_plugin_tb_vaddr(tb), end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+    uint64_t start = qemu_plugin_tb_vaddr(tb), end = end_of(tb);
     struct point *point = config_point_at(&config, start, end);
     if (!point)
         return;
@@ -176,7 +200,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     (void)id;
     watch_points(tb); // first, so that what is counted here is not yet counted at the mark
     if (vaddr >= KERNEL_HALF) {
-        kernel_seen = true;
+        kernel_seen |= config.kernel == KERNEL_HALF || (config.kernel >= vaddr && config.kernel < end_of(tb));
         count_system(tb, CLASS_KERNEL);
     } else if (!kernel_seen) {
         count_system(tb, CLASS_EARLY);
@@ -185,7 +209,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     }
 }
 
-static void on_exit(qemu_plugin_id_t id, void *userdata) {
+static void at_exit(qemu_plugin_id_t id, void *userdata) {
     (void)id;
     (void)userdata;
     end_stretch(-1);
@@ -216,6 +240,6 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
         user_counters[i] = counter_new();
     output_open(to, &config);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
-    qemu_plugin_register_atexit_cb(id, on_exit, NULL);
+    qemu_plugin_register_atexit_cb(id, at_exit, NULL);
     return 0;
 }

@@ -74,10 +74,16 @@ class Owner:
 
 @dataclass(frozen=True)
 class PluginConfig:
-    """What the plugin shall do. `devices`: count memory-mapped device accesses too, which is slow."""
+    """What the plugin shall do.
 
+    `kernel`: the address of start_kernel; lower-half code before it is firmware and early kernel, afterwards user code.
+    `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on; without
+    it, boots with disks differ a little.
+    """
+
+    kernel: int | None = None
     mode: Mode = Mode.COUNTS
-    devices: bool = False
+    devices: bool = True
     marks: tuple[Mark, ...] = ()
     spans: tuple[Span, ...] = ()
     owners: tuple[Owner, ...] = ()
@@ -87,6 +93,8 @@ class PluginConfig:
         if len(self.owners) > MAX_OWNERS:
             raise VmtailorError(f"the plugin tells {MAX_OWNERS} owners apart, not {len(self.owners)}")
         lines = [f"mode {self.mode}", f"devices {'on' if self.devices else 'off'}"]
+        if self.kernel is not None:
+            lines.append(f"kernel {self.kernel:x}")
         lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in self.owners]
         lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in self.marks]
         lines += [f"span {_word(s.name)} {s.address:x}" for s in self.spans]

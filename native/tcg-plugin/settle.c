@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "settle.h"
+
+#include "die.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAUSE_NS 20000
+#define MAX_PAUSES 100000
+// A thread that wakes another sleeps only after the other is awake, but a scan looks at them one after the other. Three
+// quiet scans in a row leave no room for a hand-over (worker to main thread) to slip through.
+#define QUIET_SCANS 3
+
+// The state letter in /proc/self/task/TID/stat, which follows the name in parentheses; 0 when the thread is gone.
+static char state_of(int tasks, const char *tid) {
+    char path[288], text[512];
+    snprintf(path, sizeof(path), "%s/stat", tid);
+    int file = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    ssize_t size = read(file, text, sizeof(text) - 1);
+    close(file);
+    if (size <= 0)
+        return 0;
+    text[size] = '\0';
+    char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' ? name_end[2] : 0;
+}
+
+static bool others_sleep(DIR *tasks, long self) {
+    struct dirent *entry;
+    rewinddir(tasks);
+    while ((entry = readdir(tasks))) {
+        if (entry->d_name[0] == '.' || atol(entry->d_name) == self)
+            continue;
+        char state = state_of(dirfd(tasks), entry->d_name);
+        if (state && state != 'S')
+            return false;
+    }
+    return true;
+}
+
+void settle(void) {
+    static DIR *tasks;
+    static long self;
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (!tasks) {
+        tasks = opendir("/proc/self/task");
+        self = syscall(SYS_gettid);
+        if (!tasks)
+            die("open /proc/self/task: %s", strerror(errno));
+    }
+    for (int quiet = 0, pauses = 0; quiet < QUIET_SCANS && pauses < MAX_PAUSES; pauses++) {
+        quiet = others_sleep(tasks, self) ? quiet + 1 : 0;
+        if (!quiet)
+            nanosleep(&pause, NULL);
+    }
+}

@@ -69,7 +69,7 @@ class Demands:
         return tuple(self._found.values())
 
     def add(
-        self, kind: EvidenceKind, key: str, symbols: Iterable[str], where: str, text: str, detail: str = ""
+        self, kind: EvidenceKind, key: str, symbols: Iterable[str], where: str, text: str, *, detail: str = ""
     ) -> None:
         """Note one demand; without symbols there is nothing to note."""
         known = self._found.get((kind, key))
@@ -125,7 +125,12 @@ class Demands:
         if symbols:
             kind = EvidenceKind.CREDENTIAL if event.name in _CREDENTIALS else EvidenceKind.SYSCALL
             self.add(
-                kind, event.name, symbols, where, f"the container calls {event.name}", self._place("call", event.name)
+                kind,
+                event.name,
+                symbols,
+                where,
+                f"the container calls {event.name}",
+                detail=self._place("call", event.name),
             )
 
     def _place(self, kind: str, name: str) -> str:

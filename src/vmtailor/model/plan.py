@@ -77,7 +77,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Plan:
-    """The configuration to build. `fragment` is what allnoconfig is given; `choices` all that it resolves to."""
+    """The configuration to build. `fragment` is what allnoconfig is given; `choices` all that it resolves to.
+
+    `unexplained` names symbols without a reason (none, if all is right). `given_up` says, a sentence each, what was
+    wanted and could not be had: policy that this tree or compiler cannot follow, or what falls with a dropped symbol.
+    """
 
     SCHEMA: ClassVar[str] = "vmtailor/plan/1"
 
@@ -91,6 +95,9 @@ class Plan:
     words: tuple[Word, ...]
     total_y: int
     prompted_y: int
+    unexplained: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
+    network: bool = False
 
     def choice(self, name: str) -> Choice | None:
         return next((c for c in self.choices if c.name == name), None)

@@ -173,7 +173,8 @@ _TESTS = frozenset({"defined", "IS_ENABLED", "IS_BUILTIN", "IS_MODULE", "IS_REAC
 
 
 class _Reader:
-    def __init__(self, text: str, atom: Callable[[str], Expr]) -> None:
+    def __init__(self, text: str, atom: Callable[[str], Expr], digits_are_names: bool = False) -> None:
+        self.digits_are_names = digits_are_names  # of symbols such as 9P_FS, where there is no CONFIG_ before them
         self.tokens = [(m.lastgroup or "", m.group(m.lastgroup or 0)) for m in _TOKEN.finditer(text) if m.lastgroup]
         self.position = 0
         self.atom = atom
@@ -219,6 +220,8 @@ class _Reader:
             if self.peek() == ")":
                 self.next()
             return inner
+        if kind == "number" and self.digits_are_names and text not in ("0", "1"):
+            return self.atom(text)
         if kind == "number":
             return TRUE if text.rstrip("uUlL").strip("0xX") else FALSE
         return self._named(text) if kind == "name" else UNKNOWN
@@ -264,4 +267,4 @@ def from_preprocessor(text: str) -> Expr:
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Expr:
     """Read `str(expression)` back."""
-    return UNKNOWN if text == "?" else _Reader(text, Symbol).either()
+    return UNKNOWN if text == "?" else _Reader(text, Symbol, digits_are_names=True).either()

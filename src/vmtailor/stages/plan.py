@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan: demands, platform and policy → the smallest configuration that has them, each symbol with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmtailor.analysis import catalogue as catalogues
+from vmtailor.analysis import demand, demand_rules
+from vmtailor.analysis.attribution import SymbolCost
+from vmtailor.analysis.catalogue import Catalogue, Entry, Situation
+from vmtailor.analysis.demand import Demand, Demands, Head
+from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource.closure import Closure, close
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
+from vmtailor.analysis.ksource.reasons import why_set
+from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.store import Store
+from vmtailor.drivers.kconfig_shell import KconfigShell
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
+from vmtailor.model.syscalls import SyscallEvent
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What is known of one kernel source tree."""
+
+    facts: Facts
+    kconfig: Kconfig
+
+
+def read_tree(source: Path, version: str, source_id: str, store: Store | None = None) -> Tree:
+    """Read a source tree, or what the store has of it. `source_id` names its content: a digest, or package and version.
+
+    Raises BuildError when its Kconfig files cannot be read.
+    """
+    shell = KconfigShell(source, store=store, source_id=source_id)
+    try:
+        kconfig = Kconfig(shell.env, shell)
+    finally:
+        shell.close()
+    return Tree(ksource_facts.load(source, version, source_id, store), kconfig)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A symbol that verification showed to be needed; `trial` refers to the trial on record."""
+
+    symbol: str
+    trial: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
+
+    `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
+    """
+
+    machine: MachineKind = MachineKind.MICROVM
+    cpus: int = 1
+    root_format: RootFormat = RootFormat.EROFS
+    network: bool | None = None
+    terminal: bool = False
+    writable: bool = True
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+@dataclass
+class _Wanted:
+    """Symbols wanted, with value and reasons, in the order in which they were asked for."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, list[Reason]] = field(default_factory=dict)
+    optional: set[str] = field(default_factory=set)
+
+    def add(self, name: str, value: str, reason: Reason, *, optional: bool = False) -> None:
+        if name not in self.values:
+            self.values[name] = value
+            if optional:
+                self.optional.add(name)
+        elif self.values[name] != value and reason.cause is not Cause.DEMANDED:
+            # The later one is the more special (repair over policy over platform); a demand is met by any value but n.
+            self.values[name] = value
+        if not optional:
+            self.optional.discard(name)
+        if reason not in self.reasons.setdefault(name, []):
+            self.reasons[name].append(reason)
+
+    def forget(self, name: str) -> None:
+        self.values.pop(name, None)
+        self.reasons.pop(name, None)
+
+
+def find_demands(
+    image: ImageConfig,
+    exercise: Exercise,
+    events: Iterable[SyscallEvent],
+    tree: Tree,
+    baseline: Mapping[str, str],
+    *,
+    head: Head = lambda path: b"",
+) -> Demands:
+    """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    enabled = {n for n, v in baseline.items() if v in ("y", "m")}
+    demands = Demands(tree.facts, demand_rules.load(), enabled, head)
+    demand.of_image(image, demands)
+    demand.of_exercise(exercise, demands)
+    demand.of_events(events, demands)
+    return demands
+
+
+def make_plan(
+    image: ImageConfig,
+    demands: Demands,
+    tree: Tree,
+    baseline: Mapping[str, str],
+    wishes: Wishes = Wishes(),
+    *,
+    ran: Mapping[str, SymbolCost] | None = None,
+    repairs: Sequence[Repair] = (),
+    catalogue: Catalogue | None = None,
+) -> Plan:
+    """Choose the configuration. `ran`: symbol → what it cost in the trace (only the order of `left_out` depends on it).
+
+    Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
+    UserInputError when the user keeps or drops an unknown symbol.
+    """
+    book = catalogue if catalogue is not None else catalogues.load()
+    network = demand.wants_network(image, demands) if wishes.network is None else wishes.network
+    situation = Situation(
+        wishes.machine,
+        wishes.root_format,
+        tree.facts.kernel_version,
+        wishes.cpus,
+        network,
+        wishes.terminal,
+        wishes.writable,
+    )
+    entries = book.chosen(situation)
+    wanted = _collect(demands.result(), entries, repairs, tree.kconfig, wishes)
+    closure, given_up = _close(tree.kconfig, wanted, wishes.drop)
+    fragment = _minimal(tree.kconfig, closure, wanted)
+    resolution = tree.kconfig.resolve(fragment)
+    choices, unexplained = _explain(tree.kconfig, resolution, wanted, closure, dict(fragment))
+    words = tuple(
+        Word(word, Reason(entry.cause, entry.reference, entry.reason)) for entry in entries for word in entry.words
+    )
+    return Plan(
+        kernel_version=tree.facts.kernel_version,
+        machine=wishes.machine,
+        cpus=wishes.cpus,
+        root_format=wishes.root_format,
+        fragment=tuple(fragment),
+        choices=choices,
+        left_out=_left_out(tree.kconfig, baseline, resolution, ran or {}),
+        words=words,
+        total_y=resolution.total_y,
+        prompted_y=resolution.prompted_y,
+        unexplained=unexplained,
+        given_up=given_up,
+        network=network,
+    )
+
+
+def _collect(
+    demands: Sequence[Demand],
+    entries: Sequence[Entry],
+    repairs: Sequence[Repair],
+    kconfig: Kconfig,
+    wishes: Wishes,
+) -> _Wanted:
+    wanted = _Wanted()
+    for entry in entries:
+        for name, value in entry.symbols:
+            if value == "n" and not kconfig.known(name):
+                continue
+            reason = Reason(entry.cause, entry.reference, entry.reason)
+            wanted.add(name, value, reason, optional=entry.if_possible)
+    for found in demands:
+        for name in found.symbols:
+            if kconfig.known(name):
+                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
+    for repair in repairs:
+        wanted.add(repair.symbol, "y", Reason(Cause.REPAIR, f"repair:{repair.trial}", repair.text))
+    for text in wishes.keep:
+        name, _, value = text.removeprefix("CONFIG_").partition("=")
+        _require_known(kconfig, name)
+        wanted.add(name, value or "y", Reason(Cause.POLICY, "user:keep", "the user keeps it"))
+    for text in wishes.drop:
+        name = text.removeprefix("CONFIG_")
+        _require_known(kconfig, name)
+        wanted.forget(name)
+        wanted.add(name, "n", Reason(Cause.POLICY, "user:drop", "the user drops it"))
+    return wanted
+
+
+def _require_known(kconfig: Kconfig, name: str) -> None:
+    if not kconfig.known(name):
+        raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
+
+
+def _close(kconfig: Kconfig, wanted: _Wanted, dropped: Sequence[str]) -> tuple[Closure, tuple[str, ...]]:
+    """Add what dependencies need. What is lost is given up where it may be, and an error otherwise."""
+    given_up: list[str] = []
+    while True:
+        closure = close(kconfig, wanted.values.items())
+        lost = [item for item in closure.lost if item.name not in dropped]
+        fatal = [item for item in lost if not dropped and item.name not in wanted.optional]
+        if fatal:
+            raise BuildError(
+                f"the configuration cannot have {', '.join(item.name for item in fatal)}",
+                hint="look at the dependency that lost it; --drop SYMBOL does without",
+                details="\n".join(_sentence(item, wanted) for item in fatal),
+            )
+        for item in lost:
+            given_up.append(_sentence(item, wanted))
+            wanted.forget(item.name)
+        if not lost:
+            given_up += [_sentence(item, wanted) for item in closure.lost]
+            return closure, tuple(given_up)
+
+
+def _sentence(item: Lost, wanted: _Wanted) -> str:
+    reasons = "; ".join(f"{r.reference} ({r.text})" for r in wanted.reasons.get(item.name, ())[:3])
+    return f"{item}, wanted by {reasons}" if reasons else str(item)
+
+
+def _minimal(kconfig: Kconfig, closure: Closure, wanted: _Wanted) -> list[tuple[str, str]]:
+    """What allnoconfig must be told: symbols with a prompt (others cannot be set), n only against a default."""
+    return [
+        (name, value)
+        for name, value in closure.fragment
+        if kconfig.known(name) and kconfig.prompted(name) and (name in wanted.values or value != "n")
+    ]
+
+
+def _explain(
+    kconfig: Kconfig, resolution: Resolution, wanted: _Wanted, closure: Closure, fragment: Mapping[str, str]
+) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
+    """Every symbol that is set, and what else was asked for, with reasons; and those that have none."""
+    added = {a.name: Reason(Cause.DEPENDENCY, f"symbol:{a.parent}", a.how) for a in closure.added}
+    choices = []
+    unexplained = []
+    names = sorted(resolution.enabled | {n for n in wanted.values if kconfig.known(n)})
+    for name in names:
+        reasons = list(wanted.reasons.get(name, ()))
+        if not reasons and name in added and name in fragment:
+            reasons.append(added[name])
+        if not reasons and (found := why_set(kconfig, name)) is not None:
+            reasons.append(found)
+        if not reasons:
+            unexplained.append(name)
+        value = resolution.values.get(name, "n")
+        choices.append(Choice(name, value, kconfig.prompted(name), tuple(reasons)))
+    return tuple(choices), tuple(unexplained)
+
+
+def _left_out(
+    kconfig: Kconfig, baseline: Mapping[str, str], resolution: Resolution, ran: Mapping[str, SymbolCost]
+) -> tuple[LeftOut, ...]:
+    """What the baseline has and the plan has not: what ran most comes first, then what is built in."""
+    rows = []
+    for name, value in baseline.items():
+        if value not in ("y", "m") or name in resolution.enabled or not kconfig.is_switch(name):
+            continue
+        if not kconfig.prompted(name):
+            continue
+        cost = ran.get(name)
+        if cost is None and value != "y":
+            continue  # a module that was not even loaded
+        rows.append(LeftOut(name, cost.instructions if cost else 0, cost.evidence if cost else ()))
+    return tuple(sorted(rows, key=lambda r: (-r.instructions, r.name)))

@@ -21,13 +21,11 @@ static unsigned used;
 static void add_slab(struct slab *slab) {
 #if VT_PLUGIN_API == 1
     slab->values = calloc(PER_SLAB, sizeof(uint64_t));
-#else
-    // Its memory moves only when a vCPU is added; plugin.c insists on one.
-    slab->score = qemu_plugin_scoreboard_new(PER_SLAB * sizeof(uint64_t));
-    slab->values = slab->score ? qemu_plugin_scoreboard_find(slab->score, 0) : NULL;
-#endif
     if (!slab->values)
         die("out of memory for counters");
+#else
+    slab->score = qemu_plugin_scoreboard_new(PER_SLAB * sizeof(uint64_t));
+#endif
 }
 
 unsigned counter_new(void) {
@@ -39,7 +37,14 @@ unsigned counter_new(void) {
 }
 
 uint64_t counter_value(unsigned counter) {
-    return slabs[counter / PER_SLAB].values[counter % PER_SLAB];
+    struct slab *slab = &slabs[counter / PER_SLAB];
+#if VT_PLUGIN_API != 1
+    // Only now is there surely a vCPU, as QEMU demands. The memory moves only when another is added; plugin.c forbids
+    // it.
+    if (!slab->values)
+        slab->values = qemu_plugin_scoreboard_find(slab->score, 0);
+#endif
+    return slab->values[counter % PER_SLAB];
 }
 
 #if VT_PLUGIN_API == 1

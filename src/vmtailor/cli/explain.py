@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor explain`: why something is in a bundle, or out, and what would bring it in."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.analysis import answers, catalogue, demand_rules
+from vmtailor.analysis.answers import Answer, Standing
+from vmtailor.analysis.causes import MEANING, ORDER, cause_of, counts, is_kept
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain, plural
+from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.model.fit import FitRun
+from vmtailor.model.plan import Reason
+
+EXPLAIN_SCHEMA = "vmtailor/explain/1"
+
+_STYLES = {
+    Standing.IN: "bold green",
+    Standing.OFF: "bold yellow",
+    Standing.OUT: "bold yellow",
+}
+
+
+def explain(
+    bundle: Annotated[Path, typer.Argument(help="A bundle, or the run.json in it.")],
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, system call, file or command-line word."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.
+
+    Without WHAT: an overview of all symbols by cause."""
+    run, folder = load_run(bundle)
+    console = Console(highlight=False)
+    if what is None:
+        if json:
+            typer.echo(_dump(overview_document(run)))
+        else:
+            overview(run, bundle, console)
+        return
+    found = answers.answer(run, what, catalogue.load(), demand_rules.load())
+    if found is None:
+        close = answers.nearest(run, what)
+        raise UserInputError(
+            f"neither the plan nor the trace of {bundle} has '{plain(what)}'",
+            hint=f"did you mean {', '.join(map(plain, close))}?"
+            if close
+            else f"all symbols: vmtailor explain {bundle}",
+        )
+    lines = TraceLines(folder)
+    if json:
+        typer.echo(_dump(answer_document(found, lines)))
+    else:
+        show(found, lines, console)
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return json_module.dumps(document, indent=1, ensure_ascii=False)
+
+
+def answer_document(found: Answer, lines: TraceLines) -> dict[str, Any]:
+    """One answer as a JSON document."""
+    return {
+        "schema": EXPLAIN_SCHEMA,
+        "what": found.what,
+        "kind": found.kind.value,
+        "standing": found.standing.value,
+        "summary": found.summary,
+        "reasons": [_reason_document(reason, lines) for reason in found.reasons],
+        "chain": [{"symbol": name, **_reason_document(reason, lines)} for name, reason in found.chain],
+        "brings_in": list(found.brings_in),
+        "facts": [{"name": name, "value": value} for name, value in found.facts],
+        "related": list(found.related),
+    }
+
+
+def _reason_document(reason: Reason, lines: TraceLines) -> dict[str, Any]:
+    return {
+        "cause": reason.cause.value,
+        "text": reason.text,
+        "reference": reason.reference,
+        "line": lines.quote(reason.reference),
+    }
+
+
+def overview_document(run: FitRun) -> dict[str, Any]:
+    """All kept symbols by cause as a JSON document."""
+    return {
+        "schema": EXPLAIN_SCHEMA,
+        "counts": {cause.value: number for cause, number in counts(run.plan.choices).items()},
+        "symbols": {
+            cause.value: [c.name for c in run.plan.choices if c.prompted and is_kept(c) and cause_of(c) is cause]
+            for cause in ORDER
+        },
+        "unexplained": list(run.unexplained),
+        "left_out": len(run.plan.left_out),
+    }
+
+
+def show(found: Answer, lines: TraceLines, console: Console) -> None:
+    """Print one answer for a person."""
+    mark = {Standing.IN: "✓", Standing.OFF: "✗", Standing.OUT: "✗"}[found.standing]
+    console.print(Text.assemble((f"{mark} ", _STYLES[found.standing]), (plain(found.summary), "bold")))
+    for reason in found.reasons:
+        _show_reason(reason, lines, console)
+    if len(found.chain) > 1:
+        console.print(Text("\nthe way to a direct cause", "bold"))
+        for depth, (name, reason) in enumerate(found.chain):
+            arrow = "  " * (depth + 1) + ("└ " if depth else "")
+            console.print(Text.assemble(arrow, (name, "bold"), f" – {plain(reason.text)}"))
+        _quote(found.chain[-1][1], lines, console)
+    if found.facts:
+        console.print()
+        table = Table.grid(padding=(0, 3))
+        for name, value in found.facts:
+            table.add_row(Text(f"  {plain(name)}", "dim"), Text(plain(value)))
+        console.print(table)
+    if found.brings_in:
+        console.print(Text("\nwhat would bring it in", "bold"))
+        for way in found.brings_in:
+            console.print(Text(f"  • {plain(way)}"))
+    if found.related:
+        console.print(Text.assemble(("\nrelated  ", "bold"), ", ".join(map(plain, found.related))))
+
+
+def _show_reason(reason: Reason, lines: TraceLines, console: Console) -> None:
+    console.print(
+        Text.assemble("  ", (reason.cause.value, "cyan"), f"  {plain(reason.text)}  ", (plain(reason.reference), "dim"))
+    )
+    _quote(reason, lines, console)
+
+
+def _quote(reason: Reason, lines: TraceLines, console: Console) -> None:
+    quoted = lines.quote(reason.reference)
+    if quoted is not None:
+        console.print(Text.assemble("    │ ", (plain(quoted), "italic")), soft_wrap=True)
+
+
+def overview(run: FitRun, bundle: Path, console: Console) -> None:
+    """Print the symbols with a prompt by cause."""
+    found = counts(run.plan.choices)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", show_lines=False)
+    table.add_column("cause", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("symbols with a prompt")
+    for cause in ORDER:
+        names = [c.name for c in run.plan.choices if c.prompted and is_kept(c) and cause_of(c) is cause]
+        table.add_row(
+            Text(cause.value, "bold"), str(found[cause]), Text.assemble((MEANING[cause] + "\n", "dim"), " ".join(names))
+        )
+        table.add_section()
+    console.print(table)
+    if run.unexplained:
+        console.print(Text.assemble(("unexplained  ", "bold yellow"), ", ".join(map(plain, run.unexplained))))
+    ran = sum(1 for row in run.plan.left_out if row.instructions or row.evidence)
+    console.print(
+        Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
+    )
+    console.print(Text.assemble(("\nin detail  ", "bold"), (f"vmtailor explain {bundle} SYMBOL", "cyan")))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fit left on disk: its record, and the lines of its trace that reasons refer to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.model.fit import FitRun
+from vmtailor.model.trace import Trace
+
+#: The record's name in a bundle.
+RUN_RECORD = "run.json"
+#: Longest line of a trace that is quoted.
+MOST_CHARACTERS = 400
+
+_REFERENCE = re.compile(r"(?:trace:)?(?P<record>[a-z-]+):(?P<line>\d+)\Z")
+
+
+def load_run(path: Path) -> tuple[FitRun, Path]:
+    """The record of a fit and the folder it is in, from a bundle or from the record itself.
+
+    Raises UserInputError when there is none, or it is damaged or of another version."""
+    file = path / RUN_RECORD if path.is_dir() else path
+    if not file.is_file():
+        raise UserInputError(
+            f"{path} is no bundle: it has no {RUN_RECORD}" if path.is_dir() else f"{path} does not exist",
+            hint="give the folder that vmtailor fit wrote (its option -o)",
+        )
+    return records.load(FitRun, file), file.parent
+
+
+class TraceLines:
+    """Quotes lines of the traces in a bundle. A trace that is not there, or is damaged, gives no quotation."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._logs: dict[str, list[str]] = {}
+
+    def quote(self, reference: str) -> str | None:
+        """The line that a reference such as `trace:requests:412` points at, or None."""
+        match = _REFERENCE.match(reference)
+        if match is None or match["record"] != "requests":
+            return None
+        if "requests" not in self._logs:
+            self._logs["requests"] = self._read_requests()
+        lines, number = self._logs["requests"], int(match["line"])
+        return lines[number - 1][:MOST_CHARACTERS] if 1 <= number <= len(lines) else None
+
+    def _read_requests(self) -> list[str]:
+        for record in (self._folder / "trace.json", *sorted(self._folder.glob("*/trace.json"))):
+            try:
+                file = record.parent / records.load(Trace, record).requests_file
+                # A record names files of its own folder; one that names others is not followed.
+                if file.is_file() and file.resolve().is_relative_to(record.parent.resolve()):
+                    return file.read_text("utf-8", "replace").splitlines()
+            except (VmtailorError, OSError):
+                continue
+        return []

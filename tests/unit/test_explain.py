@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why something is in a bundle, or out."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.fakes.fit_run_data import fit_run
+from typer.testing import CliRunner
+
+from vmtailor.analysis import answers, catalogue, demand_rules
+from vmtailor.analysis.answers import Answer, Kind, Standing
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.cli.explain import explain, show
+from vmtailor.cli.report import report
+from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.model.boot import Boot
+from vmtailor.model.fit import FitRun
+from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.plan import Cause, Choice, Reason
+from vmtailor.model.trace import Trace
+
+RUN = fit_run()
+
+
+def ask(what: str, run: FitRun = RUN) -> Answer:
+    found = answers.answer(run, what, catalogue.load(), demand_rules.load())
+    assert found is not None, what
+    return found
+
+
+def shown(found: Answer, folder: Path) -> str:
+    out = io.StringIO()
+    show(found, TraceLines(folder), Console(file=out, width=160))
+    return out.getvalue()
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A bundle with a record and a trace of 500 lines."""
+    records.save(RUN, tmp_path / "run.json")
+    boot = Boot((), (), (), 0, True, 0, "", "", "", (), "qemu", 1.0, ())
+    machine = Machine(MachineKind.MICROVM, 256 << 20, "vmlinuz")
+    trace = Trace("sha256:0", "x", "6.12", "max", machine, boot, boot, "coverage", "requests.log", (), (), (), (), ())
+    records.save(trace, tmp_path / "trace" / "trace.json")
+    lines = [f"1 call({number}) = 0" for number in range(1, 501)]
+    lines[411] = "7 epoll_create1(EPOLL_CLOEXEC) = 5 \x1b[31m"
+    (tmp_path / "trace" / "requests.log").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", ["EPOLL", "CONFIG_EPOLL", "epoll"])
+def test_a_demanded_symbol_shows_its_place_in_the_trace(what: str, bundle: Path) -> None:
+    found = ask(what)
+    assert (found.kind, found.standing) == (Kind.SYMBOL, Standing.IN)
+    text = shown(found, bundle)
+    assert "trace:requests:412" in text and "epoll_create1(EPOLL_CLOEXEC) = 5" in text
+    assert "\x1b" not in text
+
+
+def test_a_dependency_is_followed_to_a_direct_cause() -> None:
+    found = ask("BLOCK")
+    assert [name for name, _ in found.chain] == ["BLOCK", "VIRTIO_BLK"]
+    assert found.chain[-1][1].reference == "platform:root-disk"
+    assert "BLOCK" in ask("VIRTIO_BLK").related
+
+
+def test_circles_of_dependencies_end() -> None:
+    def choice(name: str, of: str) -> Choice:
+        return Choice(name, "y", True, (Reason(Cause.DEPENDENCY, f"symbol:{of}", "x"),))
+
+    plan = dataclasses.replace(RUN.plan, choices=(choice("A", "B"), choice("B", "A")))
+    assert ask("A", dataclasses.replace(RUN, plan=plan)).chain == ()
+
+
+def test_a_symbol_that_ran_says_what_would_bring_it_in() -> None:
+    found = ask("USERFAULTFD")
+    assert found.standing is Standing.OUT and found.brings_in
+    smp = ask("SMP")
+    assert any("cpus >=2" in way for way in smp.brings_in), smp.brings_in
+    cgroups = ask("CGROUPS")
+    assert any("/sys/fs/cgroup" in way for way in cgroups.brings_in)
+
+
+def test_a_symbol_that_is_switched_off_says_why() -> None:
+    found = ask("MODULES")
+    assert found.standing is Standing.OFF and found.reasons[0].reference == "policy:no-modules"
+
+
+def test_initcalls_functions_calls_words_and_files() -> None:
+    assert ask("inet_init").standing is Standing.IN
+    gone = ask("acpi_init")
+    assert gone.standing is Standing.OUT and "58" in gone.facts[0][1] and "ACPI" in gone.related
+    assert ask("memset_orig").kind is Kind.FUNCTION
+    call = ask("eventfd2")
+    assert call.kind is Kind.CALL and call.related == ("EVENTFD",)
+    assert ask("sendfile").kind is Kind.CALL
+    assert ask("quiet").kind is Kind.WORD and ask("root").kind is Kind.WORD
+    assert "never opened" in ask("/usr/bin/perl").summary
+    assert ask("crypto/algapi.c").standing is Standing.OUT
+    assert ask("net/socket.c").standing is Standing.IN
+
+
+def test_typing_errors_find_the_nearest_names() -> None:
+    assert answers.answer(RUN, "EPOL", catalogue.load(), demand_rules.load()) is None
+    assert answers.nearest(RUN, "CONFIG_EPOL")[0] == "EPOLL"
+    assert "SERIAL_8250_CONSOLE" in answers.nearest(RUN, "serial_8250")
+    assert answers.nearest(RUN, "") == ()
+
+
+@given(st.text())
+def test_any_question_has_an_answer_or_none(what: str) -> None:
+    answers.answer(RUN, what, catalogue.Catalogue(()), demand_rules.Rules())
+    assert len(answers.nearest(RUN, what)) <= 5
+
+
+@pytest.mark.parametrize(
+    "reference", ["trace:requests:0", "trace:requests:501", "trace:other:1", "policy:x", "requests:x", ""]
+)
+def test_no_quotation_where_there_is_no_line(bundle: Path, reference: str) -> None:
+    assert TraceLines(bundle).quote(reference) is None
+
+
+def test_a_trace_that_names_a_file_elsewhere_is_not_followed(bundle: Path) -> None:
+    (bundle / "secret").write_text("not to be shown\n" * 500)
+    record = bundle / "trace" / "trace.json"
+    record.write_bytes(record.read_bytes().replace(b'"requests.log"', b'"../secret"'))
+    assert TraceLines(bundle).quote("trace:requests:1") is None
+
+
+def app(*functions: object) -> typer.Typer:
+    made = typer.Typer()
+    for function in functions:
+        made.command()(function)  # type: ignore[type-var]
+    return made
+
+
+def test_the_verb_prints_one_document(bundle: Path) -> None:
+    result = CliRunner().invoke(app(explain), [str(bundle), "EPOLL", "--json"])
+    document = json.loads(result.stdout)
+    assert next(iter(document)) == "schema" and document["standing"] == "in"
+    assert document["reasons"][0]["line"].startswith("7 epoll_create1")
+
+
+def test_without_a_name_it_gives_the_overview(bundle: Path) -> None:
+    result = CliRunner().invoke(app(explain), [str(bundle)], env={"COLUMNS": "160"})
+    assert result.exit_code == 0 and "demanded" in result.stdout and "INOTIFY_USER" in result.stdout
+    document = json.loads(CliRunner().invoke(app(explain), [str(bundle), "--json"]).stdout)
+    assert document["symbols"]["repair"] == ["INOTIFY_USER"]
+
+
+def test_wrong_names_and_wrong_folders_are_the_users_errors(
+    bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    result = CliRunner().invoke(app(explain), [str(bundle), "EPOL"])
+    assert isinstance(result.exception, UserInputError) and "EPOLL" in result.exception.hint
+    with pytest.raises(UserInputError, match="no bundle"):
+        load_run(tmp_path_factory.mktemp("empty"))
+    with pytest.raises(UserInputError, match="does not exist"):
+        load_run(tmp_path_factory.mktemp("empty") / "x")
+
+
+def test_the_report_is_written_again(bundle: Path) -> None:
+    result = CliRunner().invoke(app(report), [str(bundle / "run.json")])
+    assert result.exit_code == 0 and (bundle / "report.html").read_text().startswith("<!DOCTYPE html>")
+    document = json.loads(CliRunner().invoke(app(report), [str(bundle), "--json"]).stdout)
+    assert document["schema"] == "vmtailor/fit/1"
+    elsewhere = bundle / "x" / "page.html"
+    assert CliRunner().invoke(app(report), [str(bundle), "-o", str(elsewhere)]).exit_code == 0 and elsewhere.exists()

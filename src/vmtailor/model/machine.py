@@ -43,7 +43,8 @@ class PublishedPort:
 
 @dataclass(frozen=True)
 class Machine:
-    """One virtual machine. `network` adds a virtio network device behind QEMU's user-mode stack (no root)."""
+    """One virtual machine. `network` adds a virtio network device behind QEMU's user-mode stack (no root). `acpi`: only
+    for microvm, where a distribution's kernel finds its devices no other way."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/1"
 
@@ -59,3 +60,4 @@ class Machine:
     cpu_model: str = "max"
     clock: Clock = Clock.INSTRUCTIONS
     accelerator: Accelerator = Accelerator.TCG
+    acpi: bool = False

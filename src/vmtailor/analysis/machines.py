@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two machines of a fit: what they have in common, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.plan import RootFormat
+
+#: Both kernels are told this. `reboot=t`: power-off is a triple fault, at which QEMU ends. `panic=-1`: so is a panic.
+#: `nokaslr`: addresses must be the ones of the symbol table, and the same in each boot.
+COMMON_WORDS = ("console=ttyS0", "quiet", "panic=-1", "reboot=t", "nokaslr")
+
+
+def root_words(form: RootFormat) -> tuple[str, ...]:
+    """Where the root file system is, and what runs in it as PID 1."""
+    return ("root=/dev/vda", "ro", f"rootfstype={form}", "init=/.vmtailor/init")
+
+
+def words_of(form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
+    """The whole command line of a machine, without what the rig and QEMU add for one start."""
+    return (*root_words(form), *COMMON_WORDS, *(word for word in planned if word not in COMMON_WORDS))
+
+
+def baseline_machine(
+    kind: MachineKind, vmlinuz: Path, initrd: Path, root: Path, form: RootFormat, *, memory_bytes: int, cpu_model: str
+) -> Machine:
+    """The distribution's kernel, with its modules in an initial RAM disk made for the purpose."""
+    return Machine(
+        kind=kind,
+        memory_bytes=memory_bytes,
+        kernel=str(vmlinuz),
+        append=words_of(form),
+        initrd=str(initrd),
+        disks=(Disk(str(root)),),
+        cpu_model=cpu_model,
+        acpi=True,
+    )
+
+
+def tailored_machine(
+    kind: MachineKind,
+    kernel: Path,
+    root: Path,
+    form: RootFormat,
+    planned: Sequence[str],
+    *,
+    memory_bytes: int,
+    cpu_model: str,
+    cpus: int = 1,
+) -> Machine:
+    """The fitted kernel: no initial RAM disk, no ACPI."""
+    return Machine(
+        kind=kind,
+        memory_bytes=memory_bytes,
+        kernel=str(kernel),
+        append=words_of(form, planned),
+        disks=(Disk(str(root)),),
+        cpu_model=cpu_model,
+        cpus=cpus,
+    )

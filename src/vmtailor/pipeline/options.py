@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user asked for, parsed once at the door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from vmtailor.base.store import Store
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import RootFormat
+
+MEBIBYTE = 1 << 20
+
+
+class Effort(StrEnum):
+    """`normal`: repair until it passes. `thorough`: afterwards, try to remove what is kept, in groups."""
+
+    NORMAL = "normal"
+    THOROUGH = "thorough"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Everything `fit` depends on. Sizes in bytes. `kernel`: a series or exact version of a packaged baseline;
+    `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `budget`: how many kernels
+    repair may build. `boots`: how often each side is measured."""
+
+    reference: str
+    out: Path
+    exercise_file: Path | None = None
+    machine: MachineKind = MachineKind.MICROVM
+    memory_bytes: int = 256 * MEBIBYTE
+    cpus: int = 1
+    cpu_model: str = "max"
+    kernel: str | None = None
+    source: str | None = None
+    root_format: RootFormat = RootFormat.EROFS
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    terminal: bool = True
+    boots: int = 3
+    budget: int = 12
+    effort: Effort = Effort.NORMAL
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    authfile: Path | None = None
+    command: str = ""
+    store: Store = field(default_factory=Store)

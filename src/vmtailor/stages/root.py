@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage build, the root file system part: the image's flat archive and our own entries become one file system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.base.store import Store, digest
+from vmtailor.drivers import guest_volume, rootfs
+from vmtailor.model.image import Image
+from vmtailor.model.plan import RootFormat
+
+# Part of every key: raise it when what goes into the file system changes.
+_LAYOUT = "1"
+
+
+def hostname_of(image: Image) -> str:
+    """The guest's name: the first letters of the image's digest, as container engines name theirs."""
+    return image.digest.removeprefix("sha256:")[:12] or "vm"
+
+
+def build_root(image: Image, form: RootFormat, natives: Natives, store: Store) -> Path:
+    """The root file system of an image, the same file for baseline and tailored machine. Made once."""
+    config = guest_volume.config_bytes(image.config, hostname_of(image))
+    key = digest(_LAYOUT, image.archive_sha256, config, natives.init, natives.client, form)
+
+    def fill(folder: Path) -> None:
+        with step(f"root file system ({form})"):
+            entries = guest_volume.root_entries(natives, config)
+            rootfs.build(Path(image.archive), folder / f"root.{form}", form, entries)
+
+    return store.get("root", key, fill) / f"root.{form}"

@@ -176,13 +176,9 @@ def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tupl
     for entry in catalogue.entries:
         if any(symbol == name and value != "n" for symbol, value in entry.symbols):
             ways.append(f"{entry.reference}{_conditions(entry)}: {entry.reason}")
-    evidence = next((row.evidence for row in run.plan.left_out if row.name == name), ())
-    if not ways and evidence:
-        ways.append(
-            "an exercise in which the container asks for it: a call, a file, a device or a module that needs it"
-        )
-    elif not ways:
-        ways.append("an exercise that reaches it: so far nothing on the baseline did")
+    if not ways:
+        ways.append("an exercise in which the container asks for it: by a call, a file, a device or a module")
+    ways.append(f"your word: vmtailor fit … --keep {name}")
     return tuple(ways)
 
 
@@ -270,7 +266,7 @@ def _call(run: FitRun, what: str) -> Answer | None:
         names = ", ".join(dict.fromkeys(name for name, _ in reasons))
         summary = f"the container calls {what}, which keeps {names}"
     else:
-        summary = f"the container calls {what}; it needs no symbol that could be left out"
+        summary = f"the container calls {what}; no symbol is kept for this call alone"
     related = tuple(dict.fromkeys(name for name, _ in reasons))
     return Answer(
         what, Kind.CALL, Standing.IN, summary, tuple(r for _, r in reasons), facts=tuple(facts), related=related

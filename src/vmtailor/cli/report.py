@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from vmtailor.cli.saved import load_run
-from vmtailor.stages.report import PAGE, fit_document, show, write_page
+from vmtailor.stages.report import PAGE, show, write_page
 
 
 def report(
@@ -24,9 +22,9 @@ def report(
     """Write the HTML page of a fit again, and print its tables."""
     found, folder = load_run(run)
     if json:
-        typer.echo(json_module.dumps(fit_document(found), indent=1, ensure_ascii=False))
+        show(found, json=True)
         return
     path = output or folder / PAGE
     write_page(found, path)
-    show(found, Console(highlight=False))
+    show(found)
     typer.echo(f"\nwritten: {path}", err=True)

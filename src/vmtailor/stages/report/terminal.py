@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 import shlex
 from typing import Literal
 
@@ -16,17 +17,22 @@ from vmtailor.base import figures
 from vmtailor.base.text import plain, plural
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Cause
-from vmtailor.stages.report.document import repairs
+from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import groups
 from vmtailor.stages.report.page import PAGE
 
 
-def show(run: FitRun, console: Console) -> None:
-    """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle.
+def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> None:
+    """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle; with `json` the
+    document of `fit --json` and nothing else. Without a console: on standard output.
 
     Names that come from the image or the guest are printed as text: neither markup nor control characters work."""
-    console.print(Group(*_parts(run)))
+    console = console or Console(highlight=False)
+    if json:
+        console.file.write(json_module.dumps(fit_document(run), indent=1, ensure_ascii=False) + "\n")
+    else:
+        console.print(Group(*_parts(run)))
 
 
 def _parts(run: FitRun) -> list[RenderableType]:

@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).resolve().parent.parent
 #: Sources beside the package's `src`, in a development tree only.
 SOURCES = PACKAGE.parent.parent / "native"
 FOLDER = PACKAGE / "_native"
-PLUGIN_NAME = "libvtplugin.so"
+#: Versions of QEMU's plugin interface that the plugin is built for: 1 is QEMU 7.2's, 4 that of 9.2 and later.
+PLUGIN_APIS = (1, 4)
 
 #: Address ranges of the guest's own programs (native/Makefile links each at its start).
 ADDRESSES = {
@@ -28,7 +29,7 @@ _MARK = "vt_mark_"
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs and the QEMU plugin. The plugin may be missing where no compiler could build it."""
+    """Guest programs and the QEMU plugin."""
 
     folder: Path
 
@@ -44,9 +45,9 @@ class Natives:
     def client(self) -> Path:
         return self.folder / "client"
 
-    @property
-    def plugin(self) -> Path:
-        return self.folder / PLUGIN_NAME
+    def plugin(self, api: int) -> Path:
+        """The QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
+        return self.folder / f"libvtplugin-{api}.so"
 
     def marks(self) -> dict[str, int]:
         """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
@@ -75,7 +76,7 @@ def locate() -> Natives:
 def _stale() -> bool:
     made = [FOLDER / name for name in ("init", "stage1", "client")]
     if (SOURCES / "tcg-plugin" / "Makefile").is_file():
-        made.append(FOLDER / PLUGIN_NAME)
+        made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
     if not all(path.is_file() for path in made):
         return True
     oldest = min(path.stat().st_mtime for path in made)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Initial RAM disks: an archive in the kernel's cpio format, and the one that boots a packaged kernel.
+
+The writer is our own (docs/decisions/initramfs-writer.md): the cpio program archives what lies on the disk of the host,
+with the inode numbers, times and owners it has there, and cannot make device nodes without root.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.records import write_atomic
+
+#: What the machines need of a kernel that has it as modules. One that is built in, or that a kernel does not have, is
+#: passed over; what cannot be done without is missed when the root disk does not appear.
+WANTED = (
+    "virtio_mmio", "virtio_pci", "virtio_blk", "virtio_net", "virtio_rng",
+    "erofs", "squashfs", "ext4", "overlay",
+)  # fmt: skip
+
+_REGULAR, _DIRECTORY, _LINK, _CHARACTER = 0o100000, 0o040000, 0o120000, 0o020000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One member. `path` has no leading slash; `mode` includes the file type; `device` for nodes (major, minor)."""
+
+    path: str
+    mode: int
+    data: bytes = b""
+    device: tuple[int, int] = (0, 0)
+
+
+def directory(path: str, permissions: int = 0o755) -> Entry:
+    return Entry(path, _DIRECTORY | permissions)
+
+
+def file(path: str, data: bytes, permissions: int = 0o644) -> Entry:
+    return Entry(path, _REGULAR | permissions, data)
+
+
+def link(path: str, target: str) -> Entry:
+    return Entry(path, _LINK | 0o777, target.encode())
+
+
+def node(path: str, major: int, minor: int, permissions: int = 0o600) -> Entry:
+    return Entry(path, _CHARACTER | permissions, b"", (major, minor))
+
+
+def cpio(entries: Iterable[Entry]) -> bytes:
+    """A `newc` archive: everything belongs to root, at time 0, numbered in order, so the same entries give the same
+    bytes. A folder must come before what is in it."""
+    out = bytearray()
+    for number, entry in enumerate([*entries, Entry("TRAILER!!!", 0)], start=1):
+        name = entry.path.encode() + b"\0"
+        links = 2 if entry.mode & 0o170000 == _DIRECTORY else 1
+        fields = (
+            number if entry.mode else 0, entry.mode, 0, 0, links, 0, len(entry.data),
+            0, 0, *entry.device, len(name), 0,
+        )  # fmt: skip
+        out += b"070701" + b"".join(b"%08X" % value for value in fields) + name
+        out += bytes(-len(out) % 4)
+        out += entry.data
+        out += bytes(-len(out) % 4)
+    return bytes(out + bytes(-len(out) % 512))
+
+
+# --- modules ---
+
+
+def _normal(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _module_files(modules: Path) -> dict[str, Path]:
+    """Module name → file, below lib/modules/VERSION."""
+    found = sorted(path for path in (modules / "kernel").rglob("*.ko*") if path.is_file())
+    return {_normal(path.name.split(".ko")[0]): path for path in found}
+
+
+def _content(path: Path) -> bytes:
+    """A module's ELF file; compressed ones are unpacked (the guest's kernel may not know how)."""
+    data = path.read_bytes()
+    try:
+        if path.suffix == ".xz":
+            return lzma.decompress(data)
+        if path.suffix == ".gz":
+            return gzip.decompress(data)
+    except (lzma.LZMAError, OSError, EOFError) as error:
+        raise HostError(f"the kernel module {path} is damaged", hint="fetch the kernel package again") from error
+    if path.suffix != ".ko":
+        raise HostError(f"the kernel module {path} is packed in a way that is not known here", hint="unpack it to .ko")
+    return data
+
+
+def module_info(elf: bytes, key: str) -> list[str]:
+    """The values of one key in a module's `.modinfo` section."""
+    info = _section(elf, b".modinfo")
+    return [value.decode("utf-8", "replace") for value in re.findall(rb"(?:^|\0)%s=([^\0]*)" % key.encode(), info)]
+
+
+def _section(elf: bytes, wanted: bytes) -> bytes:
+    try:
+        if elf[:6] != b"\x7fELF\x02\x01":
+            return b""
+        offset, (size, count, names) = struct.unpack_from("<Q", elf, 0x28)[0], struct.unpack_from("<HHH", elf, 0x3A)
+        table = [struct.unpack_from("<IIQQQQ", elf, offset + i * size) for i in range(count)]
+        for name_at, _, _, _, start, length in table:
+            at = table[names][4] + name_at
+            if elf[at : elf.index(b"\0", at)] == wanted:
+                return elf[start : start + length]
+    except (struct.error, ValueError, IndexError):
+        pass
+    return b""
+
+
+def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
+    """The wanted modules and all that they depend on, as (name, ELF content), each after what it needs."""
+    files = _module_files(modules)
+    order: dict[str, bytes] = {}
+    visiting: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in order or name in visiting or name not in files:
+            return
+        visiting.add(name)
+        content = _content(files[name])
+        for depends in module_info(content, "depends"):
+            for needed in filter(None, depends.split(",")):
+                visit(_normal(needed))
+        order[name] = content
+
+    for name in wanted:
+        visit(_normal(name))
+    return list(order.items())
+
+
+def baseline_initramfs(out: Path, *, stage1: Path, modules: Path, wanted: Sequence[str] = WANTED) -> tuple[str, ...]:
+    """Write the initial RAM disk that boots a packaged kernel: stage 1 as /init, and the modules, in the order in which
+    it loads them. `modules` is lib/modules/VERSION. Returns the names of the modules in it."""
+    order = load_order(modules, wanted)
+    write_atomic(
+        out,
+        cpio(
+            [
+                directory("dev"),
+                node("dev/console", 5, 1),
+                directory("modules"),
+                file("modules/list", "".join(f"{name}.ko\n" for name, _ in order).encode()),
+                *(file(f"modules/{name}.ko", content) for name, content in order),
+                file("init", stage1.read_bytes(), 0o755),
+            ]
+        ),
+    )
+    return tuple(name for name, _ in order)

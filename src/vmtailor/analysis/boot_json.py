@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A timeline as bytes: JSON in pieces (a long boot has a million rows), CSV, and Chrome's trace events for Perfetto."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.timeline import Initcall, Path, Probe, Process, Timeline, Unit
+
+_BATCH = 5000
+
+
+def json_chunks(timeline: Timeline) -> Iterator[bytes]:
+    """The document of `analyze --json`: `schema` first, then the fields in their order. One row a line, so that it
+    can be read."""
+    encoder = msgspec.json.Encoder()
+    yield b'{"schema":' + encoder.encode(Timeline.SCHEMA)
+    for name in timeline.__struct_fields__:
+        value = getattr(timeline, name)
+        yield b",\n" + encoder.encode(name) + b":"
+        if isinstance(value, (list, tuple)):
+            yield from _rows(encoder, value)
+        else:
+            yield encoder.encode(value)
+    yield b"}\n"
+
+
+def _rows(encoder: msgspec.json.Encoder, rows: Sequence[Any]) -> Iterator[bytes]:
+    yield b"["
+    for start in range(0, len(rows), _BATCH):
+        lines = encoder.encode_lines(rows[start : start + _BATCH]).rstrip(b"\n").replace(b"\n", b",\n ")
+        yield (b"\n " if start == 0 else b",\n ") + lines
+    yield b"]"
+
+
+def from_json(data: bytes, origin: str) -> Timeline:
+    """A saved document. Raises UserInputError when it is of another schema or damaged."""
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or document.pop("schema", None) != Timeline.SCHEMA:
+            raise UserInputError(
+                f"{origin} is not a timeline of this version ({Timeline.SCHEMA})",
+                hint="run vmtailor analyze --json again",
+            )
+        return msgspec.convert(document, Timeline)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise UserInputError(f"{origin} is damaged: {error}", hint="run vmtailor analyze --json again") from error
+
+
+COLUMNS = (
+    "kind",
+    "name",
+    "module",
+    "occurrence",
+    "start_us",
+    "end_us",
+    "duration_us",
+    "exclusive_us",
+    "duration_source",
+    "reported_us",
+    "stamps_us",
+    "returned",
+    "task",
+    "path",
+)
+
+
+def to_csv(timeline: Timeline) -> str:
+    """Every item as one row, for a spreadsheet. Cells that could be taken for formulas get a quote in front."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for phase in timeline.phases:
+        took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
+        writer.writerow(["phase", phase.name, "", "", phase.start_us, phase.end_us, took, "", "", "", "", "", "", ""])
+    groups: tuple[tuple[str, Sequence[Any]], ...] = (
+        ("initcall", timeline.initcalls),
+        ("probe", timeline.probes),
+        ("unit", timeline.units),
+        ("process", timeline.processes),
+    )
+    for kind, rows in groups:
+        for row in rows:
+            cells = [kind, *(getattr(row, column, None) for column in COLUMNS[1:])]
+            if kind == "process":
+                cells[COLUMNS.index("task")] = row.pid
+            writer.writerow([_cell(cell) for cell in cells])
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+        return "'" + value
+    return value
+
+
+def trace_events(timeline: Timeline) -> bytes:
+    """Chrome trace-event JSON. One process a kind; threads are tasks, lanes of units, or processes."""
+    events: list[dict[str, Any]] = []
+    for pid, name in enumerate(("phases", "kernel", "beside", "units", "processes"), 1):
+        events.append({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
+    for phase in timeline.phases:
+        if phase.start_us is not None and phase.end_us is not None:
+            events.append(
+                _event(1, 1, phase.name, (phase.start_us, phase.end_us - phase.start_us), {"source": phase.source})
+            )
+    for call in timeline.initcalls:
+        _add(events, call, 2 if call.path == Path.CRITICAL else 3, call.task or 1)
+    lanes: list[int] = []
+    for probe in timeline.probes:
+        if probe.start_us is None or probe.duration_us is None:
+            continue
+        critical = probe.path == Path.CRITICAL
+        _add(
+            events,
+            probe,
+            2 if critical else 3,
+            1 if critical else 10_000 + _lane(lanes, probe.start_us, probe.duration_us),
+        )
+    lanes = []
+    for unit in timeline.units:
+        if unit.start_us is not None and unit.duration_us is not None:
+            _add(events, unit, 4, 1 + _lane(lanes, unit.start_us, unit.duration_us))
+    for process in timeline.processes:
+        _add(events, process, 5, process.pid or 0)
+    for sample in timeline.samples:
+        values = {
+            k: v
+            for k, v in (("user", sample.user), ("system", sample.system), ("waiting", sample.waiting))
+            if v is not None
+        }
+        if values:
+            events.append({"ph": "C", "pid": 5, "tid": 0, "name": "processor", "ts": sample.at_us, "args": values})
+    return msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": events})
+
+
+def _lane(lanes: list[int], start_us: int, duration_us: int) -> int:
+    for n, end in enumerate(lanes):
+        if end <= start_us:
+            lanes[n] = start_us + duration_us
+            return n
+    lanes.append(start_us + duration_us)
+    return len(lanes) - 1
+
+
+def _add(events: list[dict[str, Any]], row: Initcall | Probe | Unit | Process, pid: int, tid: int) -> None:
+    if row.start_us is None or row.duration_us is None:
+        return
+    details = {"exclusive_us": row.exclusive_us, "source": row.duration_source}
+    events.append(_event(pid, tid, row.name, (row.start_us, row.duration_us), details))
+
+
+def _event(pid: int, tid: int, name: str, times: tuple[int, int], details: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": times[0], "dur": times[1], "args": details}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel's .config, as far as a boot analysis needs it: what is set, and for which architecture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from vmtailor.analysis.bootlog.clean import decode
+from vmtailor.analysis.bootlog.milestones import architecture
+
+_SET = re.compile(rb"CONFIG_(\w{1,120})=(.*)$")
+_TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
+
+
+def recognise(sample: bytes) -> bool:
+    """Whether this is a .config by itself."""
+    return sample.startswith(b"#") and _TITLE.search(sample[:400]) is not None
+
+
+def parse(lines: Iterable[bytes]) -> dict[str, str]:
+    """Symbol (without CONFIG_) → value, without the quotes of strings. What is not set is not there."""
+    config: dict[str, str] = {}
+    for line in lines:
+        match = _SET.match(line)
+        if match:
+            config[match[1].decode("ascii", "replace")] = decode(match[2].strip(), 1000).strip('"')
+    return config
+
+
+def arch_of(lines: Iterable[bytes]) -> str | None:
+    """The architecture of the title, `# Linux/arm 6.13.9 Kernel Configuration`."""
+    for line in lines:
+        match = _TITLE.match(line)
+        if match:
+            name = decode(match[1], 30)
+            return {"x86": "x86_64", "riscv": "riscv64"}.get(name, architecture(name))
+    return None
+
+
+def version_of(sample: bytes) -> str | None:
+    """The kernel version of the title."""
+    match = _TITLE.search(sample[:400])
+    return decode(match[2], 60) if match else None

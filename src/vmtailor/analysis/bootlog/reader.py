@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any file or folder → what it says about a boot. The format is recognised by content; names are never trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from vmtailor.analysis.bootlog import (
+    archive,
+    bootchart,
+    bootchart_svg,
+    cloud_init,
+    ftrace,
+    grab_boot_data,
+    journal_json,
+    kconfig_file,
+    kernel_log,
+    systemd_plot,
+    systemd_text,
+)
+from vmtailor.analysis.bootlog.clean import Cleaner, printable
+from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.stamps import has_stamps
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.timeline import WarningCode
+
+#: How much of a file is looked at to recognise it.
+SAMPLE = 128 << 10
+#: Text formats other than logs are small; more than this is not read.
+MAX_TEXT = 64 << 20
+
+Chunks = Iterator[bytes]
+
+
+def read_path(path: Path, boot: int = 0) -> list[Observed]:
+    """Read a file or a folder. Raises UserInputError when it cannot be read or is too large once unpacked."""
+    try:
+        if path.is_dir():
+            return _read_folder(path, boot)
+        return [read_chunks(str(path), archive.open_chunks(path), boot)]
+    except FileNotFoundError:
+        raise UserInputError(f"{path} does not exist") from None
+    except archive.Bomb as error:
+        raise UserInputError(
+            f"{path} is not read to its end: {error}", hint="unpack it and give the log itself"
+        ) from None
+    except OSError as error:
+        raise UserInputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_folder(path: Path, boot: int) -> list[Observed]:
+    files = {entry.name: entry for entry in sorted(path.iterdir()) if entry.is_file()}
+    chart = {
+        name: _whole(archive.open_chunks(file), archive.MAX_MEMBER)
+        for name, file in files.items()
+        if name in bootchart.MEMBERS
+    }
+    if bootchart.is_bootchart(chart):
+        return [bootchart.read(str(path), chart)]
+    found = [read_chunks(str(file), archive.open_chunks(file), boot) for file in files.values()]
+    if not found:
+        raise UserInputError(f"{path} holds no files", hint="give a log, a chart, or a folder that has some")
+    return found
+
+
+def _whole(chunks: Chunks, limit: int) -> bytes:
+    pieces, size = [], 0
+    for chunk in chunks:
+        pieces.append(chunk[: limit - size])
+        size += len(chunk)
+        if size >= limit:
+            break
+    return b"".join(pieces)
+
+
+def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
+    """Read one (already decompressed) stream of bytes."""
+    head: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        head.append(chunk)
+        size += len(chunk)
+        if size >= SAMPLE:
+            break
+    sample = b"".join(head)[:SAMPLE]
+    rest = chain(head, chunks)
+    if archive.is_tar(sample):
+        return _read_archive(path, rest)
+    if not sample.strip(b"\0 \t\r\n"):
+        return _nothing(path, "empty")
+    clean = b"\n".join(Cleaner(sample).lines(iter([sample])))
+    if grab_boot_data.recognise(clean):
+        return grab_boot_data.read(path, rest, sample, boot)
+    if kconfig_file.recognise(clean):
+        return _read_config(path, rest, clean)
+    special = _special(clean)
+    if special is not None:
+        return special(path, rest, sample)
+    return kernel_log.read(path, rest, sample, boot)
+
+
+def _special(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
+    """A reader for everything that is not a kernel log; None for those."""
+    start = clean.lstrip()[:1]
+    text = clean.decode("utf-8", "replace")
+    if start == b"<" and "<svg" in text[:6000]:
+        return _read_svg
+    if start in (b"[", b"{") and not has_stamps(clean.split(b"\n")[:50]):
+        return _read_json
+    if ftrace.recognise(clean):
+        return lambda path, chunks, sample: ftrace.read(path, Cleaner(sample).lines(chunks))
+    return None if has_stamps(clean.split(b"\n")[:2000]) >= 3 else _text_reader(text)
+
+
+def _text_reader(text: str) -> Callable[[str, Chunks, bytes], Observed] | None:
+    if cloud_init.recognise(text):
+        return lambda path, chunks, sample: cloud_init.read_text(path, _text(chunks, sample))
+    if systemd_text.recognise(text):
+        return lambda path, chunks, sample: systemd_text.read(path, _text(chunks, sample))
+    return None
+
+
+def _text(chunks: Chunks, sample: bytes) -> str:
+    data = _whole(chunks, MAX_TEXT)
+    return "\n".join(line.decode("utf-8", "replace") for line in Cleaner(sample).lines(iter([data])))
+
+
+def _read_svg(path: str, chunks: Chunks, sample: bytes) -> Observed:
+    text = _text(chunks, sample)
+    if bootchart_svg.recognise(text):
+        return bootchart_svg.read(path, text)
+    if systemd_plot.is_plot_svg(text):
+        return systemd_plot.read_svg(path, text)
+    return _nothing(path, "SVG")
+
+
+def _read_json(path: str, chunks: Chunks, sample: bytes) -> Observed:
+    data = _whole(chunks, MAX_TEXT)
+    document = systemd_plot.decode_json(data)
+    if document is None:
+        lines = journal_json.as_log(Cleaner(sample).lines(iter([data])))
+        if lines:
+            return _as_kernel_log(path, lines, "journal (JSON)")
+    if isinstance(document, dict):
+        entries = document.get("dmesg")
+        log = journal_json.dmesg_as_log(entries) if isinstance(entries, list) else journal_json.as_log([data])
+        return _as_kernel_log(path, log, "dmesg (JSON)" if entries else "journal (JSON)")
+    if isinstance(document, list) and systemd_plot.is_plot_json(document):
+        return systemd_plot.read_json(path, document)
+    if isinstance(document, list) and cloud_init.is_dump(document):
+        return cloud_init.read_dump(path, document)
+    return kernel_log.read(path, iter([data]), sample) if document is None else _nothing(path, "JSON")
+
+
+def _as_kernel_log(path: str, log: bytes, name: str) -> Observed:
+    observed = kernel_log.read(path, iter([log]), log[:SAMPLE])
+    observed.format = f"kernel log, {name}"
+    return observed
+
+
+def _read_config(path: str, chunks: Chunks, sample: bytes) -> Observed:
+    lines = list(Cleaner(sample).lines(iter([_whole(chunks, MAX_TEXT)])))
+    observed = Observed(path, "kernel configuration")
+    observed.config, observed.arch = kconfig_file.parse(lines), kconfig_file.arch_of(lines)
+    observed.version = kconfig_file.version_of(sample)
+    return observed
+
+
+def _read_archive(path: str, chunks: Chunks) -> Observed:
+    members = dict(archive.tar_members(chunks, bootchart.MEMBERS))
+    if bootchart.is_bootchart(members):
+        return bootchart.read(path, members)
+    return _nothing(path, "tar archive without a bootchart")
+
+
+def _nothing(path: str, what: str) -> Observed:
+    observed = Observed(path, what)
+    observed.warn(WarningCode.NOTHING_FOUND, f"{printable(path)}: {what}: nothing in it times a boot")
+    return observed
+
+
+def is_saved_timeline(sample: bytes) -> bool:
+    """Whether bytes are a document that `analyze --json` wrote."""
+    return sample.lstrip()[:1] == b"{" and b'"vmtailor/timeline/' in sample[:200]

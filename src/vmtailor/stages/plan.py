@@ -34,6 +34,10 @@ class Tree:
     facts: Facts
     kconfig: Kconfig
 
+    def always(self) -> frozenset[str]:
+        """Symbols that every 64-bit kernel of this tree and compiler has."""
+        return self.kconfig.resolve((("64BIT", "y"),)).enabled
+
 
 def read_tree(source: Path, version: str, source_id: str, store: Store | None = None) -> Tree:
     """Read a source tree, or what the store has of it. `source_id` names its content: a digest, or package and version.

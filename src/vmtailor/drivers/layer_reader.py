@@ -12,6 +12,7 @@ import bz2
 import contextlib
 import hashlib
 import lzma
+import math
 import re
 import subprocess
 import tarfile
@@ -285,7 +286,8 @@ def _time(info: tarfile.TarInfo) -> int | str:
     text = info.pax_headers.get("mtime", "")
     if "." in text and _TIME.fullmatch(text) and int(text.partition(".")[0]) <= TIME_MAX:
         return text.rstrip("0").rstrip(".")
-    return int(min(max(info.mtime, 0), TIME_MAX))
+    seconds = info.mtime if math.isfinite(info.mtime) else 0
+    return int(min(max(seconds, 0), TIME_MAX))
 
 
 def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> Node:

@@ -165,6 +165,9 @@ class Tree:
         return nodes[-1], names
 
     def _white_out(self, parts: tuple[str, ...]) -> None:
+        name = parts[-1][len(WHITEOUT) :]
+        if name in ("", ".", ".."):
+            raise ValueError(f"a whiteout is called {parts[-1]!r}")
         found = self._walk(parts[:-1], create=False)
         if found is None:
             return
@@ -174,9 +177,6 @@ class Tree:
             gone = dict(parent.children)
             parent.children.clear()
         else:
-            name = parts[-1][len(WHITEOUT) :]
-            if name in ("", ".", ".."):
-                raise ValueError(f"a whiteout is called {parts[-1]!r}")
             hidden = parent.children.pop(name, None)
             gone = {} if hidden is None else {name: hidden}
         for name, node in gone.items():

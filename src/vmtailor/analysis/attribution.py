@@ -130,7 +130,9 @@ def attribute(
     """Give every kernel instruction counted to a function, a file and a symbol.
 
     `frames`: address → frames; `enabled`: symbols set in the kernel that ran; `choosable`: whether a symbol has a
-    prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to. Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
+    prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to.
+
+    Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
     """
     index_of = _Keys(conditions, enabled, choosable, always)
     blocks = counters.blocks

@@ -36,7 +36,7 @@ class Tree:
 
     def always(self) -> frozenset[str]:
         """Symbols that every 64-bit kernel of this tree and compiler has."""
-        return self.kconfig.resolve((("64BIT", "y"),)).enabled
+        return self.kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled
 
 
 def read_tree(source: Path, version: str, source_id: str, store: Store | None = None) -> Tree:

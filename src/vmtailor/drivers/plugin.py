@@ -48,7 +48,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """A phase ends and the next begins just before the instruction at `address` runs, the first time or `every` time."""
+    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
 
     name: str
     address: int
@@ -77,8 +77,8 @@ class PluginConfig:
     """What the plugin shall do.
 
     `kernel`: the address of start_kernel; lower-half code before it is firmware and early kernel, afterwards user code.
-    `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on; without
-    it, boots with disks differ a little.
+    `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on;
+    without it, boots with disks differ a little.
     """
 
     kernel: int | None = None
@@ -208,9 +208,7 @@ class _Reader:
         lengths = np.concatenate([np.empty(0, np.uint8), *self.lengths])
         if len(table) and (table["lengths_at"].astype(np.int64) + table["insns"]).max() > len(lengths):
             raise ValueError("instruction lengths are missing")
-        blocks = Blocks(
-            table["vaddr"], table["insns"], table["size"], table["kind"] == 0, table["lengths_at"], lengths
-        )
+        blocks = Blocks(table["vaddr"], table["insns"], table["size"], table["kind"] == 0, table["lengths_at"], lengths)
         names, stretches, begin = self.names.get(b"MRKN", []), [], "reset"
         for step in self.steps:
             stretches.append(self._stretch(step, begin, names, len(blocks)))

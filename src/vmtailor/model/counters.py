@@ -93,7 +93,7 @@ class Blocks:
         return len(self.vaddr)
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of the given blocks, sorted, each once: what a symbolizer is asked about."""
+        """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts) or not counts.sum():
             return np.empty(0, np.uint64)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU's monitor protocol through `qemu.qmp`, which is asynchronous: one small event loop, driven while we ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from qemu.qmp import EventListener, QMPClient
+from qemu.qmp.error import QMPError
+from qemu.qmp.qmp_client import ExecuteError
+
+from vmtailor.base.errors import GuestError, HostError
+
+T = TypeVar("T")
+#: Seconds between looks whether QEMU still lives while it has not connected.
+_LOOK_S = 0.2
+
+
+class Qmp:
+    """The monitor of one QEMU, which connects to the socket `path` that we listen on. Not for several threads."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._loop = asyncio.new_event_loop()
+        self._client = QMPClient("vmtailor")
+        self._client.logger = logging.getLogger(__name__)
+        self._events = EventListener()
+        self._client.register_listener(self._events)
+
+    def __enter__(self) -> Qmp:
+        self._listener.bind(self.path)
+        self._listener.listen(1)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with contextlib.suppress(QMPError, OSError, EOFError):
+            self._loop.run_until_complete(self._client.disconnect())
+        self._loop.close()
+        self._listener.close()
+        Path(self.path).unlink(missing_ok=True)
+
+    def accept(self, timeout_s: float, alive: Callable[[], bool], said: Callable[[], str]) -> None:
+        """Wait until QEMU has connected. Raises HostError when it ends first, or does not come in time."""
+        end = time.monotonic() + timeout_s
+        while not select.select([self._listener], [], [], _LOOK_S)[0]:
+            if not alive() or time.monotonic() > end:
+                raise HostError("QEMU did not start", hint="vmtailor doctor checks the host", details=said())
+        try:
+            self._run(self._client.connect(self._listener.accept()[0]), timeout_s)
+        except (QMPError, EOFError, TimeoutError) as error:
+            raise HostError("QEMU's monitor does not speak QMP", details=str(error)) from error
+
+    def ask(self, what: str, timeout_s: float = 10.0, **arguments: object) -> Any:
+        """Execute one command and return its answer. Raises GuestError when QEMU refuses or is gone."""
+        try:
+            return self._run(self._client.execute(what, arguments or None), timeout_s)
+        except ExecuteError as error:
+            raise GuestError(f"QEMU refused {what}: {error}") from error
+        except (QMPError, EOFError, TimeoutError) as error:
+            raise GuestError(f"QEMU does not answer {what}", details=str(error)) from error
+
+    def events(self, timeout_s: float = 0.0) -> list[str]:
+        """Names of the events since the last call; waits at most so long for a first one."""
+        names = [str(message["event"]) for message in self._events.clear()]
+        if not names:
+            with contextlib.suppress(TimeoutError):
+                names = [str(self._run(self._events.get(), max(timeout_s, 0.01))["event"])]
+        return names
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        return self._loop.run_until_complete(asyncio.wait_for(work, timeout_s))

@@ -91,7 +91,8 @@ class GuestSession:
         """Wait at most so long for something to happen, and deal with it. False once the line has closed."""
         if not self.open:
             return False
-        readable, writable, _ = select.select([self.line], [self.line] if self.wants_write else [], [], timeout_s)
+        writer = getattr(self.line, "write_fileno", self.line.fileno)()  # a pair of pipes has two descriptors
+        readable, writable, _ = select.select([self.line], [writer] if self.wants_write else [], [], timeout_s)
         if writable:
             self._send()
         if readable:

@@ -15,6 +15,9 @@ from rich.markup import escape
 
 from vmtailor import __version__
 from vmtailor.base.errors import ExitCode, VmtailorError
+from vmtailor.cli.doctor import doctor
+from vmtailor.cli.explain import explain
+from vmtailor.cli.report import report
 
 errors = Console(stderr=True, highlight=False)
 
@@ -46,6 +49,10 @@ def options(
         logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
 
 
+for verb in (explain, report, doctor):
+    app.command()(verb)
+
+
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
@@ -65,8 +72,9 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminated)
     debug = "--debug" in sys.argv[1:]
     try:
-        app(standalone_mode=False)
-        code = ExitCode.DONE
+        # Without its standalone mode the library turns typer.Exit into the value that is returned.
+        result = app(standalone_mode=False)
+        code: int = result if isinstance(result, int) else ExitCode.DONE
     except typer.Exit as exit_:
         sys.exit(exit_.exit_code)
     except (KeyboardInterrupt, typer.Abort):

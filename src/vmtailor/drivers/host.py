@@ -209,10 +209,11 @@ def check_natives() -> tuple[Check, ...]:
     except VmtailorError as error:
         return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
     programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
-    plugin = State.OK if found.plugin.is_file() else State.MISSING
-    fix = "" if plugin is State.OK else "install vmtailor again with a C compiler at hand: apt-get install gcc make"
-    there = str(found.plugin.name) if plugin is State.OK else "not built"
-    return (programs, Check("counting plugin", plugin, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
+    built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
+    fix = "" if built else "install vmtailor again with a C compiler at hand: apt-get install gcc make"
+    there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
+    state = State.OK if built else State.MISSING
+    return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
 
 
 def check_kvm_device(device: Path = Path("/dev/kvm")) -> Check:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generated reference of the command line has every command, and every option of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from vmtailor.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "cli_reference.py"
+
+
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cli_reference", TOOL)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_is_documented_with_a_sentence() -> None:
+    module = tool()
+    found = module.commands(app, ())
+    assert len(found) >= 3
+    page = module.PAGE.read_text()
+    for path, callback in found:
+        assert f"\n## vmtailor {path}\n" in page, f"{path}: run make docs"
+        assert (callback.__doc__ or "").strip(), path
+
+
+def test_every_option_that_help_shows_is_in_the_page() -> None:
+    module = tool()
+    page = module.page()
+    for path, _ in module.commands(app, ()):
+        section = page.split(f"\n## vmtailor {path}\n")[1].split("\n## ")[0]
+        text = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).stdout
+        names = {word.strip("│, ") for word in text.split() if word.strip("│, ").startswith("--")} - {"--help"}
+        shown = {name for name in names if name.replace("-", "").isalnum()}
+        missing = {name for name in shown if name not in section and not name.startswith("--no-")}
+        assert not missing, (path, missing)
+
+
+def test_every_parameter_has_help() -> None:
+    module = tool()
+    for path, callback in module.commands(app, ()):
+        for parameter in module._parameters(callback):
+            assert parameter.info.help, f"vmtailor {path}: {parameter.name} has no help"
+
+
+def test_the_page_is_what_the_program_says() -> None:
+    result = subprocess.run(
+        [sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_page_that_is_not_up_to_date_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tool()
+    page = tmp_path / "cli.md"
+    monkeypatch.setattr(module, "PAGE", page)
+    page.write_text("old")
+    assert module.main(["--check"]) == 1
+    assert module.main([]) == 0 and module.main(["--check"]) == 0
+
+
+def test_both_ways_to_declare_parameters_are_understood() -> None:
+    many_option, flag_option = typer.Option([], "--many", "-m", help="h"), typer.Option(False)
+
+    def verb(name: str, many: list[str] = many_option, flag: bool = flag_option) -> None:
+        """Do."""
+
+    module = tool()
+    names = [parameter.names for parameter in module._parameters(verb)]
+    assert names == ["`-m`, `--many` TEXT", "`--flag`, `--no-flag`"]

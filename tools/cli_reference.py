@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/reference/cli.md from the program itself; with --check only say whether it is up to date."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from vmtailor.base.errors import ExitCode
+from vmtailor.cli.main import app
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
+
+HEAD = """<!-- Written by tools/cli_reference.py from the program itself: change the program, then run `make docs`. -->
+# Command line
+
+`vmtailor VERB --help` says the same as this page. Every verb that prints a result takes `--json`: one document on
+standard output, its `schema` first; progress and errors go to standard error.
+"""
+
+EXITS = {
+    ExitCode.DONE: "done",
+    ExitCode.NO: "the answer is no: a verification, a gate",
+    ExitCode.USER_INPUT: "what the user gave is wrong: an image, an exercise, an option",
+    ExitCode.HOST: "the host lacks something: a tool, space, a free port (`vmtailor doctor` says what to do)",
+    ExitCode.BUILD: "a kernel, a configuration or a file system could not be built",
+    ExitCode.GUEST: "a guest failed: it crashed, hung, or its workload did",
+    ExitCode.BUG: "a bug of vmtailor: run it again with `--debug`, and report what it prints",
+    ExitCode.INTERRUPTED: "interrupted; what was finished is kept, and found again at the next try",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or check it. Returns the exit status."""
+    wanted = page()
+    if arguments == ["--check"]:
+        if PAGE.is_file() and PAGE.read_text() == wanted:
+            return 0
+        print(f"{PAGE} is not what the program says; run: make docs", file=sys.stderr)
+        return 1
+    if arguments:
+        print("usage: cli_reference.py [--check]", file=sys.stderr)
+        return 2
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(wanted)
+    return 0
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD, "## Exit codes\n", "| code | meaning |", "| --- | --- |"]
+    parts += [f"| {int(code)} | {text} |" for code, text in EXITS.items()]
+    parts += ["\n`vmtailor run` exits with the container's own status where the container ended.\n"]
+    if app.registered_callback is not None and app.registered_callback.callback is not None:
+        parts += ["## vmtailor\n", *_tables(_parameters(app.registered_callback.callback))]
+    for path, callback in sorted(commands(app, ()), key=lambda item: item[0]):
+        found = _parameters(callback)
+        parts += [
+            f"## vmtailor {path}\n",
+            f"{_plain(callback.__doc__)}\n",
+            f"    {_usage(path, found)}\n",
+            *_tables(found),
+        ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def commands(group: typer.Typer, path: tuple[str, ...]) -> list[tuple[str, Callable[..., Any]]]:
+    """Every command that is not hidden: its words behind `vmtailor`, and its function."""
+    found = []
+    for command in group.registered_commands:
+        if command.callback is not None and not command.hidden:
+            name = command.name or command.callback.__name__.replace("_", "-")
+            found.append((" ".join((*path, name)), command.callback))
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            found += commands(inner.typer_instance, (*path, str(inner.name or inner.typer_instance.info.name)))
+    return found
+
+
+def _parameters(callback: Callable[..., Any]) -> list[Parameter]:
+    hints = get_type_hints(callback, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(callback).parameters.items():
+        default = parameter.default
+        kind, *extras = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
+        info = next((x for x in (*extras, default) if isinstance(x, OptionInfo | ArgumentInfo)), None)
+        if info is None:
+            continue
+        if isinstance(default, OptionInfo | ArgumentInfo):
+            default = default.default
+        if not info.hidden:
+            found.append(Parameter(name, kind, info, default))
+    return found
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a verb, as its function declares it."""
+
+    name: str
+    kind: Any
+    info: OptionInfo | ArgumentInfo
+    default: Any
+
+    @property
+    def is_argument(self) -> bool:
+        return isinstance(self.info, ArgumentInfo)
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The type without None and without the list around it."""
+        inner = [t for t in (get_args(self.kind) or (self.kind,)) if t is not type(None)]
+        return tuple(x for t in inner for x in (get_args(t) or (t,)) if x is not ...)
+
+    @property
+    def is_many(self) -> bool:
+        return any(get_origin(t) in (list, tuple) for t in (self.kind, *get_args(self.kind)))
+
+    @property
+    def word(self) -> str:
+        return (self.info.metavar or self.name.upper()).strip("[].")
+
+    @property
+    def names(self) -> str:
+        # In Annotated[...] the first name stands where a default would: Option("--json").
+        first = [self.info.default] if isinstance(self.info.default, str) and self.info.default[:1] == "-" else []
+        declared = [*first, *(self.info.param_decls or ())]
+        if not declared:
+            plain = self.name.replace("_", "-").rstrip("-")
+            declared = [f"--{plain}/--no-{plain}" if self.types == (bool,) else f"--{plain}"]
+        names = sorted(
+            (n for d in declared if d.startswith("-") for n in d.split("/")), key=lambda n: len(n.lstrip("-")) > 1
+        )
+        text = ", ".join(f"`{name}`" for name in names)
+        if self.types == (bool,):
+            return text
+        if all(isinstance(t, type) and issubclass(t, Enum) for t in self.types):
+            return f"{text} " + " or ".join(f"`{choice.value}`" for t in self.types for choice in t)
+        return f"{text} {(self.info.metavar or self.types[0].__name__.replace('str', 'text')).upper()}"
+
+    @property
+    def shown_default(self) -> str:
+        if self.default in (None, False, inspect.Parameter.empty, ..., (), []):
+            return ""
+        return f"`{'on' if self.default is True else getattr(self.default, 'value', self.default)}`"
+
+
+def _usage(path: str, found: list[Parameter]) -> str:
+    words = ["vmtailor", path]
+    if any(not p.is_argument for p in found):
+        words.append("[OPTIONS]")
+    for parameter in found:
+        if parameter.is_argument:
+            word = parameter.word + ("..." if parameter.is_many else "")
+            words.append(word if parameter.default in (inspect.Parameter.empty, ...) else f"[{word}]")
+    return " ".join(words)
+
+
+def _tables(found: list[Parameter]) -> list[str]:
+    lines: list[str] = []
+    arguments = [p for p in found if p.is_argument]
+    options = [p for p in found if not p.is_argument]
+    if arguments:
+        lines += ["| argument | meaning | default |", "| --- | --- | --- |"]
+        lines += [f"| `{p.word}` | {_cell(p.info.help)} | {p.shown_default} |" for p in arguments] + [""]
+    if options:
+        lines += ["| option | meaning | default |", "| --- | --- | --- |"]
+        lines += [f"| {p.names} | {_cell(p.info.help)} | {p.shown_default} |" for p in options] + [""]
+    return lines
+
+
+def _plain(text: str | None) -> str:
+    # Help may carry the terminal's markup, such as [bold]…[/]; metavariables in brackets are capitals, and stay.
+    return inspect.cleandoc(re.sub(r"\[/?(?:bold|dim|italic|red|green|yellow|cyan)?\]", "", text or ""))
+
+
+def _cell(text: str | None) -> str:
+    return " ".join(_plain(text).replace("|", "\\|").split())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -73,6 +73,9 @@ def read(path: str, members: Mapping[str, bytes]) -> Observed:
         _kernel_log(observed, path, members["dmesg"])
     if members.get("kernel_pacct"):
         _accounting(observed, members["kernel_pacct"], members.get("proc_stat.log", b""))
+    for name in ("proc_stat.log", "proc_diskstats.log"):
+        for at, _ in blocks(members.get(name, b"")):
+            period = (min(period[0], at), max(period[1], at)) if period else (at, at)
     if period is None:
         observed.warn(WarningCode.NOTHING_FOUND, "the chart has no samples")
         return observed

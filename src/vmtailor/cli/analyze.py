@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor analyze`: logs and charts of one boot → where its time went, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtailor.analysis.analyze import analyze as analyze_files
+from vmtailor.analysis.boot_json import json_chunks, to_csv, trace_events
+from vmtailor.analysis.boot_page import boot_page
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.records import write_atomic
+from vmtailor.cli.boot_view import show_timeline
+
+
+def analyze(  # noqa: PLR0917 – typer takes options as arguments
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Logs and charts of one boot, any mixture: kernel log, journal, serial capture, systemd-analyze, "
+            "bootchart, ftrace, cloud-init analyze, .config. Recognised by content; folders and compressed files too.",
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every item as a row of CSV.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write Chrome trace events, which open in Perfetto, to this file.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the page (one HTML file) here.")] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many hot spots to print.")] = 20,
+    boot: Annotated[
+        int, typer.Option("--boot", min=0, help="Which boot, where a log holds several: 1 the first, 0 the last.")
+    ] = 0,
+) -> None:
+    """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
+    if json and csv:
+        raise UserInputError("--json and --csv exclude each other", hint="give one of them")
+    timeline = analyze_files(files, boot)
+    if output is not None:
+        write_atomic(output, boot_page(timeline, _title(files)).encode())
+        typer.echo(f"written: {output}", err=True)
+    if trace is not None:
+        write_atomic(trace, trace_events(timeline))
+        typer.echo(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)", err=True)
+    if json:
+        for chunk in json_chunks(timeline):
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    elif csv:
+        typer.echo(to_csv(timeline), nl=False)
+    else:
+        show_timeline(timeline, top)
+
+
+def _title(files: list[Path]) -> str:
+    return files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else "")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A timeline on a terminal: phase strip, hot spots, remedies, warnings."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.model.timeline import Hotspot, Path, PhaseSpan, Timeline
+
+COLOURS = {
+    "firmware": "grey50",
+    "loader": "grey62",
+    "kernel": "dark_cyan",
+    "initrd": "dark_goldenrod",
+    "userspace": "steel_blue",
+    "ready": "green",
+}
+_KINDS = {"initcall": "cyan", "probe": "magenta", "gap": "yellow", "unit": "blue", "process": "green", "console": "red"}
+
+
+def duration(us: int | None) -> str:
+    """Microseconds for people: `182 ms`, `2.340 s`; a dash for what is not known."""
+    if us is None:
+        return "–"
+    if abs(us) >= 1_000_000:
+        return f"{us / 1e6:.3f} s"
+    if abs(us) >= 10_000:
+        return f"{us / 1e3:.0f} ms"
+    return f"{us / 1e3:.2f} ms" if abs(us) >= 1000 else f"{us} µs"
+
+
+def share(part: float | None) -> str:
+    """`7.8 %`, or a dash."""
+    return "–" if part is None else f"{100 * part:.1f} %"
+
+
+def show_timeline(timeline: Timeline, top: int = 20) -> None:
+    """Print a timeline."""
+    console = Console(highlight=False)
+    console.print(_head(timeline))
+    strip = phase_strip(timeline, max(20, console.width - 4))
+    if strip is not None:
+        console.print(strip)
+    console.print(_phases(timeline))
+    if timeline.hotspots:
+        console.print(_hotspots(timeline, top))
+    if timeline.advice:
+        console.print(_advice(timeline))
+    for warning in timeline.warnings:
+        console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
+    counts = [
+        f"{len(rows)} {name}"
+        for rows, name in (
+            (timeline.initcalls, "initcalls"),
+            (timeline.probes, "probes"),
+            (timeline.units, "units"),
+            (timeline.processes, "processes"),
+        )
+        if rows
+    ]
+    console.print(f"[dim]{', '.join(counts) or 'nothing timed'}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]")
+
+
+def _head(timeline: Timeline) -> Panel:
+    kernel = timeline.kernel
+    lines = []
+    words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", kernel.hypervisor or ""]
+    lines.append(Text(" · ".join(word for word in words if word), style="bold"))
+    if kernel.command_line:
+        lines.append(Text(kernel.command_line, style="dim"))
+    for file in timeline.files:
+        lines.append(Text.assemble((file.path, ""), ("  ", ""), (file.format, "cyan")))
+    took = [
+        f"{name} {duration(us)}" for name, us in (("kernel", timeline.kernel_us), ("total", timeline.total_us)) if us
+    ]
+    return Panel(Group(*lines), title=escape(" · ".join(took) or "boot"), title_align="left", border_style="dim")
+
+
+def _known(phase: PhaseSpan) -> tuple[int, int] | None:
+    if phase.start_us is None or phase.end_us is None or phase.end_us <= phase.start_us:
+        return None
+    return phase.start_us, phase.end_us
+
+
+def phase_strip(timeline: Timeline, width: int) -> Text | None:
+    """The phases to scale on one line; None when none is closed."""
+    spans = [(phase, times) for phase in timeline.phases if (times := _known(phase))]
+    if not spans:
+        return None
+    first = min(start for _, (start, _) in spans)
+    total = max(end for _, (_, end) in spans) - first
+    strip = Text("  ")
+    at = 0
+    for phase, (start, end) in spans:
+        left, right = round((start - first) * width / total), max(round((end - first) * width / total), at + 1)
+        strip.append(" " * max(0, left - at))
+        size = right - max(left, at)
+        label = f" {phase.name} {duration(end - start)} "
+        if size <= 0:
+            continue
+        colour = COLOURS.get(phase.name, "white")
+        strip.append(label[:size].ljust(size) if len(label) <= size else " " * size, style=f"bold white on {colour}")
+        at = right
+    return strip
+
+
+def _phases(timeline: Timeline) -> Table:
+    table = Table(box=None, pad_edge=True, header_style="dim")
+    for name in ("phase", "start", "end", "took", "how found"):
+        table.add_column(name, justify="right" if name in ("start", "end", "took") else "left")
+    for phase in timeline.phases:
+        took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
+        table.add_row(
+            Text(phase.name, style=COLOURS.get(phase.name, "")),
+            duration(phase.start_us),
+            duration(phase.end_us),
+            "" if phase.name == "ready" else duration(took),
+            Text(phase.source, style="dim"),
+        )
+    return table
+
+
+def _row(spot: Hotspot, longest: int) -> tuple[Text | str, ...]:
+    bar = "█" * max(1, round(12 * spot.exclusive_us / longest)) if longest else ""
+    name = spot.name + (f" (run {spot.occurrence})" if spot.occurrence and spot.occurrence > 1 else "")
+    beside = " beside" if spot.path == Path.BESIDE else ""
+    return (
+        Text(spot.kind, style=_KINDS.get(spot.kind, "")),
+        Text.assemble(name, (beside, "dim italic")),
+        duration(spot.exclusive_us),
+        Text(bar, style="dim" if beside else "cyan"),
+        share(spot.share_kernel),
+        share(spot.share_total),
+        Text(", ".join(spot.advice), style="green"),
+    )
+
+
+def _hotspots(timeline: Timeline, top: int) -> Table:
+    table = Table(
+        title=f"Hot spots (own time, the first {min(top, len(timeline.hotspots))})",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        header_style="dim",
+    )
+    table.add_column("kind")
+    table.add_column("name", overflow="fold", ratio=2)
+    table.add_column("own time", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("of kernel", justify="right", no_wrap=True)
+    table.add_column("of boot", justify="right", no_wrap=True)
+    table.add_column("advice", overflow="fold", ratio=1)
+    longest = max((spot.exclusive_us for spot in timeline.hotspots), default=0)
+    for spot in timeline.hotspots[:top]:
+        table.add_row(*_row(spot, longest))
+    return table
+
+
+def _advice(timeline: Timeline) -> Table:
+    table = Table(title="What would help", title_justify="left", title_style="bold", box=None, header_style="dim")
+    table.add_column("saves up to", justify="right", no_wrap=True)
+    table.add_column("sure", no_wrap=True)
+    table.add_column("remedy", ratio=2, overflow="fold")
+    table.add_column("change", ratio=3, overflow="fold")
+    for remedy in timeline.advice:
+        title = Text.assemble((remedy.title, "" if remedy.applies else "dim strike"), (f"  {remedy.id}", "dim"))
+        change = Text("; ".join(remedy.change)) if remedy.applies else Text(f"no longer: {remedy.why}", style="dim")
+        table.add_row(
+            duration(remedy.saving_us) if remedy.applies else "–",
+            remedy.confidence if remedy.applies else "",
+            title,
+            change,
+        )
+    return table

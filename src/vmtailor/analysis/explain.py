@@ -87,8 +87,10 @@ def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
 
 def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[str, ...]:
     """What a program would have to do to demand the symbol: `system call epoll_create1`, `socket AF_INET6` …"""
-    words = {"family": "socket AF_{}", "netlink": "socket AF_NETLINK NETLINK_{}", "protocol": "socket of protocol {}",
-             "filesystem": "mount of {}", "proc": "/proc/{}", "sysctl": "/proc/sys/{}", "device": "/dev/{}"}  # fmt: skip
+    words = {
+        "family": "socket AF_{}", "netlink": "socket AF_NETLINK NETLINK_{}", "protocol": "socket of protocol {}",
+        "filesystem": "mount of {}", "proc": "/proc/{}", "sysctl": "/proc/sys/{}", "device": "/dev/{}",
+    }  # fmt: skip
     found = []
     for call in facts.table:
         known = facts.syscall(call)
@@ -112,8 +114,8 @@ def nearest(
 ) -> tuple[str, ...]:
     """All symbols left out, those nearest to the failing calls first: the order in which repair tries them.
 
-    First what the call itself, its family or a rule asks for; then what makes up the folder in which the call is
-    defined; then what ran, by instructions. Without failing calls only the last counts.
+    First what the call itself, its family or a rule asks for; then what makes up the folder, then the subsystem in
+    which the call is defined; then what ran, by instructions. Without failing calls only the last counts.
     """
     candidates = [row.name for row in left_out]
     distance: dict[str, int] = {}
@@ -130,10 +132,11 @@ def nearest(
     return tuple(name for _, name in ordered)
 
 
-def _asked_by(call: FailedCall, facts: Facts, rules: Rules) -> tuple[list[str], list[str]]:
-    """Symbols that a failed call asks for, and those of the folder that it is defined in."""
+def _asked_by(call: FailedCall, facts: Facts, rules: Rules) -> tuple[list[str], list[str], list[str]]:
+    """Symbols that a failed call asks for, those of the folder that it is defined in, and those of its subsystem."""
     direct: list[str] = []
     around: list[str] = []
+    further: list[str] = []
     words = call.arguments.split(", ")
     event = SyscallEvent(0, 0, "", call.name, tuple(words), 0, "", 0.0)
     for rule in rules.for_call(call.name):
@@ -156,7 +159,7 @@ def _asked_by(call: FailedCall, facts: Facts, rules: Rules) -> tuple[list[str], 
         around = [
             s for path, text in facts.files.items() if posixpath.dirname(path) in folders for s in symbols(parse(text))
         ]
-    return direct, around
+    return direct, around, further
 
 
 def _symbols_of(facts: Facts, kind: str, name: str) -> list[str]:

@@ -101,16 +101,18 @@ static void put_new_blocks(void) {
 }
 
 void output_open(const char *to, const struct config *config) {
-    char *owners[MAX_OWNERS], mode[] = "counts", coverage[] = "coverage", *modes[1];
+    char *owners[MAX_OWNERS], *modes[2];
+    static char counts[] = "counts", coverage[] = "coverage", on[] = "on", off[] = "off";
     path = to;
     file = fopen(path, "wb");
     if (!file)
         die("create %s: %s", path, strerror(errno));
     for (unsigned i = 0; i < config->owner_count; i++)
         owners[i] = config->owners[i].name;
-    modes[0] = config->exact ? mode : coverage;
+    modes[0] = config->exact ? counts : coverage;
+    modes[1] = config->devices ? on : off;
     put("VTCOUNT1", 8);
-    put_text("MODE", modes, 1);
+    put_text("MODE", modes, 2);
     put_text("OWNR", owners, config->owner_count);
     put_point_names("MRKN", config, false, config->mark_count);
     put_point_names("SPNN", config, true, config->span_count);

@@ -3,8 +3,8 @@
 
 The file is `VTCOUNT1`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
 
-    MODE OWNR MRKN SPNN DEVN   `count` strings, each ended by a zero byte: the mode; names of owners, marks, spans,
-                               memory-mapped devices (DEVN stands near the end)
+    MODE OWNR MRKN SPNN DEVN   `count` strings, each ended by a zero byte: the mode and whether devices are counted;
+                               names of owners, marks, spans, memory-mapped devices (DEVN stands near the end)
     BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u32 (0 early, 1 kernel),
            place of its first instruction's length u32
     LENS   lengths of those blocks' instructions, one byte each
@@ -219,8 +219,8 @@ class _Reader:
             for rows in self.spans
             for row in rows
         )
-        exact = self.names.get(b"MODE", [""])[0] == Mode.COUNTS
-        return Counters(exact, self.complete, blocks, tuple(stretches), reached)
+        mode, devices = self.names.get(b"MODE", ["", ""])
+        return Counters(mode == Mode.COUNTS, self.complete, devices == "on", blocks, tuple(stretches), reached)
 
     def _stretch(self, step: _Step, begin: str, marks: list[str], blocks: int) -> Stretch:
         owner_names, device_names = self.names.get(b"OWNR", []), self.names.get(b"DEVN", [])

@@ -109,10 +109,12 @@ class Blocks:
 @dataclass(frozen=True, eq=False)
 class Counters:
     """All of one boot. `exact`: False for coverage, where a block counts whole though an exception may have left it
-    early. `complete`: False when QEMU died before it could write the end."""
+    early. `complete`: False when QEMU died before it could write the end. `devices`: memory-mapped accesses were
+    counted."""
 
     exact: bool
     complete: bool
+    devices: bool
     blocks: Blocks
     stretches: tuple[Stretch, ...]
     spans: tuple[SpanReached, ...]

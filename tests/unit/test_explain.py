@@ -16,13 +16,15 @@ from rich.console import Console
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
-from vmtailor.analysis import answers, catalogue, demand_rules
+from vmtailor.analysis import answers, catalogue, deeper, demand_rules
 from vmtailor.analysis.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain import Explanation
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.store import Store
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.model.boot import Boot
 from vmtailor.model.fit import FitRun
 from vmtailor.model.machine import Machine, MachineKind
@@ -110,6 +112,40 @@ def test_initcalls_functions_calls_words_and_files() -> None:
     assert ask("net/socket.c").standing is Standing.IN
 
 
+KNOWN = Explanation(
+    "IO_URING",
+    True,
+    "n",
+    "Enable IO uring support",
+    "",
+    ("init/Kconfig:1745",),
+    dependency="EXPERT",
+    would_add=("IO_URING", "IO_WQ"),
+    brought_in_by=("system call io_uring_setup", *(f"system call x{i}" for i in range(20))),
+    ran=5,
+)
+
+
+def test_the_tree_makes_ways_in_exact() -> None:
+    found = deeper.deepen(ask("IO_URING"), KNOWN)
+    assert any("io_uring_setup" in way and "and 13 more" in way for way in found.brings_in)
+    assert found.brings_in[-1].endswith("--keep IO_URING (would also set IO_WQ)")
+    assert dict(found.facts)["prompt"] == "Enable IO uring support"
+    impossible = deeper.deepen(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
+    assert "cannot have it" in impossible.brings_in[-1]
+
+
+def test_a_symbol_that_only_the_tree_knows() -> None:
+    found = deeper.elsewhere(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
+    assert found.standing is Standing.OUT and "not in the baseline" in found.summary
+
+
+def test_a_cache_without_the_source_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "x.json").write_text("{}")
+    assert cached_tree("6.12.117", Store(tmp_path)) is None
+
+
 def test_typing_errors_find_the_nearest_names() -> None:
     assert answers.answer(RUN, "EPOL", catalogue.load(), demand_rules.load()) is None
     assert answers.nearest(RUN, "CONFIG_EPOL")[0] == "EPOLL"
@@ -161,7 +197,8 @@ def test_without_a_name_it_gives_the_overview(bundle: Path) -> None:
 def test_wrong_names_and_wrong_folders_are_the_users_errors(
     bundle: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    result = CliRunner().invoke(app(explain), [str(bundle), "EPOL"])
+    elsewhere = {"XDG_CACHE_HOME": str(bundle)}
+    result = CliRunner().invoke(app(explain), [str(bundle), "EPOL"], env=elsewhere)
     assert isinstance(result.exception, UserInputError) and "EPOLL" in result.exception.hint
     with pytest.raises(UserInputError, match="no bundle"):
         load_run(tmp_path_factory.mktemp("empty"))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vmtailor.analysis import answers, catalogue, demand_rules
-from vmtailor.analysis.answers import Answer, Standing
+from vmtailor.analysis import answers, catalogue, deeper, demand_rules
+from vmtailor.analysis.answers import Answer, Kind, Standing
 from vmtailor.analysis.causes import MEANING, ORDER, cause_of, counts, is_kept
+from vmtailor.analysis.explain import explain as explain_symbol
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain, plural
-from vmtailor.cli.saved import TraceLines, load_run
+from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Reason
 
@@ -39,6 +41,9 @@ def explain(
             help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, system call, file or command-line word."
         ),
     ] = None,
+    tree: Annotated[
+        bool, typer.Option(help="For what is out, read the kernel's source too, where the cache has it: some seconds.")
+    ] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.
@@ -52,7 +57,7 @@ def explain(
         else:
             overview(run, bundle, console)
         return
-    found = answers.answer(run, what, catalogue.load(), demand_rules.load())
+    found = _find(run, what, tree)
     if found is None:
         close = answers.nearest(run, what)
         raise UserInputError(
@@ -66,6 +71,23 @@ def explain(
         typer.echo(_dump(answer_document(found, lines)))
     else:
         show(found, lines, console)
+
+
+def _find(run: FitRun, what: str, tree: bool) -> Answer | None:
+    rules = demand_rules.load()
+    found = answers.answer(run, what, catalogue.load(), rules)
+    if not tree or (found is not None and (found.kind is not Kind.SYMBOL or found.standing is Standing.IN)):
+        return found
+    name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        return found
+    source = cached_tree(run.plan.kernel_version)
+    if source is None:
+        return found
+    known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)
+    if not known.known:
+        return found
+    return deeper.deepen(found, known) if found is not None else deeper.elsewhere(known)
 
 
 def _dump(document: dict[str, Any]) -> str:

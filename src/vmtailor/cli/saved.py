@@ -8,8 +8,11 @@ from pathlib import Path
 
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.store import Store
 from vmtailor.model.fit import FitRun
+from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import Trace
+from vmtailor.stages.plan import Tree, read_tree
 
 #: The record's name in a bundle.
 RUN_RECORD = "run.json"
@@ -30,6 +33,21 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
             hint="give the folder that vmtailor fit wrote (its option -o)",
         )
     return records.load(FitRun, file), file.parent
+
+
+def cached_tree(version: str, store: Store | None = None) -> Tree | None:
+    """What is known of the kernel source of a version (6.12.117), where the cache has that source; None otherwise.
+
+    Nothing is downloaded. Reading takes some seconds."""
+    store = store or Store()
+    for file in sorted((store.root / "baselines").glob("*.json")):
+        try:
+            baseline = records.load(KernelBaseline, file)
+            if baseline.version == version and Path(baseline.source_dir).is_dir():
+                return read_tree(Path(baseline.source_dir), version, baseline.source_digest, store)
+        except (VmtailorError, OSError):
+            continue
+    return None
 
 
 class TraceLines:

@@ -8,13 +8,19 @@ same bytes: fixed UUIDs, time stamps from the archive.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
+import mmap
 import os
+import shutil
+import signal
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +41,7 @@ VERSION = "1"
 #: File system UUID and seed of directory hashes. One machine has one root, so it need not be unique.
 UUID = "766d7461-696c-4f72-8000-000000000001"
 BLOCK = 4096
+INODE_BYTES = 256
 
 
 class ExtraKind(StrEnum):
@@ -133,35 +140,55 @@ class _Source:
     limits: Limits
     newest: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files, further names counted again."""
+        return sum(node.size for _, node in self.tree.walk())
+
     def write(self, out: IO[bytes]) -> None:
         write_archive(self.tree, self.layers, out, self.limits)
 
 
-def _feed(argv: Sequence[str], source: _Source, env: Mapping[str, str]) -> None:
-    """Run a tool with the archive on its standard input. Raises HostError or BuildError with its words."""
-    tool = Path(argv[0]).name
+def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Mapping[str, str]) -> None:
+    """Run a tool that writes to the folder `where`, with the archive on its standard input. Raises HostError or
+    BuildError with its words."""
     with tempfile.TemporaryFile() as words:
         with spawn(argv, stdin=subprocess.PIPE, stdout=words, stderr=words, env={**os.environ, **env}) as process:
             assert process.stdin is not None
             try:
-                source.write(process.stdin)
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # it ended early: its status and words say why
-            try:
+                with contextlib.suppress(BrokenPipeError):  # it ended early: its status and words say why
+                    source.write(process.stdin)
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
                 # All of the archive has been read: what is left is bounded by the size of the image.
                 code = process.wait(3600)
             except subprocess.TimeoutExpired:
                 raise HostError(f"{tool} did not end within an hour", details=pasteable(argv)) from None
+            except BaseException:
+                _end_gently(process.pid)
+                raise
         words.seek(0)
         said = words.read()[-4000:].decode("utf-8", "replace").strip()
     if code == 0:
         return
-    if "No space left" in said or "Disk quota" in said:
+    # tar2sqfs says no more than "I/O error", and removes its file.
+    cramped = "I/O error" in said and shutil.disk_usage(where).free < source.size
+    if "No space left" in said or "Disk quota" in said or cramped:
         raise HostError("no space is left for the root file system", hint="free some and try again", details=said)
     raise BuildError(
         f"{tool} could not make the root file system (status {code})", details=f"{pasteable(argv)}\n{said}"
     )
+
+
+def _end_gently(group: int) -> None:
+    """Interrupt a group, and wait for its end. fakeroot stops its server, which has a session of its own and message
+    queues that outlive it, only when it is interrupted, not when it is terminated."""
+    deadline = time.monotonic() + 3
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGINT)
+        while time.monotonic() < deadline:
+            os.killpg(group, 0)
+            time.sleep(0.02)
 
 
 @cache
@@ -182,18 +209,18 @@ def _build_erofs(source: _Source, made: Path, work: Path, compression: str) -> N
     # Time stamps later than this would be cut to it: it is the newest, so none is; and it becomes the build time.
     env = {"SOURCE_DATE_EPOCH": str(source.newest)}
     if erofs_reads_tar(program):
-        _feed([program, "--tar=f", *options, str(made), "/dev/stdin"], source, env)
+        _feed("mkfs.erofs", [program, "--tar=f", *options, str(made), "/dev/stdin"], source, work, env)
         return
     folder = work / "root"
     folder.mkdir(mode=0o700)
-    _feed(_under_fakeroot(folder, program, *options, str(made), str(folder)), source, env)
+    _feed("mkfs.erofs", _under_fakeroot(folder, program, *options, str(made), str(folder)), source, work, env)
 
 
 def _build_squashfs(source: _Source, made: Path, work: Path, compression: str) -> None:
     program = require_tool("tar2sqfs", "squashfs-tools-ng")
     env = {"SOURCE_DATE_EPOCH": str(source.newest)}
     argv = [program, "--quiet", "--no-skip", "--compressor", compression or "zstd", "--num-jobs", "1", str(made)]
-    _feed(argv, source, env)
+    _feed("tar2sqfs", argv, source, work, env)
 
 
 def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> None:
@@ -205,13 +232,30 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
     folder = work / "root"
     folder.mkdir(mode=0o700)
     inodes, blocks = ext4_size(source.tree)
-    options = ["-q", "-F", "-t", "ext4", "-b", str(BLOCK), "-I", "256", "-N", str(inodes), "-m", "0", "-U", UUID]
-    features = "^has_journal,^resize_inode,^metadata_csum_seed"
+    options = [
+        "-q",
+        "-F",
+        "-t",
+        "ext4",
+        "-b",
+        str(BLOCK),
+        "-I",
+        str(INODE_BYTES),
+        "-N",
+        str(inodes),
+        "-m",
+        "0",
+        "-U",
+        UUID,
+    ]
+    # Said in full, since what a distribution's /etc/mke2fs.conf adds would show in the bytes. No journal: the root is
+    # never written.
+    features = "none,ext_attr,extent,filetype,huge_file,large_file,sparse_super,dir_nlink,extra_isize"
     extended = f"hash_seed={UUID},lazy_itable_init=0,root_owner=0:0"
     argv = [program, *options, "-O", features, "-E", extended, "-d", str(folder), str(made), f"{blocks}"]
     env = {"E2FSPROGS_FAKE_TIME": str(source.newest), "MKE2FS_CONFIG": "/dev/null"}
-    _feed(_under_fakeroot(folder, *argv), source, env)
-    _fix_ext4_times(made, inodes, source.newest, work)
+    _feed("mke2fs", _under_fakeroot(folder, *argv), source, work, env)
+    _fix_ext4_times(made, source.newest)
 
 
 def ext4_size(tree: Tree) -> tuple[int, int]:
@@ -235,23 +279,22 @@ def ext4_size(tree: Tree) -> tuple[int, int]:
     return inodes, blocks + blocks // 32 + 1024
 
 
-def _fix_ext4_times(image: Path, inodes: int, when: int, work: Path) -> None:
-    """mke2fs -d takes the change times of the temporary files, which differ each time: set them to a fixed one."""
-    debugfs = require_tool("debugfs", "e2fsprogs")
-    env = {**os.environ, "E2FSPROGS_FAKE_TIME": str(when), "DEBUGFS_PAGER": "cat"}
-    stats = run([debugfs, "-R", "show_super_stats -h", str(image)], timeout_s=60, env=env).text
-    numbers = dict(line.split(":", 1) for line in stats.splitlines() if ":" in line)
-    used = int(numbers["Inode count"]) - int(numbers["Free inodes"])
-    fields = ("ctime", "ctime_extra", "crtime", "crtime_extra", "atime_extra")
-    script = work / "times"
-    with script.open("w") as file:
-        for inode in range(11, used + 1):
-            for name in fields:
-                file.write(f"set_inode_field <{inode}> {name} {0 if name.endswith('extra') else f'@{when}'}\n")
-    finished = run([debugfs, "-w", "-f", str(script), str(image)], timeout_s=3600, env=env)
-    problems = [line for line in finished.error_text.splitlines() if not line.startswith("debugfs ")]
-    if problems:
-        raise BuildError("debugfs could not set time stamps", details="\n".join(problems[:10]))
+def _fix_ext4_times(image: Path, when: int) -> None:
+    """mke2fs -d takes the change times of the temporary files, which differ each time: set them to a fixed one.
+
+    In place, since debugfs takes a millisecond for each field of each file. Without checksums of metadata, and with
+    one group descriptor of 32 bytes for each group, the layout is the simple one of ext2."""
+    with image.open("r+b") as file, mmap.mmap(file.fileno(), 0) as disk:
+        blocks, first, per_group, inodes_per_group = (
+            struct.unpack_from("<I", disk, 1024 + at)[0] for at in (4, 20, 32, 40)
+        )
+        for group in range((blocks - first + per_group - 1) // per_group):
+            table = struct.unpack_from("<I", disk, (first + 1) * BLOCK + group * 32 + 8)[0] * BLOCK
+            for inode in range(table, table + inodes_per_group * INODE_BYTES, INODE_BYTES):
+                if disk[inode] or disk[inode + 1]:  # it has a mode: it is used
+                    struct.pack_into("<I", disk, inode + 12, when)  # ctime
+                    struct.pack_into("<I", disk, inode + 132, 0)  # and its fraction
+                    struct.pack_into("<II", disk, inode + 144, when, 0)  # crtime and its fraction
 
 
 _BUILDERS: dict[RootFormat, Callable[[_Source, Path, Path, str], None]] = {

@@ -184,16 +184,20 @@ _Noreturn static void become_traced(const struct list *argv, int status_fd, bool
     setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
 
     struct list words = {0};
-    char *before[] = {"/.vmtailor/tools/ld.so", "--library-path", "/.vmtailor/tools/lib", "/.vmtailor/tools/strace",
-                      "-D"}; /* the tracer is no parent of the entry point, which stays our child */
+    char *before[] = {"/.vmtailor/tools/ld.so", "--library-path", "/.vmtailor/tools/lib", "/.vmtailor/tools/strace"};
     char *after[] = {"-o",     mark ? "/dev/.vt-trace-entry" : "/dev/.vt-trace-command",
                      "--",     "/.vmtailor/init",
                      "--exec", records,
                      status,   mark ? "1" : "0"};
     for (size_t i = 0; i < sizeof before / sizeof *before; i++)
         list_add(&words, before[i]);
-    for (size_t i = 0; i < told.trace.count; i++)
+    bool apart = false;
+    for (size_t i = 0; i < told.trace.count; i++) {
         list_add(&words, told.trace.items[i]);
+        apart = apart || strncmp(told.trace.items[i], "-D", 2) == 0;
+    }
+    if (!apart)
+        list_add(&words, "-D"); /* the tracer is no parent of the entry point, which stays our child */
     for (size_t i = 0; i < sizeof after / sizeof *after; i++)
         list_add(&words, after[i]);
     execve(words.items[0], words.items, (char *[]){NULL});

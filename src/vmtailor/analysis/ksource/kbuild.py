@@ -245,9 +245,9 @@ def read_makefile(text: str, folder: str, read: Reader, lists: _Makefile | None 
                 included = read(path)
                 if included is not None:
                     read_makefile(included, folder, read, makefile, depth + 1)
-        elif "=" in line and (match := _ASSIGNMENT.match(line)):
+        elif "=" in line and (match := _ASSIGNMENT.match(_SUBST_M.sub(r"\1", line))):
             name, condition = _name(match["name"])
-            condition = conjunction(condition, *(branch for branch, _ in stack))
+            condition = conjunction(*(branch for branch, _ in stack), condition)
             value = [Word(w.text, conjunction(condition, w.condition)) for w in expander.words(match["value"])]
             makefile.add(name, value, replace=match["op"] != "+=" and condition == TRUE)
     return makefile

@@ -89,7 +89,7 @@ def test_the_policy_stops_what_escaping_would_have_let_through(report: Path, tmp
         assert any("img-src" in text and "127.0.0.1:9" in text for text in refused)
 
 
-def test_page_prints_every_row(report: Path) -> None:
+def test_page_prints_unfolded(report: Path) -> None:
     with opened(report) as browser:
         assert len(browser.page.pdf(format="A4")) > 20_000
         browser.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -67,6 +67,8 @@ def seconds(value: float | None) -> str:
     """A time given in s, for people: `4 min 07 s`, `31.2 s`."""
     if value is None:
         return NONE
+    if value == 0:
+        return f"0{NARROW_SPACE}s"
     if value >= 60:
         whole = round(value)
         return f"{whole // 60}{NARROW_SPACE}min {whole % 60:02d}{NARROW_SPACE}s"

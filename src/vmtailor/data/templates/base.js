@@ -118,7 +118,7 @@ const vm = (() => {
    * that are made as they are asked for. `columns`: {title, value(row), cell(row) → node or text, number, tip}.
    * `text(row)` is what the search looks through; every word must be found.
    */
-  function table(host, { rows, columns, text, label, noun, chips, chunk = 25, sort = null }) {
+  function table(host, { rows, columns, text, label, noun, chips, chunk = 25, mostPrinted = 400, sort = null }) {
     const haystack = rows.map((row) => text(row).toLowerCase());
     let order = sort, words = [], chip = null, shown = chunk;
     const search = el("input", { type: "search", placeholder: `Search ${rows.length} ${noun}`, "aria-label": `Search ${label}`, on: { input: () => { words = search.value.toLowerCase().replace(/config_/g, "").split(/\s+/).filter(Boolean); shown = chunk; draw(); } } });
@@ -146,16 +146,17 @@ const vm = (() => {
     more.addEventListener("click", () => { shown += chunk * 8; draw(); });
     host.replaceChildren(bar, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
       el("table", { class: "rows" }, el("thead", {}, el("tr", {}, heads)), body)), more);
-    function draw(all = false) {
+    function draw(print = false) {
       let found = rows.map((_, i) => i).filter((i) => words.every((w) => haystack[i].includes(w)) && (!chip || chips.of(rows[i]).includes(chip)));
       if (order) {
         const value = columns[order[0]].value;
         found.sort((a, b) => { const x = value(rows[a]), y = value(rows[b]); return (x < y ? -1 : x > y ? 1 : a - b) * order[1]; });
       }
       count.textContent = found.length === rows.length ? `${rows.length} ${noun}` : `${found.length} of ${rows.length} ${noun}`;
-      const visible = all ? found : found.slice(0, shown);
+      const visible = found.slice(0, print ? mostPrinted : shown);
       body.replaceChildren(...visible.map((i) => el("tr", {}, columns.map((column) => el("td", { class: column.number ? "n" : column.class, "data-title": column.title }, column.cell(rows[i]))))));
       if (!found.length) body.append(el("tr", {}, el("td", { colspan: columns.length, class: "none" }, "Nothing matches.")));
+      if (print && found.length > mostPrinted) body.append(el("tr", {}, el("td", { colspan: columns.length, class: "none" }, `${found.length - mostPrinted} more ${noun} are in the page itself.`)));
       more.hidden = visible.length === found.length;
       more.textContent = `Show more (${found.length - visible.length} left)`;
       heads.forEach((head, i) => head.setAttribute("aria-sort", order && order[0] === i ? (order[1] > 0 ? "ascending" : "descending") : "none"));

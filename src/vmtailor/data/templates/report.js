@@ -32,7 +32,7 @@
     columns: [
       { title: "Symbol", value: (row) => row.name, cell: (row) => code(row.name) },
       { title: "Instructions", number: true, value: (row) => row.instructions, cell: (row) => (row.instructions ? grouped(row.instructions) : "–") },
-      { title: "Seen", value: (row) => row.evidence.length, cell: (row) => {
+      { title: "Seen", class: "grow", value: (row) => row.evidence.length, cell: (row) => {
         if (!row.evidence.length) return el("span", { class: "muted" }, "never ran");
         const parts = row.evidence.slice(0, 4).map(([kind, key, where, count]) => el("span", { class: "why" }, `${kind} `, code(key), count > 1 ? ` ×${count} ` : " ", el("span", { class: "ref" }, where)));
         return el("div", {}, parts, row.evidence.length > 4 ? el("span", { class: "muted" }, `and ${row.evidence.length - 4} more`) : null);
@@ -40,7 +40,8 @@
     ],
   });
 
-  const time = (us) => (us >= 1e6 ? `${(us / 1e6).toFixed(2)}\u202fs` : us >= 1e3 ? `${(us / 1e3).toFixed(2)}\u202fms` : `${us.toFixed(1)}\u202fµs`);
+  const three = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
+  const time = (us) => (us >= 1e6 ? `${three(us / 1e6)}\u202fs` : us >= 1e3 ? `${three(us / 1e3)}\u202fms` : `${three(us)}\u202fµs`);
   table(host("call-table"), {
     rows: data.calls,
     label: "System calls", noun: "calls",
@@ -54,7 +55,7 @@
       { title: "Min", number: true, value: (row) => row.us[0], cell: (row) => time(row.us[0]) },
       { title: "Mean", number: true, value: (row) => row.us[1], cell: (row) => time(row.us[1]) },
       { title: "Max", number: true, value: (row) => row.us[2], cell: (row) => time(row.us[2]) },
-      { title: "Always the same", value: (row) => row.constant.length, cell: (row) => el("div", {}, row.constant.map(([index, value]) => el("span", { class: "why" }, `argument ${index + 1}: `, code(value)))) },
+      { title: "Always the same", class: "grow", value: (row) => row.constant.length, cell: (row) => el("div", {}, row.constant.map(([index, value]) => el("span", { class: "why" }, `argument ${index + 1}: `, code(value)))) },
     ],
   });
 })();

@@ -210,6 +210,24 @@ def _plain_chunks(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+def is_compressed(path: Path) -> bool:
+    """Whether a file begins like one of the compressions that are understood."""
+    with path.open("rb") as file:
+        return file.read(6).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"))
+
+
+def uncompress(path: Path, out: Path, limits: Limits) -> None:
+    """Write a file's uncompressed content. Raises DamagedLayer: truncated, damaged, or beyond the limit of size."""
+    layer = Layer(path, path.name)
+    with opened(layer, limits) as reader, out.open("wb") as file:
+        while True:
+            with damage_is_reported(layer):
+                piece = reader.take(CHUNK)
+            if not piece:
+                return
+            file.write(piece)
+
+
 def chunks_of(path: Path) -> Iterator[bytes]:
     """The uncompressed bytes of a file; the compression is told by its first bytes."""
     with path.open("rb") as file:
@@ -285,7 +303,8 @@ def _time(info: tarfile.TarInfo) -> int | str:
     """Seconds since 1970, as text when there is a fraction; clamped to what all our file systems can hold."""
     text = info.pax_headers.get("mtime", "")
     if "." in text and _TIME.fullmatch(text) and int(text.partition(".")[0]) <= TIME_MAX:
-        return text.rstrip("0").rstrip(".")
+        trimmed = text.rstrip("0").rstrip(".")
+        return trimmed if "." in trimmed else int(trimmed)
     seconds = info.mtime if math.isfinite(info.mtime) else 0
     return int(min(max(seconds, 0), TIME_MAX))
 

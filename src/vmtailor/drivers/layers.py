@@ -26,11 +26,16 @@ from vmtailor.drivers.layer_reader import (
     Meter,
     damage_is_reported,
     entries_of,
+    is_compressed,
     opened,
+    uncompress,
 )
 from vmtailor.drivers.layer_tree import Node, Tree
 
-__all__ = ["DamagedLayer", "Layer", "Limits", "Merged", "Tree", "merge", "read_tree", "write_archive"]
+__all__ = [
+    "DamagedLayer", "Layer", "Limits", "Merged", "Tree", "is_compressed", "merge", "read_tree", "uncompress",
+    "write_archive",
+]  # fmt: skip
 
 #: Changes when the same layers would give other bytes than before: part of every cache key.
 VERSION = "1"

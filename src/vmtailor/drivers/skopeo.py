@@ -18,6 +18,7 @@ INSPECT_TIMEOUT_S = 120.0
 
 _MESSAGE = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_EXPECTED = re.compile(r"expected (sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,13 @@ def copy_command(source: str, destination: Path, temporary: Path, access: Access
     ]  # fmt: skip
 
 
-def copy(source: str, destination: Path, temporary: Path, access: Access) -> None:
-    """Fetch an image. Raises UserInputError (damaged, not there, not allowed) or HostError (no network, disk full)."""
+def copy(source: str, destination: Path, temporary: Path, access: Access, *, name: str = "") -> None:
+    """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed) or HostError (no
+    network, disk full)."""
     try:
         run(copy_command(source, destination, temporary, access), timeout_s=COPY_TIMEOUT_S)
     except CommandFailed as failure:
-        raise explain(source, failure.finished.error_text, access) from failure
+        raise explain(name or source, failure.finished.error_text, access) from failure
 
 
 def manifest_digest(source: str, access: Access) -> str:
@@ -76,12 +78,12 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
     found = _MESSAGE.findall(said)
     message = (found[-1] if found else said.strip()).replace('\\"', '"')[:2000]
     low = message.lower()
-    digest = _DIGEST.search(message)
-    blob = digest.group() if digest else "a part"
+    digest = _EXPECTED.search(message) or _DIGEST.search(message)
+    blob = digest.group(digest.lastindex or 0) if digest else "a part"
     families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (
         (("no space left", "disk quota"), HostError(
             f"no space is left while {source} was fetched", hint="free some, or set XDG_CACHE_HOME elsewhere")),
-        (("digest did not match", "digest mismatch"), UserInputError(
+        (("digest did not match", "digest mismatch", "does not match expected"), UserInputError(
             f"{source} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again")),
         (("reading blob", "unexpected eof", "invalid tar header", "invalid header"), UserInputError(
             f"{source} is damaged or incomplete: {blob} cannot be read", hint="fetch or build it again")),

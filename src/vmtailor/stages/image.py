@@ -43,14 +43,20 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class Reference:
-    """`rest` is what follows the prefix: a path, perhaps with a tag, or a name in a registry."""
+    """`rest` is what follows the prefix: a path, perhaps with a tag, or a name in a registry. `shown` stands for it in
+    messages, where that is something else than the text."""
 
     source: Source
     rest: str
+    shown: str = ""
 
     @property
     def text(self) -> str:
         return f"{self.source}:{self.rest}"
+
+    @property
+    def name(self) -> str:
+        return self.shown or self.text
 
     @property
     def path(self) -> Path:
@@ -59,6 +65,11 @@ class Reference:
         if self.source == Source.ROOTFS or whole.exists() or ":" not in self.rest:
             return whole
         return Path(self.rest.partition(":")[0])
+
+    @property
+    def tag(self) -> str:
+        """What follows the path, with its colon."""
+        return self.rest.removeprefix(str(self.path))
 
 
 def host_architecture() -> str:
@@ -90,7 +101,7 @@ def parse_reference(text: str) -> Reference:
         if not rest:
             raise UserInputError(f"nothing follows '{text}'", hint=f"for example: {prefix}:NAME")
         return Reference(Source(prefix), rest)
-    path = Path(text)
+    path = Path(text or "/nowhere")
     if path.is_dir():
         return Reference(Source.OCI if (path / "oci-layout").is_file() else Source.ROOTFS, text)
     if path.is_file():
@@ -139,7 +150,8 @@ def fetch(
     with disk_full_is_a_host_error(store.root), tempfile.TemporaryDirectory(dir=scratch_root) as name:
         scratch = Path(name)
         if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
-            parsed = Reference(Source.DOCKER_ARCHIVE, str(_spool(stdin() if stdin else sys.stdin.buffer, scratch)))
+            spooled = _spool(stdin() if stdin else sys.stdin.buffer, scratch)
+            parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
         image = _from_memory(parsed, store, options)
         if image is None:
             if parsed.source == Source.ROOTFS:
@@ -173,8 +185,8 @@ def _identity(parsed: Reference, options: ImageOptions) -> str | None:
         blobs = sorted((parsed.path / "blobs").rglob("*"))
         return digest(parsed.path / "index.json", *(_stamp(blob) for blob in blobs))
     if parsed.source in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE) and parsed.path.is_file():
-        if len(parsed.path.stem) == 64 and parsed.path.parent.parent.name == "scratch":
-            return parsed.path.stem
+        if parsed.shown:
+            return parsed.path.stem  # of what was spooled, the digest
         return _stamp(parsed.path)
     return None
 
@@ -189,8 +201,9 @@ def _memory(parsed: Reference, store: Store, options: ImageOptions) -> Path | No
     identity = _identity(parsed, options)
     if identity is None:
         return None
-    tag = parsed.rest.removeprefix(str(parsed.path)) if parsed.source != Source.DOCKER else ""
-    key = digest(VERSION, layers.VERSION, parsed.source, identity, tag, options.architecture, repr(options.limits))
+    key = digest(
+        VERSION, layers.VERSION, parsed.source, identity, parsed.tag, options.architecture, repr(options.limits)
+    )
     return store.root / "images" / f"{key[:40]}.json"
 
 
@@ -217,7 +230,14 @@ def _access(options: ImageOptions) -> skopeo.Access:
 
 def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
     copied = scratch / "image"
-    skopeo.copy(parsed.text, copied, scratch, _access(options))
+    source = parsed.text
+    if parsed.source in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE):
+        if not parsed.path.is_file():
+            raise UserInputError(f"{parsed.path} is not there", hint="check the name of the archive")
+        if layers.is_compressed(parsed.path):  # skopeo reads only plain ones
+            layers.uncompress(parsed.path, scratch / "plain.tar", options.limits)
+            source = f"{parsed.source}:{scratch / 'plain.tar'}{parsed.tag}"
+    skopeo.copy(source, copied, scratch, _access(options), name=parsed.name)
     manifest_file = copied / "manifest.json"
     manifest = image_config.read_json(manifest_file)
     config_digest, layer_digests = image_config.digests_of(manifest)
@@ -227,7 +247,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch
     config = image_config.parse(document)
     if (config.os, config.architecture) != ("linux", options.architecture):
         raise UserInputError(
-            f"{parsed.text} is for {config.os}/{config.architecture or '?'}, not for linux/{options.architecture}",
+            f"{parsed.name} is for {config.os}/{config.architecture or '?'}, not for linux/{options.architecture}",
             hint=f"choose an image that is built for {options.architecture}",
         )
     diff_ids = image_config.diff_ids_of(document, len(layer_digests))
@@ -283,10 +303,10 @@ def digest_of_file(path: Path) -> str:
 def _verify(parsed: Reference, folder: Path, blob: str) -> None:
     path = _blob(folder, blob)
     if not path.is_file():
-        raise UserInputError(f"{parsed.text} is incomplete: {blob} is missing", hint="fetch or build it again")
+        raise UserInputError(f"{parsed.name} is incomplete: {blob} is missing", hint="fetch or build it again")
     if f"sha256:{digest_of_file(path)}" != blob:
         raise UserInputError(
-            f"{parsed.text} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again"
+            f"{parsed.name} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again"
         )
 
 

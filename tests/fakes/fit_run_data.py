@@ -360,6 +360,7 @@ def baseline() -> Side:
         ),
         spread=(("init_instructions", 0.0), ("ready_instructions", 0.0), ("request_kernel_instructions", 0.0)),
         conditions=_conditions(label),
+        wall_conditions=(("accelerator", "tcg"),),
     )
 
 
@@ -430,6 +431,7 @@ def tailored() -> Side:
         ),
         spread=(("init_instructions", 0.0), ("ready_instructions", 0.0), ("request_kernel_instructions", 0.0)),
         conditions=_conditions(label),
+        wall_conditions=(("accelerator", "tcg"),),
     )
 
 

@@ -124,7 +124,7 @@ def test_no_table_mixes_instructions_and_wall_time() -> None:
 
 def test_unlike_accelerators_are_said_in_the_table() -> None:
     run = fit_run()
-    other = dataclasses.replace(run.tailored, conditions=(("accelerator", "kvm"),))
+    other = dataclasses.replace(run.tailored, wall_conditions=(("accelerator", "kvm"),))
     text = printed(dataclasses.replace(run, tailored=other))
     assert "not comparable" in text
 

@@ -163,4 +163,5 @@ def make_side(
         loops=from_reset,
         spread=tuple(spreads),
         conditions=first.conditions,
+        wall_conditions=wall_boots[0].conditions if wall_boots else (),
     )

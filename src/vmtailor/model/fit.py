@@ -25,7 +25,7 @@ class EmulationLoop:
 @dataclass(frozen=True)
 class Side:
     """One machine's figures. Instructions are executed guest instructions since kernel entry (`reset_*`: since reset);
-    `virtual_us` adds the waits; `wall_us` is host time since the VMM started, under the accelerator in `conditions`.
+    `virtual_us` adds the waits; `wall_us` is host time since the VMM started, under `wall_conditions`.
 
     A figure that could not be taken is None, and a warning says why. `spread` is (max - min) / median over the boots,
     by figure; 0.0 means that all boots agreed to the instruction."""
@@ -60,6 +60,7 @@ class Side:
     loops: tuple[EmulationLoop, ...] = ()
     spread: tuple[tuple[str, float], ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
+    wall_conditions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,7 @@ def _executed(run: FitRun) -> Group:
 
 def _wall(run: FitRun) -> Group:
     def accelerator(side: Side) -> str:
-        found = dict(side.conditions)
-        return found.get("wall clock", found.get("accelerator", "not recorded"))
+        return dict(side.wall_conditions).get("accelerator", "accelerator not recorded")
 
     under = accelerator(run.baseline)
     if accelerator(run.tailored) != under:

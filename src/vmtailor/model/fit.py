@@ -97,7 +97,8 @@ class Untouched:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One change with its measured effect, for the waterfall. Instructions on the way to init, net; None: not alone."""
+    """One change with its measured effect, for the waterfall: instructions on the way to init, net, and bytes of the
+    kernel file. Negative is less. None: not measured alone."""
 
     change: str
     kind: str

@@ -18,6 +18,8 @@ from vmtailor.model.timeline import ConsoleCost, DurationSource
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.
 TICKS_US = (10_000.0, 9765.625, 4000.0, 3906.25, 3333.333, 3255.208, 1000.0, 976.5625)
+#: A `calling` line is not longer.
+ONE_LINE = 160
 #: A console that costs more than this for a character is written to while the boot waits.
 SLOW_CONSOLE_US = 1.0
 
@@ -76,7 +78,7 @@ def known_tick_us(observed: Observed) -> int | None:
 def find_quantised(observed: Observed) -> Quantised | None:
     """Up to where the reported figures are whole ticks; None when none are, or no stamps could replace them."""
     calls = [c for c in observed.initcalls if c.finished and c.reported_us is not None and c.end_us is not None]
-    if not calls:
+    if not calls or observed.coarse:
         return None
     switch = observed.clocksource_switch_us
     if switch is not None:
@@ -144,11 +146,12 @@ def console_cost(observed: Observed, quantised: Quantised | None) -> ConsoleCost
             continue
         if quantised is not None and call.start_us <= quantised.until_us:
             continue
-        line = 50 + len(call.name) + (len(call.module) + 3 if call.module else 0)
-        ratios.append((by_stamps - call.reported_us) / line)
+        if not 0 < call.characters <= ONE_LINE:
+            continue  # other lines were printed in between, and those are part of what it reports
+        ratios.append((by_stamps - call.reported_us) / call.characters)
         if len(ratios) >= 20_000:
             break
-    if not observed.characters:
+    if not observed.characters or observed.coarse:
         return None
     if len(ratios) < 10:
         return None

@@ -47,7 +47,7 @@ def _facts(whole: Observed, source: Observed) -> None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
     if source.kernel_log and not whole.kernel_log:
-        whole.kernel_log, whole.stamped = True, source.stamped
+        whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps

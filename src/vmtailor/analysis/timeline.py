@@ -91,7 +91,7 @@ def _total(phases: Sequence[PhaseSpan]) -> int | None:
 
 
 def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:
-    chosen = [_choose(call, quantised) for call in observed.initcalls]
+    chosen = [_choose(call, quantised, observed.coarse) for call in observed.initcalls]
     spans: list[Span | None] = []
     for call, (duration, _, _) in zip(observed.initcalls, chosen, strict=True):
         known = call.start_us is not None and call.end_us is not None and duration is not None
@@ -108,8 +108,8 @@ def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcal
     return _initcalls(observed, chosen, spans[:count]), _probes(observed, spans[count:], quantised)
 
 
-def _choose(call: RawCall, quantised: Quantised | None) -> tuple[int | None, str | None, int | None]:
-    by_stamps = stamps_us(call)
+def _choose(call: RawCall, quantised: Quantised | None, coarse: bool) -> tuple[int | None, str | None, int | None]:
+    by_stamps = None if coarse else stamps_us(call)
     duration, source = choose(call, by_stamps, quantised)
     return duration, source, by_stamps
 

@@ -153,7 +153,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
             )
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} lines of process samples could not be read")
-    observed.processes.extend(_rows(seen))
+    observed.processes.extend(_rows(seen, period[0] if period else 0))
     return period
 
 
@@ -172,11 +172,23 @@ def _note(
     old.name, old.ppid, old.last, old.cpu_last = decode(raw, 120), ppid, at, max(cpu, old.cpu_last)
 
 
-def _rows(seen: Mapping[tuple[int, int], _Seen]) -> Iterator[Process]:
-    pids = {key[0]: value for key, value in seen.items()}
+def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
+    """Process ids of the collector: by its name, or a shell that began with the first sample and starts one helper
+    after another."""
+    children: dict[int, int] = {}
+    for one in seen.values():
+        if one.last - one.start <= 100 and one.ppid:
+            children[one.ppid] = children.get(one.ppid, 0) + 1
+    found = {pid for (pid, _), one in seen.items() if "bootchart" in one.name}
+    found |= {
+        pid for (pid, _), one in seen.items() if pid > 1 and abs(one.start - first) <= 2 and children.get(pid, 0) >= 10
+    }
+    return found | {pid for (pid, _), one in seen.items() if one.ppid in found}
+
+
+def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process]:
+    observers = _observers(seen, first)
     for (pid, _), one in seen.items():
-        parent = pids.get(one.ppid or 0)
-        observer = "bootchart" in one.name or (parent is not None and "bootchart" in parent.name)
         end = max(one.last, one.start)
         yield Process(
             one.name,
@@ -187,7 +199,7 @@ def _rows(seen: Mapping[tuple[int, int], _Seen]) -> Iterator[Process]:
             (end - one.start) * JIFFY_US,
             round(one.cpu_last * JIFFY_US),
             DurationSource.SAMPLES.value,
-            observer,
+            pid in observers,
         )
 
 

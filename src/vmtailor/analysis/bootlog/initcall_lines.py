@@ -15,8 +15,10 @@ _SYMBOL = (
 )
 CALLING = re.compile(rb"[Cc]alling  ?(?:initcall )?" + _SYMBOL + rb"(?: @ (\d+))?\s*$")
 RETURNED = re.compile(
-    rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})\.?(?: after (\d{1,15}) (u|m|n)secs?)?(?:[ ,.].*)?\s*$"
+    rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?:\.| after (\d{1,15}) (u|m|n)secs?(?:[ ,.].*)?)\s*$"
 )
+#: The same cut off before its figure.
+RETURNED_CUT = re.compile(rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?: after)?()()\s*$")
 PROBE = re.compile(rb"probe of (\S.{0,200}?) returned (-?\d{1,10}) after (\d{1,15}) usecs\s*$")
 LEVEL = re.compile(rb"entering initcall level: (\w{1,20})")
 
@@ -55,7 +57,7 @@ class CallTracker:
         name = self._name(raw)
         mod = self._name(module) if module else None
         reported = None
-        if after is not None:
+        if after:
             reported = int(after) // 1000 if unit == b"n" else int(after) * _TO_US[unit]
         waiting = self._open.get((name, mod))
         if waiting:

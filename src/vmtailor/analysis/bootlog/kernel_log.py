@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, RETURNED, CallTracker
+from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, RETURNED, RETURNED_CUT, CallTracker
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, architecture
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
 from vmtailor.model.timeline import WarningCode
@@ -54,7 +54,7 @@ class KernelLog:
         self._unstamped = 0
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
-        self._spacing: list[tuple[int, int]] = []
+        self._coarse = self._outer is not None and not self._outer.kernel_clock
 
     def _format(self) -> str:
         if self._outer:
@@ -98,6 +98,7 @@ class KernelLog:
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
         if host_us is not None:
+            self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
             at_us = self._on_kernel_clock(host_us, at_us, message)
         if at_us is None and host_us is None:
             self._bare(message)
@@ -177,6 +178,8 @@ class KernelLog:
         self, at_us: int | None, caller: bytes | None, message: bytes, length: int, again: bool = False
     ) -> None:
         observed = self.observed
+        if self._wrapped and not again:
+            self._cut_off()
         if at_us is not None and not again:
             last = self._last_us
             if last is None:
@@ -244,6 +247,14 @@ class KernelLog:
         if len(observed.messages) < MAX_MESSAGES:
             observed.messages.append((at_us, decode(message)))
 
+    def _cut_off(self) -> None:
+        """The rest of a line never came: take what there is of it."""
+        match = RETURNED_CUT.match(self._wrapped)
+        self._wrapped = b""
+        self._damaged += 1
+        if match:
+            self._calls.returned(match, self._last_us, self.observed.characters)
+
     def _starts(self, message: bytes) -> bool:
         return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
@@ -267,7 +278,7 @@ class KernelLog:
         observed.stamped = self._last_us is not None
         observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
         if self._wrapped:
-            self._damaged += 1
+            self._cut_off()
         self._early_lines()
         outer = self._outer
         if self._damaged:
@@ -280,6 +291,9 @@ class KernelLog:
                 WarningCode.CLOCK_BACKWARDS,
                 f"the clock goes back {self._backwards} times: figures across those places are not reliable",
             )
+        observed.coarse = self._coarse and observed.stamped
+        if observed.coarse:
+            observed.warn(WarningCode.COARSE_CLOCK, "the stamps have whole seconds only: durations are those reported")
         if not observed.stamped and observed.lines:
             observed.warn(
                 WarningCode.NO_TIME_STAMPS,

@@ -82,6 +82,7 @@ class Observed:
     first_line_seen: bool = False
     kernel_log: bool = False
     stamped: bool = False
+    coarse: bool = False  # stamps of whole seconds
     lines: int = 0
     characters: int = 0
     epoch: bool = False

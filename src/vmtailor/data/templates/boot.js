@@ -42,7 +42,7 @@
     lanes.push([]);
   }
   const AXIS = 26;
-  const rowHeight = Math.max(5, Math.min(17, Math.floor(900 / Math.max(1, lanes.length))));
+  const rowHeight = Math.max(5, Math.min(17, Math.floor(1500 / Math.max(1, lanes.length))));
   const phases = data.phases.filter((p) => p[1] !== null);
   const low = Math.min(...bars.map((b) => b.start), ...phases.map((p) => p[1]), Infinity);
   const high = Math.max(...bars.map((b) => b.end), ...phases.map((p) => p[2] ?? p[1]), -Infinity);
@@ -91,7 +91,7 @@
       const left = x(bar.start), right = Math.max(x(bar.end), left + 1);
       if (right < 0 || left > width) continue;
       const y = AXIS + bar.lane * rowHeight, hit = hits && hits.has(bar.id);
-      pen.globalAlpha = hits && !hit ? 0.15 : bar.beside ? 0.5 : 1;
+      pen.globalAlpha = hits && !hit ? 0.15 : bar.beside ? 0.5 : bar.kind === "process" ? 0.4 + 0.6 * Math.min(1, 4 * (bar.own || 0) / (bar.us || 1)) : 1;
       pen.fillStyle = bar === chosen || hit ? colour.hit : colour[bar.kind];
       const from = Math.max(left, -5), size = Math.min(right, width + 5) - from;
       pen.fillRect(from, y, Math.max(size - (size > 3 ? 0.6 : 0), 0.8), rowHeight - 1);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs init's parsers under the sanitizers over inputs from standard input, each with its length (4 bytes, little
+ * endian) before it, and prints what each made of it, one line an input.
+ *
+ *     parsers records|wire|http|user < INPUTS
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../init/http.h"
+#include "../init/init.h"
+#include "../init/records.h"
+#include "../init/verdict.h"
+#include "../init/wire.h"
+
+/* user.c reads files through this in init; here it is given them. */
+char *read_file(const char *path, size_t most, size_t *length) {
+    (void)path, (void)most, (void)length;
+    return NULL;
+}
+
+static void free_step(struct step *step) {
+    free(step->argv.items);
+}
+
+static void try_records(char *data, size_t length) {
+    struct settings settings;
+    settings_default(&settings);
+    const char *wrong = settings_read(&settings, data, length);
+    if (wrong != NULL)
+        printf("wrong: %s\n", wrong);
+    else
+        printf("argv=%zu env=%zu steps=%zu stop=%d user=%s cwd=%s\n", settings.argv.count, settings.env.count,
+               settings.step_count, settings.stop_signal, settings.user, settings.cwd);
+    for (size_t i = 0; i < settings.step_count; i++)
+        free_step(&settings.steps[i]);
+    free_step(&settings.ready);
+    free(settings.steps);
+    free(settings.argv.items);
+    free(settings.env.items);
+    free(settings.volumes.items);
+    free(settings.trace.items);
+}
+
+static void print_frame(void *context, char type, const uint8_t *payload, size_t length) {
+    (void)context;
+    printf("%02x:", (unsigned char)type);
+    for (size_t i = 0; i < length; i++)
+        printf("%02x", payload[i]);
+    printf(" ");
+}
+
+/* The first byte says in what pieces the rest arrives. */
+static void try_wire(char *data, size_t length) {
+    struct wire_decoder decoder = {.length = 0};
+    size_t piece = length > 0 ? (unsigned char)data[0] + 1u : 1;
+    for (size_t at = 1; at < length; at += piece) {
+        size_t part = length - at < piece ? length - at : piece;
+        char *copy = malloc(part); /* its own memory, so that reading past it is seen */
+        memcpy(copy, data + at, part);
+        wire_decode(&decoder, (uint8_t *)copy, part, print_frame, NULL);
+        free(copy);
+    }
+    printf("\n");
+}
+
+static void count_body(void *context, const char *data, size_t length) {
+    answer_add(context, data, length);
+}
+
+static void try_http(char *data, size_t length) {
+    static struct http http;
+    static struct answer answer;
+    char hex[65];
+    size_t piece = length > 0 ? (unsigned char)data[0] + 1u : 1;
+    http_start(&http, false);
+    answer_start(&answer);
+    for (size_t at = 1; at < length; at += piece)
+        http_add(&http, data + at, length - at < piece ? length - at : piece, count_body, &answer);
+    http_end(&http);
+    answer_end(&answer);
+    sha256_hex(answer.digest, hex);
+    printf("%s %d %llu %s\n", http.state == HTTP_DONE ? "done" : "not", http.status, (unsigned long long)answer.length,
+           hex);
+}
+
+/* "USER NUL passwd NUL group" */
+static void try_user(char *data, size_t length) {
+    (void)length;
+    char *passwd = data + strlen(data) + 1;
+    char *group = passwd + strlen(passwd) + 1;
+    struct identity identity;
+    const char *wrong = identity_parse(data, passwd, group, &identity);
+    if (wrong != NULL) {
+        printf("wrong: %s\n", wrong);
+        return;
+    }
+    printf("%u %u", identity.uid, identity.gid);
+    for (size_t i = 0; i < identity.group_count; i++)
+        printf(" %u", identity.groups[i]);
+    printf(" %s\n", identity.home);
+}
+
+static const struct {
+    const char *name;
+    void (*try)(char *data, size_t length);
+} PARSERS[] = {{"records", try_records}, {"wire", try_wire}, {"http", try_http}, {"user", try_user}};
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; argc == 2 && i < sizeof PARSERS / sizeof *PARSERS; i++) {
+        if (strcmp(PARSERS[i].name, argv[1]) != 0)
+            continue;
+        uint8_t head[4];
+        while (fread(head, 1, 4, stdin) == 4) {
+            size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
+            /* Three NULs more, which the texts of `user` may lack; the others get their exact size. */
+            size_t more = PARSERS[i].try == try_user ? 3 : 0;
+            char *data = calloc(1, length + more + (length + more == 0));
+            if (data == NULL || fread(data, 1, length, stdin) != length)
+                return 3;
+            PARSERS[i].try(data, length);
+            free(data);
+        }
+        return 0;
+    }
+    fprintf(stderr, "use: parsers records|wire|http|user < INPUTS\n");
+    return 2;
+}

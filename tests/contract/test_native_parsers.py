@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Init's parsers, compiled with the address and undefined-behaviour sanitizers: right on good input, unhurt by bad."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vmtailor.base.natives import SOURCES
+from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.guest_volume import Run, Terminal, config_bytes, run_bytes
+from vmtailor.drivers.wire import MAGIC, OPEN_KEY, Decoder, encode
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.image import ImageConfig
+
+pytestmark = pytest.mark.contract
+
+#: Inputs of one round of damage; a round is one process.
+ROUND = 3000
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("native")
+    run([require_tool("make"), "-C", str(SOURCES), f"OUT={out}", str(out / "parsers")], timeout_s=300)
+    return out / "parsers"
+
+
+def parse(program: Path, parser: str, inputs: list[bytes]) -> list[str]:
+    """What the parser made of each input. A sanitizer's complaint fails the test."""
+    feed = b"".join(len(data).to_bytes(4, "little") + data for data in inputs)
+    done = subprocess.run([program, parser], input=feed, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")[-3000:]
+    lines = done.stdout.decode("utf-8", "replace").split("\n")[:-1]
+    return lines
+
+
+def damaged(seeds: list[bytes], seed: int) -> list[bytes]:
+    """Each input made from a good one: bytes changed, cut, doubled, spliced."""
+    rng = random.Random(seed)
+    out = []
+    for _ in range(ROUND):
+        data = bytearray(rng.choice(seeds))
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(data) + 1)
+            kind = rng.randrange(5)
+            if kind == 0 and at < len(data):
+                data[at] = rng.choice((0, 10, 32, 255, rng.randrange(256)))
+            elif kind == 1:
+                del data[at : at + rng.randint(1, 40)]
+            elif kind == 2:
+                data[at:at] = data[at : at + rng.randint(1, 200)]
+            elif kind == 3:
+                other = rng.choice(seeds)
+                data[at:at] = other[rng.randrange(len(other) + 1) :][:100]
+            else:
+                data[at:at] = rng.choice((b"99999999999999999999", b"-1", b"\0", b"\n", b":", b",", b"\xf5T"))
+        out.append(bytes(data))
+    return out
+
+
+CONFIG = config_bytes(
+    ImageConfig("amd64", entrypoint=("/bin/app",), env=(("A", "1"), ("B", "2")), user="www-data", working_dir="/srv")
+)
+FULL = Run(
+    argv=("a", "b", "c"), env=(("A", "2"), ("C", "3")), user="1:2", terminal=Terminal(), tracer=("-f",),
+    network="10.0.2.15/24,10.0.2.2,10.0.2.3",
+    exercise=Exercise(
+        "x", Ready(ReadyKind.HTTP, Step(StepKind.HTTP, port=80, expect=Expect(status=200))),
+        tuple(Step(StepKind.COMMAND, argv=("x",) * 9, expect=Expect(exit_code=1, contains="y")) for _ in range(5)),
+    ),
+)  # fmt: skip
+
+
+def records_of(run: Run) -> bytes:
+    head, _, rest = run_bytes(run).partition(b"\n")
+    return rest[: int(head.split()[1])]
+
+
+def test_records_are_read_as_they_were_written(program: Path) -> None:
+    assert parse(program, "records", [CONFIG, records_of(FULL), records_of(Run(stop_signal="SIGKILL"))]) == [
+        "argv=1 env=2 steps=0 stop=15 user=www-data cwd=/srv",
+        "argv=3 env=2 steps=5 stop=15 user=1:2 cwd=/",
+        "argv=0 env=0 steps=0 stop=9 user= cwd=/",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not ended by a NUL"),
+        (b"vmtailor 1", "not ended by a NUL"),
+        (b"vmtailor 2\0", "not of this version"),
+        (b"vmtailor 1\0arg\0", "a record without a value"),
+        (b"vmtailor 1\0what x\0", "unknown record"),
+        (b"vmtailor 1\0.port 1\0", "no step is open"),
+        (b"vmtailor 1\0step http\0.port 65536\0", "not a number in range"),
+        (b"vmtailor 1\0step http\0.port -1\0", "not a number in range"),
+        (b"vmtailor 1\0step exit\0", "unknown kind of step"),
+        (b"vmtailor 1\0env X\0", "not NAME=value"),
+        (b"vmtailor 1\0key 00\0", "not 32 hexadecimal digits"),
+        (b"vmtailor 1\0" + b"step http\0" * 257, "too many steps"),
+    ],
+)
+def test_a_bad_record_is_named(program: Path, data: bytes, says: str) -> None:
+    assert parse(program, "records", [data]) == [f"wrong: {says}"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_records(program: Path, seed: int) -> None:
+    assert parse(program, "records", damaged([CONFIG, records_of(FULL)], seed))
+
+
+frames = st.lists(st.tuples(st.sampled_from("ieswg"), st.binary(max_size=100), st.binary(max_size=20)), max_size=5)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.tuples(frames, st.integers(0, 255)), min_size=1, max_size=20))
+def test_both_decoders_agree(program: Path, lines: list[tuple[list[tuple[str, bytes, bytes]], int]]) -> None:
+    inputs, expected = [], []
+    for items, piece in lines:
+        data = b"".join(noise + encode(kind, payload, i) for i, (kind, payload, noise) in enumerate(items))
+        heard, _ = Decoder(None).feed(data)
+        inputs.append(bytes([piece]) + data)
+        expected.append("".join(f"{ord(frame.type):02x}:{frame.payload.hex()} " for frame in heard))
+    assert parse(program, "wire", inputs) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_frames(program: Path, seed: int) -> None:
+    seeds = [b"\x10" + encode("i", b"x" * 50, 0) + encode("s", b"15", 1), b"\xff" + MAGIC * 20, b"\0" + bytes(OPEN_KEY)]
+    assert len(parse(program, "wire", damaged(seeds, seed))) == ROUND
+
+
+def http(body: bytes, *headers: bytes, status: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    return b"\r\n".join([status, *headers, b"", b""]) + body
+
+
+RESPONSES = {
+    "length": (http(b"hello", b"Content-Length: 5"), "done 200", b"hello"),
+    "to the end": (http(b"hello"), "done 200", b"hello"),
+    "chunks": (
+        http(b"3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nT: 1\r\n\r\n", b"transfer-encoding: Chunked"),
+        "done 200",
+        b"hello",
+    ),
+    "more than said": (http(b"hello!", b"Content-Length:5"), "done 200", b"hello"),
+    "less than said": (http(b"hell", b"Content-Length: 5"), "not 200", b"hell"),
+    "unfinished chunk": (http(b"5\r\nhel", b"Transfer-Encoding: chunked"), "not 200", b"hel"),
+    "nothing": (http(b"", status=b"HTTP/1.0 204 No Content"), "done 204", b""),
+    "continue first": (b"HTTP/1.1 100 Continue\r\n\r\n" + http(b"x", b"Content-Length: 1"), "done 200", b"x"),
+    "bare line feeds": (b"HTTP/1.0 404 No\nContent-Length: 2\n\nno", "done 404", b"no"),
+    "not HTTP": (b"SSH-2.0-x\r\n", "not 0", b""),
+    "negative": (http(b"x", b"Content-Length: -1"), "not 200", b""),
+    "endless header": (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 9000, "not 200", b""),
+    "too many headers": (http(b"", *[b"X: y"] * 300), "not 200", b""),
+    "huge": (http(b"x", b"Content-Length: 99999999999999999999999"), "not 200", b""),
+}
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+@pytest.mark.parametrize("piece", [0, 2, 255])
+def test_responses(program: Path, name: str, piece: int) -> None:
+    data, says, body = RESPONSES[name]
+    assert parse(program, "http", [bytes([piece]) + data]) == [f"{says} {len(body)} {hashlib.sha256(body).hexdigest()}"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_responses(program: Path, seed: int) -> None:
+    seeds = [bytes([piece]) + data for piece in (0, 30, 255) for data, _, _ in RESPONSES.values()]
+    assert len(parse(program, "http", damaged(seeds, seed))) == ROUND
+
+
+PASSWD = (
+    b"root:x:0:0:root:/root:/bin/sh\n\nbad line\nwww:x:33:34::/srv:\nx:x:70000:1\n1000:x:5:6::/five:\nlast:x:9:9::/l:"
+)
+GROUP = b"root:x:0:\nwww:x:34:\nextra:x:44:foo,www\nmore:x:45:www,\nnot:x:46:wwwx\nnum:x:NaN:www\n"
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ("", "0 0 /root"),
+        ("root", "0 0 /root"),
+        ("www", "33 34 44 45 /srv"),
+        ("33", "33 34 44 45 /srv"),
+        ("www:extra", "33 44 /srv"),
+        ("www:7", "33 7 /srv"),
+        ("1234", "1234 0 /"),
+        ("1234:www", "1234 34 /"),
+        ("1000", "5 6 /five"),
+        ("x", "70000 1 /"),
+        ("last", "9 9 /l"),
+        ("nobody", "wrong: no such user in /etc/passwd"),
+        ("root:nogroup", "wrong: no such group in /etc/group"),
+        ("4294967295", "wrong: no such user in /etc/passwd"),
+        ("bad line", "wrong: no such user in /etc/passwd"),
+    ],
+)
+def test_users_as_container_engines_find_them(program: Path, user: str, says: str) -> None:
+    assert parse(program, "user", [user.encode() + b"\0" + PASSWD + b"\0" + GROUP]) == [says]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_user_files(program: Path, seed: int) -> None:
+    seeds = [user + b"\0" + PASSWD + b"\0" + GROUP for user in (b"www:extra", b"33", b"")]
+    assert len(parse(program, "user", damaged(seeds, seed))) >= ROUND

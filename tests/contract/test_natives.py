@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native parts: where they are linked, that two builds are the same, and that they bring nothing along."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
+from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.tracer_volume import interpreter, libraries, write_tools_volume
+
+pytestmark = pytest.mark.contract
+
+PROGRAMS = ("init", "stage1", "client")
+#: PID 1 lies in the memory of every machine.
+MOST_BYTES = 150_000
+
+
+def make(sources: Path, out: Path, *options: str) -> None:
+    run([require_tool("make"), "-C", str(sources), f"OUT={out}", *options, "guest"], timeout_s=300)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built")
+    make(SOURCES, out)
+    return out
+
+
+def test_two_builds_are_the_same_wherever_they_are_made(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(SOURCES, tmp_path / "elsewhere")
+    make(tmp_path / "elsewhere", tmp_path / "again")
+    for name in PROGRAMS:
+        assert (built / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_static_and_at_their_own_addresses(built: Path, name: str) -> None:
+    data = (built / name).read_bytes()
+    assert interpreter(data) == ""
+    low, high = ADDRESSES[name]
+    assert low <= elf_symbols(data)["main"] < high
+    assert len(data) < MOST_BYTES
+
+
+def test_each_mark_has_an_address_of_its_own() -> None:
+    marks = locate().marks()
+    assert set(marks) == {"init", "entry", "ready", "load", "load_end", "stop", "end"}
+    low, high = ADDRESSES["init"]
+    assert len({at for at in marks.values() if low <= at < high}) == 7
+
+
+def test_another_c_library_will_do(tmp_path: Path) -> None:
+    make(SOURCES, tmp_path, "CC_GUEST=cc")
+    assert interpreter((tmp_path / "init").read_bytes()) == ""
+
+
+def test_init_refuses_to_be_anything_but_pid_1(built: Path) -> None:
+    done = subprocess.run([built / "init"], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 2
+    assert b"PID 1" in done.stderr
+
+
+def test_the_tracer_comes_with_all_it_needs(tmp_path: Path) -> None:
+    strace = Path(require_tool("strace"))
+    loader, found = libraries(strace)
+    assert Path(loader).name.startswith("ld-linux")
+    assert "libc.so.6" in found
+    for out in ("one.erofs", "two.erofs"):
+        write_tools_volume(tmp_path / out)
+    assert (tmp_path / "one.erofs").read_bytes() == (tmp_path / "two.erofs").read_bytes()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's end of the line, against a guest that the test plays."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.drivers.guest import GuestSession
+from vmtailor.drivers.guest_text import parse_exit, parse_mark, parse_note, parse_result
+from vmtailor.drivers.wire import Decoder, Frame, encode
+from vmtailor.model.guest import READY_STEP, GuestReport
+
+KEY = b"0123456789abcdef"
+
+
+@dataclass
+class Guest:
+    """Plays init: says frames, hears the host's."""
+
+    line: socket.socket
+    session: GuestSession
+    said: int = 0
+    decoder: Decoder = field(default_factory=lambda: Decoder(KEY))
+
+    def say(self, kind: str, payload: bytes) -> None:
+        self.line.sendall(encode(kind, payload, self.said, KEY))
+        self.said += 1
+        self.session.pump(1.0)
+
+    def hear(self) -> list[Frame]:
+        try:
+            return self.decoder.feed(self.line.recv(1 << 20))[0]
+        except BlockingIOError:
+            return []
+
+
+@pytest.fixture
+def guest() -> Iterator[Guest]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        yield Guest(theirs, GuestSession(ours, key=KEY))
+
+
+def test_a_whole_run_ends_in_a_report(guest: Guest) -> None:
+    guest.say("H", b"init 1")
+    guest.say("M", b"entry 272611808 272611900 1767225600272611950")
+    guest.say("N", b"POSIX_MQUEUE\0mount(mqueue on /dev/mqueue): No such device")
+    guest.say("O", b"out")
+    guest.say("E", b"err")
+    guest.say("R", b"step=-1\0kind=http\0ns=5\0done=1\0right=1\0same=1\0first.status=200\0first.head=a=b\0")
+    guest.say("D", b"kernel-log\0<6>one\n")
+    guest.say("D", b"kernel-log\0<6>two\n")
+    guest.say("X", b"137 9 ")
+    guest.line.close()
+    assert guest.session.run(5.0)
+    report = guest.session.report()
+    assert (report.exit_code, report.signal, report.exit_reason) == (137, 9, "")
+    assert (report.stdout, report.stderr) == ("out", "err")
+    mark = report.mark("entry")
+    assert mark is not None
+    assert mark.cycles == 272611808
+    assert report.notes[0].symbol == "POSIX_MQUEUE"
+    assert report.file("kernel-log") == "<6>one\n<6>two\n"
+    ready = report.ready
+    assert ready is not None
+    assert (ready.ok, ready.first.status, ready.first.head) == (True, 200, "a=b")
+    assert (report.damaged, report.lost) == (0, 0)
+
+
+def test_nothing_is_sent_before_init_listens(guest: Guest) -> None:
+    guest.session.send_stdin(b"early")
+    guest.session.send_signal(15)
+    guest.session.pump(0)
+    assert guest.hear() == []
+    guest.say("H", b"init 1")
+    guest.session.pump(0)
+    assert {(frame.type, frame.payload) for frame in guest.hear()} == {("i", b"early"), ("s", b"15")}
+
+
+def test_standard_input_waits_until_it_is_taken(guest: Guest) -> None:
+    guest.say("H", b"init 1")
+    data = bytes(range(256)) * 40
+    guest.session.send_stdin(data)
+    guest.session.end_stdin()
+    heard: list[Frame] = []
+    while not heard or heard[-1].type != "e":
+        guest.session.pump(0)
+        part = guest.hear()
+        size = sum(len(frame.payload) for frame in part)
+        assert 0 <= size <= 2048
+        assert part, "the host stopped sending"
+        heard += part
+        guest.say("C", b"%d" % size)
+    assert b"".join(frame.payload for frame in heard if frame.type == "i") == data
+    assert guest.session.stdin_queued == 0
+
+
+def test_what_is_kept_is_bounded_and_still_relayed() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        heard: list[bytes] = []
+        session = GuestSession(ours, key=KEY, on_stdout=heard.append, keep_bytes=100)
+        for sequence in range(5):
+            theirs.sendall(b"#" * 50 + encode("O", b"x" * 90, sequence, KEY))
+            session.pump(1.0)
+        report = session.report()
+        assert len(report.stdout) == len(report.console) == 100
+        assert report.truncated
+        assert sum(map(len, heard)) == 450
+
+
+def test_a_guest_that_dies_leaves_what_it_said(guest: Guest) -> None:
+    guest.line.sendall(b"Kernel panic - not syncing\xf5T half a frame")
+    guest.line.close()
+    assert guest.session.run(5.0)
+    assert guest.session.report().console.startswith("Kernel panic - not syncing")
+    assert not guest.session.ended
+
+
+def test_a_silent_guest_runs_out_of_time(guest: Guest) -> None:
+    assert not guest.session.run(0.05)
+
+
+@given(st.binary(max_size=400), st.sampled_from("HOEMNFXRDC?"))
+def test_no_payload_breaks_the_session(payload: bytes, kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        session = GuestSession(ours, key=KEY)
+        theirs.sendall(encode(kind, payload, 0, KEY))
+        session.pump(1.0)
+        assert isinstance(session.report(), GuestReport)
+
+
+@given(st.binary(max_size=200))
+def test_any_text_parses_to_something(payload: bytes) -> None:
+    mark = parse_mark(payload, 0.0)
+    assert mark is None or mark.cycles >= 0
+    assert 0 <= parse_exit(payload)[0] <= 255
+    assert parse_note(payload).text is not None
+    result = parse_result(payload)
+    assert 0 <= result.right <= result.done
+
+
+def test_a_result_says_what_was_wrong_first() -> None:
+    result = parse_result(b"step=3\0kind=command\0done=4\0right=2\0same=0\0why=exit status 1, not 0\0wrong.status=-1\0"
+                          b"wrong.exit=1\0wrong.head=oops\0")  # fmt: skip
+    assert result.step == 3 != READY_STEP
+    assert not result.ok
+    assert result.wrong is not None
+    assert (result.wrong.exit_code, result.wrong.head, result.why) == (1, "oops", "exit status 1, not 0")

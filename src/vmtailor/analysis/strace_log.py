@@ -22,7 +22,7 @@ _CALL = re.compile(r"(\w+)\(")
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
 _UNFINISHED = " <unfinished ...>"
 _RESULT = re.compile(
-    r"\s*=\s(?P<value>0x[0-9a-f]+|-?\d+|\?)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9]+))?(?P<more>.*?)"
+    r"\s*=\s(?P<value>0x[0-9a-f]+|-?\d+|\?)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9_]+))?(?P<more>.*?)"
     r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
     re.S,
 )

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What calls, paths, images and exercises demand; only what worked demands anything."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.kernel_tree import read_facts
+from vmtailor.analysis import demand, demand_rules
+from vmtailor.analysis.demand import Demand, Demands
+from vmtailor.analysis.demand_rules import Rules
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.evidence import EvidenceKind, Strength
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.image import ImageConfig, Port
+from vmtailor.model.syscalls import SyscallEvent
+
+FACTS = read_facts()
+RULES = demand_rules.load()
+EVERYTHING = {s for text in FACTS.files.values() for s in text.replace("(", " ").replace(")", " ").split()} | {
+    "MULTIUSER", "PROC_EXTRA", "MEMBARRIER",
+}  # fmt: skip
+
+
+def call(name: str, *args: str, error: str = "", line: int = 7, result: int | None = 0) -> SyscallEvent:
+    return SyscallEvent(line, 1, "t", name, args, -1 if error else result, error, 0.0)
+
+
+def demands_of(*events: SyscallEvent, head: bytes = b"", baseline: set[str] | None = None) -> dict[str, Demand]:
+    found = Demands(FACTS, RULES, EVERYTHING if baseline is None else baseline, lambda path: head)
+    demand.of_events(events, found)
+    return {d.evidence.key: d for d in found.result()}
+
+
+def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
+    return {s for d in demands_of(*events, head=head).values() for s in d.symbols}
+
+
+@pytest.mark.parametrize(
+    ("event", "symbols"),
+    [
+        (call("futex", "0x1", "FUTEX_WAIT", "0"), {"FUTEX"}),
+        (call("futex", "0x1", "FUTEX_WAIT", "0", result=None), {"FUTEX"}),  # still waiting
+        (call("futex", "0x1", "FUTEX_WAIT", "0", error="EAGAIN"), {"FUTEX"}),  # it is there
+        (call("futex", "0x1", "FUTEX_WAIT", "0", error="ENOSYS"), set()),
+        (call("membarrier", "0"), {"MEMBARRIER"}),
+        (call("read", "3", "", "1"), set()),
+        (call("clock_gettime", "CLOCK_MONOTONIC", "0x1"), set()),
+        (call("clock_gettime", "CLOCK_PROCESS_CPUTIME_ID", "0x1"), {"POSIX_TIMERS"}),
+        (call("setuid", "33"), {"MULTIUSER"}),
+        (call("no_such_call"), set()),
+        (call("socket", "AF_INET", "SOCK_STREAM", "IPPROTO_TCP"), {"NET", "INET"}),
+        (call("socket", "AF_INET6", "SOCK_STREAM", "IPPROTO_TCP"), {"NET", "IPV6"}),
+        (call("socket", "AF_UNIX", "SOCK_STREAM", "0"), {"NET", "UNIX"}),
+        (call("socket", "AF_INET6", "SOCK_STREAM", "IPPROTO_TCP", error="EAFNOSUPPORT"), set()),
+        (call("mount", '"none"', '"/mnt"', '"parts"', "0", "NULL"), {"PARTS_FS"}),
+        (call("mount", '"none"', '"/mnt"', '"moon"', "0", "NULL"), set()),
+        (call("fcntl", "3", "F_SETLK", "{l_type=F_WRLCK}"), {"FILE_LOCKING"}),
+        (call("fcntl", "3", "F_GETFL"), set()),
+        (call("fcntl", "3", "F_SETLK", "{}", error="EINVAL"), set()),
+        (call("openat", "AT_FDCWD</>", '"/proc/stat"', "O_RDONLY"), {"PROC_FS"}),
+        (call("openat", "AT_FDCWD</>", '"/proc/77/smaps"', "O_RDONLY"), {"PROC_FS", "PROC_EXTRA"}),
+        (call("openat", "AT_FDCWD</proc/self>", '"smaps"', "O_RDONLY"), {"PROC_FS", "PROC_EXTRA"}),
+        (call("openat", "AT_FDCWD</>", '"/proc/self/task/9/status"', "O_RDONLY"), {"PROC_FS"}),
+        (call("openat", "AT_FDCWD</>", '"/proc/sys/kernel/watches"', "O_RDONLY"), {"PROC_FS", "PROC_SYSCTL", "EPOLL"}),
+        (call("openat", "AT_FDCWD</>", '"/proc/stat"', "O_RDONLY", error="ENOENT"), set()),
+        (call("openat", "AT_FDCWD</>", '"/process"', "O_RDONLY"), set()),
+        (call("openat", "AT_FDCWD</>", '"/sys/kernel/mm/transparent_hugepage/enabled"', "O_RDONLY"), {"SYSFS", "TRANSPARENT_HUGEPAGE"}),
+        (call("openat", "AT_FDCWD</>", '"/dev/things/one"', "O_RDONLY"), {"DISK"}),
+        (call("openat", "AT_FDCWD</>", '"/dev/null"', "O_RDONLY"), set()),
+        (call("openat", "AT_FDCWD</>", '"/dev/ptmx"', "O_RDONLY"), {"UNIX98_PTYS"}),
+        (call("unshare", "CLONE_NEWNS|CLONE_NEWPID"), {"PID_NS"}),
+        (call("mmap", "NULL", "4096", "PROT_READ", "MAP_PRIVATE|MAP_HUGETLB", "-1", "0"), {"HUGETLBFS"}),
+        (call("write", "1", '"F_SETLK MAP_HUGETLB"', "3"), set()),
+        (call("prctl", "PR_SET_NAME", '"PR_SET_SECCOMP"'), set()),
+        (call("fchownat", "AT_FDCWD</>", '"/x"', "33", "33", "0"), {"MULTIUSER"}),
+        (call("fchownat", "AT_FDCWD</>", '"/x"', "0", "0", "0"), set()),
+        (call("chown", '"/x"', "0", "4"), {"MULTIUSER"}),
+        (call("setsockopt", "3", "SOL_TCP", "TCP_ULP", '"tls"', "4"), {"TLS"}),
+        (call("setsockopt", "3", "SOL_TCP", "TCP_ULP", '"other"', "4"), set()),
+    ],
+)  # fmt: skip
+def test_a_call_demands(event: SyscallEvent, symbols: set[str]) -> None:
+    assert symbols_of(event) == symbols
+
+
+@pytest.mark.parametrize(
+    ("head", "symbols"),
+    [
+        (b"#!/bin/sh", {"BINFMT_SCRIPT"}),
+        (b"\x7fELF\x02", {"BINFMT_ELF"}),
+        (b"\x7fELF\x01", {"IA32_EMULATION"}),
+        (b"", set()),
+    ],
+)
+def test_a_program_demands_its_format(head: bytes, symbols: set[str]) -> None:
+    assert symbols_of(call("execve", '"/bin/x"', "[]", "0x1"), head=head) == symbols
+
+
+def test_a_symbol_that_the_baseline_lacks_is_only_demanded_when_it_must_be_there() -> None:
+    # Of two ways to have a file, the one that the baseline has.
+    found = demands_of(call("futex", "0x1", "FUTEX_WAIT"), baseline=set())
+    assert found["futex"].symbols == ("FUTEX",)
+
+
+def test_evidence_says_where_and_how_often() -> None:
+    found = demands_of(call("futex", "0x1", line=12), call("futex", "0x1", line=99))["futex"]
+    assert found.evidence.count == 2 and found.reference == "trace:requests:12"
+    assert found.evidence.strength is Strength.DEMANDED and found.evidence.detail == "kernel/futex.c:2"
+
+
+def test_addresses_beyond_loopback_ask_for_a_network() -> None:
+    outside = call("bind", "3", '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("0.0.0.0")}', "16")
+    inside = call("bind", "3", '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("127.0.0.1")}', "16")
+    local = call("connect", "3", '{sa_family=AF_UNIX, sun_path="/x"}', "16")
+    for event, wanted in ((outside, True), (inside, False), (local, False)):
+        found = Demands(FACTS, RULES, EVERYTHING)
+        found.event(event)
+        assert demand.wants_network(ImageConfig("amd64"), found) is wanted
+    assert demand.wants_network(ImageConfig("amd64", exposed_ports=(Port(80),)), Demands(FACTS, RULES, EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("config", "references"),
+    [
+        (ImageConfig("amd64", user="www-data:www-data"), {"image:user"}),
+        (ImageConfig("amd64", user="0:0"), set()),
+        (ImageConfig("amd64", user="root"), set()),
+        (ImageConfig("amd64", exposed_ports=(Port(80),)), {"image:ports"}),
+        (ImageConfig("amd64", entrypoint=("/run.sh",)), {"image:entrypoint"}),
+    ],
+)
+def test_an_image_demands(config: ImageConfig, references: set[str]) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING, lambda path: b"#!/bin/sh\n")
+    demand.of_image(config, found)
+    assert {d.reference for d in found.result()} == references
+
+
+def test_an_exercise_over_http_demands_tcp() -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_exercise(Exercise("x", Ready(ReadyKind.EXIT)), found)
+    assert found.result() == ()
+    demand.of_exercise(Exercise("x", Ready(ReadyKind.EXIT), (Step(StepKind.HTTP, port=80),)), found)
+    assert [d.symbols for d in found.result()] == [("NET", "INET")]
+
+
+@given(
+    st.sampled_from([*FACTS.table, "prctl", "mount", "setsockopt", "execve", "bind"]),
+    st.lists(
+        st.one_of(st.text(max_size=20), st.sampled_from(["AF_INET", '"/proc/self/x"', "{sa_family=AF_INET6}"])),
+        max_size=6,
+    ),
+)
+def test_no_event_is_too_strange(name: str, args: list[str]) -> None:
+    demands_of(call(name, *args), head=b"#!")
+
+
+# ---- rules
+
+
+def test_every_rule_that_comes_along_has_its_reason_and_a_known_kind() -> None:
+    assert len(RULES.calls) > 30 and len(RULES.paths) > 20
+    for rule in RULES.calls:
+        assert (
+            rule.reason
+            and rule.symbols
+            and rule.calls
+            and (rule.words or rule.text or rule.id in ("capabilities", "chown"))
+        )
+        assert rule.kind in EvidenceKind
+    for path in RULES.paths:
+        assert path.reason and path.symbols and all(p.startswith("/") for p in path.paths)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("/sys/fs/cgroup", "/sys/fs/cgroup", True),
+        ("/sys/fs/cgroup", "/sys/fs/cgroup/memory.max", True),
+        ("/sys/fs/cgroup", "/sys/fs/cgroups", False),
+        ("/dev/loop*", "/dev/loop12", True),
+        ("/dev/loop*", "/dev/x/loop1", False),
+        ("/dev/tty[1-9]*", "/dev/tty1", True),
+        ("/dev/tty[1-9]*", "/dev/tty", False),
+        ("/sys/devices/system/node/*", "/sys/devices/system/node/node0/meminfo", True),
+        ("/a.b", "/axb", False),
+    ],
+)
+def test_path_rules(pattern: str, path: str, matches: bool) -> None:
+    rules = demand_rules.parse(f"[[path]]\nid='a'\npaths=['{pattern}']\nsymbols=['X']\nreason='r'", "test")
+    assert rules.paths[0].match(path) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[[call]]\nid='a'\ncalls=['x']\nsymbols=['X']", "reason"),
+        ("[[call]]\nid='a'\ncalls='x'\nsymbols=['X']\nreason='r'", "calls"),
+        ("[[call]]\nid='a'\ncalls=['x']\nsymbols=['X']\nreason='r'\ntext='('", "a"),
+        ("[[call]]\nid='a'\ncalls=['x']\nsymbols=['X']\nreason='r'\nkernel='6'", "bound"),
+        ("[[call]]\nid='a'\ncalls=['x']\nsymbols=['X']\nreason='r'\nkind='moon'", "moon"),
+        ("[[path]]\nid='a'\npaths=['/x']\nsymbols=['X']\nreason='r'\nflag='x'", "flag"),
+        ("[[path", "not TOML"),
+    ],
+)
+def test_malformed_rules_are_refused(text: str, part: str) -> None:
+    with pytest.raises(UserInputError, match=part):
+        demand_rules.parse(text, "test")
+
+
+def test_rules_of_other_kernels_do_not_hold() -> None:
+    text = "[[path]]\nid='a'\npaths=['/x']\nsymbols=['X']\nreason='r'\nkernel='>=6.6'"
+    rules = demand_rules.parse(text, "test")
+    assert rules.for_kernel("6.12.1").paths and not rules.for_kernel("6.1.192").paths
+    assert Rules().for_kernel("6.1") == Rules()

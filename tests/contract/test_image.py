@@ -207,7 +207,7 @@ def test_a_moved_tag_is_noticed(layout: Path, registry: str, store: Store, tmp_p
 def test_a_damaged_blob_in_a_registry(layout: Path, registry: str, store: Store, tmp_path: Path) -> None:
     name = f"docker://{registry}/damaged:1"
     skopeo_copy(f"oci:{layout}", name, "--dest-tls-verify=false")
-    blobs = [path for path in (tmp_path / "registry").rglob("data") if b'"layers"' not in path.read_bytes()]
+    blobs = [path for path in (tmp_path / "registry").rglob("data") if b'"schemaVersion"' not in path.read_bytes()]
     assert len(blobs) == 3
     for blob in blobs:
         whole = blob.read_bytes()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of the kernel's make, against a tree that only looks like a kernel."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.store import Store
+from vmtailor.drivers import kbuild, kernel_source
+from vmtailor.model.kernel import LostSymbol
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import Plan, RootFormat
+from vmtailor.stages import build
+
+TREE = Path(__file__).parent.parent / "fakes/make-tree"
+TOOLCHAIN = kbuild.Toolchain(ccache=False)
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("make", "gcc", "flex", "bison", "bc")), reason="needs a compiler"
+)
+
+
+def plan(*fragment: tuple[str, str]) -> Plan:
+    return Plan("6.99.3", MachineKind.MICROVM, 1, RootFormat.EROFS, fragment, (), (), (), 0, 0)
+
+
+def test_configure_tells_what_was_lost(tmp_path: Path) -> None:
+    configured = kbuild.configure(TREE, tmp_path / "o", [("NET", "y"), ("LOST", "y")], TOOLCHAIN)
+    assert configured.lost == (LostSymbol("LOST", "y", "n"),)
+    assert ("DEFAULT", "y") in configured.symbols
+    with pytest.raises(BuildError, match="LOST=y became n"):
+        kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+
+
+def test_a_foreign_configuration_is_brought_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("CONFIG_NET=y\n# CONFIG_PCI is not set\n")
+    configured = kbuild.configure_file(TREE, tmp_path / "o", tmp_path / "theirs", TOOLCHAIN)
+    assert dict(configured.symbols) == {"NET": "y", "DEFAULT": "y"}
+    with pytest.raises(UserInputError):
+        kbuild.configure_file(TREE, tmp_path / "o", tmp_path / "none", TOOLCHAIN)
+
+
+def test_a_compile_error_shows_its_lines(tmp_path: Path) -> None:
+    configured = kbuild.configure(TREE, tmp_path / "o", [("BROKEN", "y")], TOOLCHAIN)
+    with pytest.raises(BuildError) as caught:
+        kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+    assert "init/main.c:1:2: error: broken as asked" in caught.value.details
+
+
+def test_the_environment_of_a_build_is_fixed(tmp_path: Path) -> None:
+    configured = kbuild.configure(TREE, tmp_path / "o", [], TOOLCHAIN)
+    compiled = kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+    seen = dict(line.split("=", 1) for line in (compiled.build_dir / "environment").read_text().splitlines())
+    assert {"KBUILD_BUILD_USER", "KBUILD_BUILD_HOST", "KBUILD_BUILD_VERSION", "KBUILD_BUILD_TIMESTAMP"} <= set(seen)
+    assert seen["KBUILD_BUILD_VERSION"] == "1"
+    assert compiled.objects == 2
+
+
+def test_build_kernel_packs_records_and_caches(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    files = build.build_kernel(plan(("NET", "y")), TREE, "d1", store, toolchain=TOOLCHAIN)
+    assert files.release == "6.99.3-fake"
+    assert Path(files.image).stat().st_size == files.image_bytes < 100_000  # the 300 KB of zeros are left out
+    assert files.xz_bytes < files.image_bytes
+    assert "CONFIG_NET=y" in Path(files.config).read_text()
+    shutil.rmtree(tmp_path / "cache/kernel-build")
+    assert build.build_kernel(plan(("NET", "y")), TREE, "d1", store, toolchain=TOOLCHAIN) == files
+    assert not (tmp_path / "cache/kernel-build").exists()
+    other = build.build_kernel(plan(("NET", "y")), TREE, "d2", store, toolchain=TOOLCHAIN)
+    assert other.image != files.image
+    assert other.sha256 == files.sha256
+
+
+def test_a_lost_symbol_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        build.build_kernel(
+            plan(("LOST", "y")), TREE, "d", Store(tmp_path), toolchain=TOOLCHAIN, explain={"LOST": "depends on PCI"}
+        )
+    assert "LOST: planned y, resolved to n (depends on PCI)" in caught.value.details
+
+
+def test_an_interrupted_build_leaves_a_folder_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kbuild, "compile_kernel", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build.build_kernel(plan(("NET", "y")), TREE, "d", store, toolchain=TOOLCHAIN)
+    assert not list((tmp_path / "kernel").glob("*"))
+    assert list((tmp_path / "kernel-build").iterdir())
+    assert build.build_kernel(plan(("NET", "y")), TREE, "d", store, toolchain=TOOLCHAIN).image_bytes > 0
+
+
+def test_the_version_of_a_source_is_held_against_the_baseline(tmp_path: Path) -> None:
+    tree = kernel_source.provide(Store(tmp_path), str(TREE))
+    assert tree.version == "6.99.3"
+    kernel_source.require_version(tree, "6.99.3", "the baseline")
+    with pytest.raises(UserInputError, match=r"is 6\.99\.3, but the baseline is 6\.12\.117"):
+        kernel_source.require_version(tree, "6.12.117", "the baseline")
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    (tmp_path / "empty").mkdir()
+    for given in ("nowhere", str(tmp_path / "empty")):
+        with pytest.raises(UserInputError):
+            kernel_source.provide(store, given)
+    built_in = tmp_path / "built-in"
+    shutil.copytree(TREE, built_in)
+    (built_in / ".config").touch()
+    with pytest.raises(UserInputError, match="has been built in"):
+        kernel_source.provide(store, str(built_in))
+
+
+def test_a_tarball_is_unpacked_once_and_its_checksum_held(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    tarball = Path(shutil.make_archive(str(tmp_path / "source"), "gztar", TREE.parent, TREE.name))
+    tree = kernel_source.provide(store, str(tarball))
+    assert tree.version == "6.99.3"
+    assert kernel_source.provide(store, str(tarball)) == tree
+    with pytest.raises(UserInputError, match="has SHA-256"):
+        kernel_source.provide(store, f"{tarball},{'0' * 64}")
+    broken = tmp_path / "broken.tar.gz"
+    broken.write_bytes(tarball.read_bytes()[:200])
+    with pytest.raises(UserInputError, match="cannot be unpacked"):
+        kernel_source.provide(store, str(broken))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers import kconfig_file
+from vmtailor.model.kernel import LostSymbol
+
+NAMES = st.from_regex(r"[A-Z0-9_]{1,12}", fullmatch=True)
+VALUES = st.one_of(
+    st.sampled_from(["y", "m", "n"]),
+    st.integers(-5, 10**6).map(str),
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="\x85")),
+)
+
+
+@given(st.dictionaries(NAMES, VALUES))
+def test_what_is_rendered_is_parsed_back(symbols: dict[str, str]) -> None:
+    assert kconfig_file.parse(kconfig_file.render(symbols)) == symbols
+
+
+@given(st.text())
+def test_any_text_parses(text: str) -> None:
+    assert all(name for name in kconfig_file.parse(text))
+
+
+def test_lines_of_a_real_file() -> None:
+    text = 'CONFIG_NET=y\n# CONFIG_PCI is not set\nCONFIG_LOCALVERSION="-x \\"y\\""\n# a comment\nCONFIG_HZ=250\n'
+    assert kconfig_file.parse(text) == {"NET": "y", "PCI": "n", "LOCALVERSION": '-x "y"', "HZ": "250"}
+
+
+@pytest.mark.parametrize("symbol", [("NET\nX", "y"), ("A B", "y"), ("", "y"), ("NET", "y\nCONFIG_EVIL=y")])
+def test_a_name_that_would_escape_is_refused(symbol: tuple[str, str]) -> None:
+    with pytest.raises(UserInputError):
+        kconfig_file.render(dict([symbol]))
+
+
+def test_lost_symbols_keep_their_order_and_say_what_they_became() -> None:
+    wanted = {"B": "y", "A": "n", "START": "0x1000000", "EMPTY": "", "MOD": "m"}
+    resolved = {"A": "y", "START": "16777216", "MOD": "y"}
+    assert kconfig_file.lost(wanted, resolved) == (
+        LostSymbol("B", "y", "n"), LostSymbol("A", "n", "y"), LostSymbol("MOD", "m", "y"),
+    )  # fmt: skip

@@ -50,6 +50,9 @@ def test_search_chips_and_sorting(report: Path) -> None:
         assert "CRYPTO_MANAGER_EXTRA_TESTS" in left_out.locator("tbody tr").first.inner_text()
         left_out.get_by_role("button", name="Symbol", exact=True).click()
         assert "ACPI" in left_out.locator("tbody tr").first.inner_text()
+        calls = browser.page.locator("#call-table")
+        calls.get_by_role("button", name="sh 1").click()
+        assert calls.locator("tbody tr").count() == 1 and "wait4" in calls.inner_text()
         assert browser.complaints == []
 
 

@@ -529,6 +529,7 @@ def fit_run(**changes: object) -> FitRun:
         ),
         calls=(
             CallSummary("lighttpd", "epoll_wait", 402, (), 1e-6, 2.1e-3, 0.4, ((0, "5"), (2, "1025"))),
+            CallSummary("sh", "wait4", 2, (), 1e-3, 2e-3, 3e-3, ()),
             CallSummary("lighttpd", "openat", 61, (("ENOENT", 12),), 2e-6, 9e-6, 4e-5, ((0, "AT_FDCWD"),)),
             CallSummary("lighttpd", "sendfile", 220, (), 8e-6, 4.1e-5, 2e-4, ()),
             CallSummary(

@@ -129,7 +129,7 @@ const vm = (() => {
       const group = el("div", { class: "chips", role: "group", "aria-label": "Filter" });
       for (const [value, title] of chips.values) {
         const number = rows.filter((row) => chips.of(row).includes(value)).length;
-        const node = el("button", { type: "button", class: `chip c-${value}`, "aria-pressed": "false" }, title, el("b", {}, String(number)));
+        const node = el("button", { type: "button", class: `chip c-${value}`, "aria-pressed": "false" }, `${title} `, el("b", {}, String(number)));
         node.addEventListener("click", () => { chip = chip === value ? null : value; shown = chunk; draw(); });
         chipButtons.push([value, node]);
         group.append(node);

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example images: built from packages without root, the same each time, and fit for the image stage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.fakes.tars import read_flat
+
+from vmtailor.base.process import run
+from vmtailor.base.store import Store
+from vmtailor.drivers.image_packages import read_inventory
+from vmtailor.model.exercise import ReadyKind
+from vmtailor.stages.exercise_file import load
+from vmtailor.stages.image import fetch
+
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.skipif(not Path("/usr/bin/apt-get").exists(), reason="made from Debian's packages"),
+]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/image.toml"))
+
+
+def build(name: str, out: Path, cache: Path) -> Path:
+    run([sys.executable, str(EXAMPLES / "build.py"), name, str(out), "--cache", str(cache)], timeout_s=600)
+    return out
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages are fetched once for all tests, and once for all runs where the machine says where."""
+    told = os.environ.get("VMTAILOR_PACKAGE_CACHE")
+    return Path(told) if told else tmp_path_factory.mktemp("packages")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example(name: str, tmp_path: Path, cache: Path) -> None:
+    layout = build(name, tmp_path / name, cache)
+    image = fetch(f"oci:{layout}", Store(tmp_path / "cache"))
+    exercise = load(EXAMPLES / name / "exercise.toml", image)
+    assert exercise.ready.kind in set(ReadyKind)
+    with (EXAMPLES / name / "image.toml").open("rb") as file:
+        spec = tomllib.load(file)
+    assert image.config.health_check is not None or "Healthcheck" not in spec["config"]
+    installed = {package.name for package in read_inventory(Path(image.archive)).packages}
+    assert installed >= set(spec.get("packages", ()))
+    assert image.unpacked_bytes < 60_000_000
+    flat = read_flat(Path(image.archive))
+    for item in spec.get("file", ()):
+        info = flat[item["path"].lstrip("/")][0]
+        assert (info.uid, info.gid) == (item.get("uid", 0), item.get("gid", 0))
+    # A package's licence travels with it.
+    if installed:
+        assert any(path.startswith("usr/share/doc/") and path.endswith("/copyright") for path in flat)
+
+
+def test_two_builds_give_the_same_bytes(tmp_path: Path, cache: Path) -> None:
+    name = max(NAMES, key=lambda name: (EXAMPLES / name / "image.toml").read_text().count("[[file]]"))
+    first, second = (build(name, tmp_path / where, cache) for where in ("one", "two"))
+    compare = subprocess.run(["diff", "--recursive", str(first), str(second)], check=False)
+    assert compare.returncode == 0
+
+
+def test_a_folder_without_a_description(tmp_path: Path) -> None:
+    finished = run(
+        [sys.executable, str(EXAMPLES / "build.py"), str(tmp_path), str(tmp_path / "out")], timeout_s=60, ok=(2,)
+    )
+    assert "no image.toml" in finished.error_text
+    assert not (tmp_path / "out").exists()

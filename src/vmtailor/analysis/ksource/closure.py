@@ -50,16 +50,17 @@ def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
         found: dict[str, Added] = {}
         for item in lost:
             if item.wanted in ("y", "m") and kconfig.known(item.name):
-                for extra in search.visible(item.name) or {}:
+                for extra, (parent, how) in (search.visible(item.name) or {}).items():
                     if extra not in values and extra not in added:
-                        found.setdefault(extra, Added(extra, "y", *search.because(extra, item.name)))
+                        found.setdefault(extra, Added(extra, "y", parent, how))
         if not found:
             return Closure(tuple(fragment), tuple(added.values()), lost)
         added |= found
 
 
-#: A way to make an expression true: the symbols to set, in the order found; None when there is none.
-_Way = dict[str, None] | None
+#: A way to make an expression true: the symbols to set, each with its parent and how that needs it; None: there is no
+#: way.
+_Way = dict[str, tuple[str, str]] | None
 
 
 class _Search:
@@ -69,19 +70,14 @@ class _Search:
         self._kconfig = kconfig
         self._forbidden = forbidden
         self._memo: dict[str, _Way] = {}
-        self._parents: dict[str, tuple[str, str]] = {}
         self._path: list[str] = []
         self._cut = False  # a cycle or the depth limit cut the search below: the result must not be kept
 
-    def because(self, name: str, root: str) -> tuple[str, str]:
-        """(parent, how) of a symbol found."""
-        return self._parents.get(name, (root, f"{root} depends on it"))
-
-    def visible(self, name: str) -> _Way:
-        """What is needed so that a symbol can be given the value y."""
+    def visible(self, name: str, parent: str = "") -> _Way:
+        """What is needed so that a symbol can be given the value y. `parent` is the one that depends on it."""
         symbol = self._kconfig.symbols[name]
         if not self._kconfig.prompted(name):
-            return self._reach(symbol)
+            return self._reach(symbol, parent)
         self._path.append(name)
         ways = [self._satisfy(node.prompt[1], name) for node in symbol.nodes if node.prompt]
         self._path.pop()
@@ -102,22 +98,15 @@ class _Search:
             return None
         else:
             before, self._cut = self._cut, False
-            way = self._need(symbol)
+            way = self.visible(name, parent)
             if way is not None or not self._cut:
                 self._memo[name] = way
             self._cut = self._cut or before
-        if way is not None:
-            for extra in way:
-                self._parents.setdefault(extra, (parent, f"{parent} depends on it"))
-        return way
+        if way is None or not self._kconfig.prompted(name):
+            return way
+        return {**way, name: (parent, f"{parent} depends on it")}
 
-    def _need(self, symbol: Any) -> _Way:
-        if not self._kconfig.prompted(symbol.name):
-            return self._reach(symbol)
-        way = self.visible(symbol.name)
-        return None if way is None else {**way, symbol.name: None}
-
-    def _reach(self, symbol: Any) -> _Way:
+    def _reach(self, symbol: Any, wanted_by: str) -> _Way:
         """A symbol without prompt: through a selector, or through a default."""
         name = symbol.name
         self._path.append(name)
@@ -130,9 +119,12 @@ class _Search:
             ways.append(None if first is None or second is None else first | second)
         self._path.pop()
         way = _cheapest(ways)
-        for extra in way or ():
-            self._parents[extra] = (name, f"brings in {name}, which has no prompt")
-        return way
+        if way is None:
+            return None
+        because = (
+            (wanted_by, f"brings in {name}, which {wanted_by} depends on") if wanted_by else (name, f"brings in {name}")
+        )
+        return {extra: because if parent == name else (parent, how) for extra, (parent, how) in way.items()}
 
     def _satisfy(self, expression: Any, parent: str) -> _Way:
         if k.expr_value(expression) == 2:

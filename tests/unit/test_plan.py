@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: the smallest configuration, a reason for every symbol, and what is said when something cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.kernel_tree import read_tree
+from vmtailor.analysis import catalogue, demand_rules
+from vmtailor.analysis.attribution import SymbolCost
+from vmtailor.analysis.catalogue import Catalogue
+from vmtailor.analysis.explain import explain, nearest, needed_by, needs, triggers, would_add
+from vmtailor.base import records
+from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
+from vmtailor.model.image import ImageConfig, Port
+from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.syscalls import FailedCall, SyscallEvent
+from vmtailor.stages.plan import Repair, Wishes, find_demands, make_plan
+
+TREE = read_tree()
+RULES = demand_rules.load()
+PLATFORM = """
+[[entry]]
+id = "base"
+reason = "the machine"
+symbols = { 64BIT = "y", EXPERT = "y", DISK = "y" }
+words = ["quiet"]
+[[entry]]
+id = "network"
+reason = "the device"
+symbols = { NET = "y" }
+when = { network = true }
+"""
+POLICY = """
+[[entry]]
+id = "rate"
+reason = "fewer ticks"
+symbols = { RATE_100 = "y" }
+[[entry]]
+id = "shadow"
+reason = "protection where the compiler has it"
+symbols = { SHADOW = "y" }
+if_possible = true
+"""
+BOOK = Catalogue(
+    tuple(catalogue.parse(PLATFORM, Cause.PLATFORM, "platform"))
+    + tuple(catalogue.parse(POLICY, Cause.POLICY, "policy"))
+)
+BASELINE = {n: "y" for n in TREE.kconfig.symbols if TREE.kconfig.is_switch(n)}
+IMAGE = ImageConfig("amd64")
+CALLS = (
+    SyscallEvent(3, 1, "t", "epoll_create1", ("0",), 3, "", 0.0),
+    SyscallEvent(4, 1, "t", "socket", ("AF_INET6", "SOCK_STREAM", "IPPROTO_TCP"), 4, "", 0.0),
+    SyscallEvent(5, 1, "t", "timer_create", ("0",), -1, "ENOSYS", 0.0),
+)
+
+
+def plan(
+    events: tuple[SyscallEvent, ...] = CALLS,
+    wishes: Wishes = Wishes(),
+    image: ImageConfig = IMAGE,
+    *,
+    repairs: tuple[Repair, ...] = (),
+    book: Catalogue = BOOK,
+    ran: dict[str, SymbolCost] | None = None,
+) -> Plan:
+    exercise = Exercise("test", Ready(ReadyKind.EXIT))
+    demands = find_demands(image, exercise, events, TREE, BASELINE)
+    return make_plan(image, demands, TREE, BASELINE, wishes, repairs=repairs, catalogue=book, ran=ran)
+
+
+def enabled(found: Plan) -> set[str]:
+    return {c.name for c in found.choices if c.value in ("y", "m")}
+
+
+def reasons(found: Plan, name: str) -> set[str]:
+    choice = found.choice(name)
+    assert choice is not None
+    return {r.reference for r in choice.reasons}
+
+
+def test_what_is_demanded_is_there_and_nothing_else() -> None:
+    found = plan()
+    assert enabled(found) == {
+        "64BIT", "EXPERT", "DEBUG_BASE", "DISK", "BUS", "BUS_A", "RATE_100", "EPOLL", "NET", "INET", "IPV6", "CRC",
+        "HIDDEN_DEFAULT",
+    }  # fmt: skip
+    assert found.total_y == 13 and found.prompted_y == 11
+    assert found.unexplained == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "references"),
+    [
+        ("64BIT", {"platform:base"}),
+        ("RATE_100", {"policy:rate"}),
+        ("EPOLL", {"trace:requests:3"}),
+        ("IPV6", {"trace:requests:4"}),
+        ("INET", {"symbol:IPV6"}),  # it depends on it
+        ("BUS_A", {"symbol:DISK"}),  # the cheapest way to what DISK depends on
+        ("CRC", {"symbol:IPV6"}),  # selected
+        ("DEBUG_BASE", {"symbol:EXPERT"}),
+    ],
+)
+def test_each_symbol_has_its_reason(name: str, references: set[str]) -> None:
+    assert reasons(plan(), name) == references
+
+
+def test_direct_reasons_resolve() -> None:
+    found = plan(image=ImageConfig("amd64", exposed_ports=(Port(80),)))
+    lines = {f"trace:requests:{e.line}" for e in CALLS}
+    for choice in found.choices:
+        for reason in choice.reasons:
+            kind = reason.reference.partition(":")[0]
+            assert reason.text
+            if kind in ("platform", "policy"):
+                assert BOOK.resolve(reason.reference) is not None
+            elif kind == "trace":
+                assert reason.reference in lines
+            elif kind == "symbol":
+                assert found.choice(reason.reference.partition(":")[2]) is not None
+            else:
+                assert kind in ("kconfig", "image")
+
+
+def test_the_fragment_holds_only_what_can_be_chosen() -> None:
+    found = plan()
+    assert all(TREE.kconfig.prompted(name) for name, _ in found.fragment)
+    assert TREE.kconfig.resolve(found.fragment).enabled == enabled(found)
+
+
+def test_a_demand_of_the_image_counts_without_a_trace() -> None:
+    found = plan((), image=ImageConfig("amd64", user="web", exposed_ports=(Port(80),)))
+    assert {"MULTIUSER", "NET", "INET"} <= enabled(found)
+    assert reasons(found, "MULTIUSER") == {"image:user"} and found.network
+    assert reasons(found, "NET") == {"platform:network", "image:ports"}
+
+
+def test_policy_that_cannot_be_followed_is_given_up_and_said() -> None:
+    found = plan()
+    assert len(found.given_up) == 1
+    assert (
+        "SHADOW" in found.given_up[0] and "CC_CAN_SHADOW" in found.given_up[0] and "policy:shadow" in found.given_up[0]
+    )
+
+
+def test_a_symbol_that_must_be_there_and_cannot_is_an_error_that_names_the_dependency() -> None:
+    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
+    with pytest.raises(BuildError, match="SHADOW") as caught:
+        plan(book=must)
+    assert "CC_CAN_SHADOW" in caught.value.details
+
+
+def test_the_user_keeps_and_drops() -> None:
+    found = plan(wishes=Wishes(keep=("UNIX", "RATE_1000"), drop=("EPOLL",)))
+    assert "UNIX" in enabled(found) and reasons(found, "UNIX") == {"user:keep"}
+    assert "EPOLL" not in enabled(found) and reasons(found, "EPOLL") == {"user:drop"}
+    assert found.unexplained == ()
+    with pytest.raises(UserInputError, match="NO_SUCH"):
+        plan(wishes=Wishes(keep=("NO_SUCH",)))
+
+
+def test_what_depends_on_a_dropped_symbol_falls_with_it() -> None:
+    found = plan(wishes=Wishes(drop=("NET",)))
+    assert not {"NET", "INET", "IPV6"} & enabled(found)
+    assert any(text.startswith("IPV6") and "NET" in text for text in found.given_up)
+    assert found.unexplained == ()
+
+
+def test_what_something_selects_cannot_be_dropped() -> None:
+    found = plan(wishes=Wishes(drop=("DEBUG_BASE",)))
+    assert "DEBUG_BASE" in enabled(found)
+    assert any("selected by EXPERT" in text for text in found.given_up)
+
+
+def test_repair_brings_back() -> None:
+    found = plan(repairs=(Repair("UNIX", "2", "connect failed"),))
+    choice = found.choice("UNIX")
+    assert choice is not None and choice.value == "y" and choice.reasons[0].cause is Cause.REPAIR
+    assert reasons(found, "UNIX") == {"repair:2"}
+
+
+def test_what_ran_most_is_left_out_first() -> None:
+    ran = {"UNIX": SymbolCost("UNIX", 50), "FUTEX": SymbolCost("FUTEX", 900), "EPOLL": SymbolCost("EPOLL", 5)}
+    found = plan(ran=ran)
+    names = [row.name for row in found.left_out]
+    assert names[:2] == ["FUTEX", "UNIX"] and "EPOLL" not in names and "BUS" not in names
+    assert set(names) == {n for n in BASELINE if TREE.kconfig.prompted(n)} - enabled(found)
+
+
+def test_the_command_line_has_reasons() -> None:
+    assert [(w.word, w.reason.reference) for w in plan().words] == [("quiet", "platform:base")]
+
+
+def test_a_plan_survives_saving() -> None:
+    found = plan()
+    assert records.from_bytes(Plan, records.to_bytes(found)) == found
+
+
+def test_the_same_inputs_give_the_same_plan() -> None:
+    plan((), Wishes(keep=("UNIX", "PARTS_XATTR")))
+    assert records.to_bytes(plan()) == records.to_bytes(plan())
+
+
+CHOOSABLE = sorted(n for n in BASELINE if TREE.kconfig.prompted(n) and n != "SHADOW")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(st.sampled_from(CHOOSABLE), max_size=5), st.sets(st.sampled_from(CHOOSABLE), max_size=3))
+def test_any_wish_gives_an_explained_plan(keep: set[str], drop: set[str]) -> None:
+    try:
+        found = plan(wishes=Wishes(keep=tuple(sorted(keep - drop)), drop=tuple(sorted(drop))))
+    except BuildError as error:
+        assert error.details and error.hint  # two members of one choice, say
+        return
+    assert found.unexplained == ()
+    told = " ".join(found.given_up)
+    assert all(name in enabled(found) or name in told for name in keep - drop)
+    assert all(name not in enabled(found) or name in told for name in drop)
+
+
+# ---- explaining
+
+
+def test_explain_a_symbol_that_is_in() -> None:
+    found = explain("CONFIG_NET", plan(), TREE.facts, TREE.kconfig, RULES)
+    assert found.known and found.value == "y" and found.prompt == "Networking"
+    assert "trace:requests:4" in {r.reference for r in found.reasons}
+    assert needed_by("IPV6", plan()) == ("CRC", "INET")
+    assert needs("CRC", plan()) == ("IPV6",)
+    assert needs("BUS_A", plan()) == ("DISK",)
+
+
+def test_explain_a_symbol_that_is_out() -> None:
+    ran = {"PARTS_XATTR": SymbolCost("PARTS_XATTR", 77)}
+    found = explain("PARTS_XATTR", plan(ran=ran), TREE.facts, TREE.kconfig, RULES)
+    assert found.value == "n" and found.ran == 77 and found.dependency == "PARTS_FS"
+    assert found.would_add == ("PARTS_XATTR", "PARTS_FS")
+    assert not explain("NO_SUCH", plan(), TREE.facts, TREE.kconfig, RULES).known
+    assert would_add("SHADOW", plan(), TREE.kconfig) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "trigger"),
+    [
+        ("FUTEX", "system call futex"),
+        ("UNIX", "socket AF_UNIX"),
+        ("PARTS_FS", "mount of parts"),
+        ("PROC_EXTRA", "/proc/self/smaps"),
+        ("DISK", "/dev/things/one"),
+        ("FILE_LOCKING", "fcntl F_SETLK F_SETLKW F_GETLK F_OFD_SETLK F_OFD_SETLKW F_OFD_GETLK F_SETLEASE F_GETLEASE"),
+    ],
+)
+def test_what_would_bring_a_symbol_in(name: str, trigger: str) -> None:
+    assert trigger in triggers(name, TREE.facts, RULES)
+
+
+@pytest.mark.parametrize(
+    ("call", "first"),
+    [
+        (FailedCall("timer_create", "", "ENOSYS"), "POSIX_TIMERS"),
+        (FailedCall("socket", "AF_UNIX, SOCK_STREAM", "EAFNOSUPPORT"), "UNIX"),
+        (FailedCall("fcntl", "F_SETLK", "EINVAL"), "FILE_LOCKING"),
+        (FailedCall("openat", "/proc/PID/smaps, O_RDONLY", "ENOENT"), "PROC_EXTRA"),
+        (FailedCall("mount", "parts", "ENODEV"), "PARTS_FS"),
+    ],
+)
+def test_repair_looks_at_the_nearest_first(call: FailedCall, first: str) -> None:
+    left_out = plan().left_out
+    ordered = nearest([call], left_out, TREE.facts, RULES, TREE.kconfig)
+    assert first in ordered[:2] and set(ordered) == {row.name for row in left_out}
+
+
+def test_without_a_failing_call_what_ran_comes_first() -> None:
+    found = plan(ran={"UNIX": SymbolCost("UNIX", 50)})
+    assert nearest([], found.left_out, TREE.facts, RULES, TREE.kconfig)[0] == "UNIX"

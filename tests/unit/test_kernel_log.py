@@ -8,26 +8,36 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.kernel_log import messages, new_messages
+from vmtailor.analysis.kernel_log import complaints, new_complaints
 
-BASELINE = "[    0.1] ACPI BIOS Error (bug): 0x12 at 7\nbanner\n[    0.2] virtio_blk: odd\n"
+LOG = """<6>[    0.1] all is well
+<4>[    0.2] odd thing 0x12 at 7
+<3>without a stamp
+<28>[ 0.3][    T1] daemon, level 4
+"""
 
 
-def test_only_kernel_lines_count() -> None:
-    assert messages(BASELINE + "hello from the program\n") == ["ACPI BIOS Error (bug): 0x12 at 7", "virtio_blk: odd"]
+def test_levels_up_to_warning_count() -> None:
+    assert complaints(LOG) == ["odd thing 0x12 at 7", "without a stamp", "daemon, level 4"]
+
+
+def test_what_is_on_the_console_counts() -> None:
+    assert complaints("", "[    0.1] PCI: Fatal\n\nKernel panic - not syncing\n") == [
+        "PCI: Fatal",
+        "Kernel panic - not syncing",
+    ]
 
 
 def test_the_same_message_with_other_numbers_is_not_new() -> None:
-    assert new_messages("[    9.9][    T1] ACPI BIOS Error (bug): 0xff at 99\n", BASELINE) == []
+    assert new_complaints(["odd thing 0xff at 99"], complaints(LOG)) == []
 
 
 def test_a_new_message_is_found_once() -> None:
-    log = "[ 1.0] Warning: unable to open an initial console.\n" * 2
-    assert new_messages(log, BASELINE) == ["Warning: unable to open an initial console."]
-    assert new_messages(log, BASELINE, [re.compile("initial console")]) == []
+    found = ["unable to open an initial console"] * 2
+    assert new_complaints(found, complaints(LOG)) == found[:1]
+    assert new_complaints(found, [], [re.compile("initial console")]) == []
 
 
 @given(st.text(), st.text())
-def test_no_text_breaks_it(tailored: str, baseline: str) -> None:
-    assert new_messages(tailored, tailored) == []
-    new_messages(tailored, baseline)
+def test_no_text_breaks_it(log: str, console: str) -> None:
+    assert new_complaints(complaints(log, console), complaints(log, console)) == []

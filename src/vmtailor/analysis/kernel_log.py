@@ -1,41 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel complained of on a console, and whether it is new."""
+"""What a kernel complained of, and whether it is new."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-#: A printk line on the console: optional level, time stamp, optional caller.
-_STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\](?:\[\s*[TC]\d+\])?\s?(.*)$")
+#: A message in the kernel's own log: level, perhaps a time stamp and a caller.
+_LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
+#: The same on a console, where the level is not shown.
+_SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+#: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
+WARNING = 4
 #: At most so many lines are kept: a guest may print without end.
 MOST_LINES = 2000
 
 
-def messages(console: str) -> list[str]:
-    """The kernel's messages in a console capture, without time stamps, in order."""
-    found = []
-    for line in console.splitlines():
-        match = _STAMP.match(_ESCAPES.sub("", line))
-        if match and match.group(1).strip():
-            found.append(match.group(1).strip())
-            if len(found) == MOST_LINES:
-                break
-    return found
+def complaints(log: str, console: str = "") -> list[str]:
+    """Messages of level warning and worse in the kernel's log, and all that was on the console, in order.
 
-
-def new_messages(tailored: str, baseline: str, expected: Iterable[re.Pattern[str]] = ()) -> list[str]:
-    """Messages of the tailored machine that the baseline did not print, numbers aside.
-
-    Both consoles are captured with `loglevel=5`, so that only warnings and worse are on them. `expected` are
-    messages that a smaller machine is known to print for a reason (data/expected_messages.toml).
+    `log`: lines with level prefixes, as init sends them; empty after a panic. `console`: what was shown with `quiet`,
+    which is errors only; programs print elsewhere.
     """
-    known = {_NUMBERS.sub("#", message) for message in messages(baseline)}
+    found = []
+    for line in log.splitlines():
+        match = _LOGGED.match(_ESCAPES.sub("", line))
+        if match and int(match.group(1)) & 7 <= WARNING:
+            found.append(match.group(2).strip())
+    for line in console.splitlines():
+        match = _SHOWN.match(_ESCAPES.sub("", line))
+        if match:
+            found.append(match.group(1).strip())
+    return [message for message in dict.fromkeys(found) if message][:MOST_LINES]
+
+
+def new_complaints(
+    tailored: Iterable[str], baseline: Iterable[str], expected: Iterable[re.Pattern[str]] = ()
+) -> list[str]:
+    """Complaints of the tailored machine that the baseline did not have, numbers aside.
+
+    `expected`: what a smaller machine is known to say for a reason (data/expected_messages.toml).
+    """
+    known = {_NUMBERS.sub("#", message) for message in baseline}
     patterns = tuple(expected)
     found = []
-    for message in messages(tailored):
+    for message in tailored:
         shape = _NUMBERS.sub("#", message)
         if shape in known or any(pattern.search(message) for pattern in patterns):
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vmtailor.model.boot import Boot
+from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Machine
 from vmtailor.model.syscalls import FailedCall
 
@@ -45,10 +46,11 @@ class Trace:
     machine: Machine
     coverage_boot: Boot
     requests_boot: Boot
+    requests_report: GuestReport
+    phases: tuple[tuple[str, float], ...]  # phase of the container → second of the guest's clock at which it began
     coverage_file: str
     requests_file: str
     modules: tuple[LoadedModule, ...]
     failed_calls: tuple[FailedCall, ...]
     files: tuple[FileUse, ...]
     kernel_warnings: tuple[str, ...]
-    conditions: tuple[tuple[str, str], ...]

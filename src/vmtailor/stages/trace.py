@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage trace: the exercise on the baseline, twice: once with every block counted, once with every call seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.analysis import boots, container_log, degradation, file_uses
+from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.strace_log import Log
+from vmtailor.base import records
+from vmtailor.base.errors import GuestError
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.drivers import plugin, rig
+from vmtailor.drivers.guest_volume import Run
+from vmtailor.drivers.plugin import Mode, PluginConfig
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import Image
+from vmtailor.model.machine import Machine
+from vmtailor.model.trace import LoadedModule, Trace
+
+RECORD = "trace.json"
+COVERAGE = "coverage.counts"
+REQUESTS = "requests.strace"
+#: Host seconds a boot under emulation may take beside what the exercise itself allows.
+BOOT_S = 300.0
+
+
+@dataclass(frozen=True)
+class TraceInputs:
+    """What is traced. `machine` is the baseline with its root, `table` its kernel's symbols, `tools` the tracer's volume."""
+
+    image: Image
+    exercise: Exercise
+    machine: Machine
+    kernel_release: str
+    table: SymbolTable
+    natives: Natives
+    tools: Path
+
+
+def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
+    """Run both boots and write the record with its two files into `folder`.
+
+    Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
+    run = Run(exercise=inputs.exercise, key=rig.FIXED_KEY)
+    config = PluginConfig(mode=Mode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
+    deadline_s = BOOT_S + 4 * inputs.exercise.ready.timeout_s
+    with step("trace: every system call"):
+        requests = rig.drive(rig.Setup(inputs.machine, run, inputs.natives, deadline_s, tools=inputs.tools), scratch)
+        requests_boot = boots.make_boot(requests, inputs.exercise)
+        require_works(requests, inputs, "with its system calls traced")
+    with step("trace: every block of the kernel"):
+        coverage = rig.drive(rig.Setup(inputs.machine, run, inputs.natives, deadline_s, plugin=config), scratch)
+        require_works(coverage, inputs, "")
+        counters = plugin.parse(coverage.counts, "the coverage boot's counts")
+        coverage_boot = boots.make_boot(coverage, inputs.exercise, counters, inputs.table)
+    (folder / COVERAGE).write_bytes(coverage.counts)
+    (folder / REQUESTS).write_bytes(requests.requests)
+    begins = container_log.phases(requests.report)
+    log = container_log.read(requests.requests, begins)
+    record = Trace(
+        image_digest=inputs.image.digest,
+        exercise_origin=inputs.exercise.origin,
+        kernel_release=inputs.kernel_release,
+        cpu_model=inputs.machine.cpu_model,
+        machine=inputs.machine,
+        coverage_boot=coverage_boot,
+        requests_boot=requests_boot,
+        requests_report=requests.report,
+        phases=begins,
+        coverage_file=COVERAGE,
+        requests_file=REQUESTS,
+        modules=modules_of(coverage.report.file("modules"), coverage.report.file("module-sections")),
+        failed_calls=degradation.failed_calls(log.events),
+        files=file_uses.of_events(log.events),
+        kernel_warnings=tuple(boots.complaints(requests)),
+    )
+    records.save(record, folder / RECORD)
+    return record
+
+
+def read_log(folder: Path, record: Trace) -> Log:
+    """The calls of the container in a saved trace."""
+    return container_log.read((folder / record.requests_file).read_bytes(), record.phases)
+
+
+def require_works(outcome: rig.Outcome, inputs: TraceInputs, how: str) -> None:
+    """Raise GuestError unless the container did on the baseline all that the exercise asks for."""
+    failures = boots.failures(outcome, inputs.exercise)
+    if failures:
+        raise GuestError(
+            f"the container does not work on the baseline {inputs.kernel_release} {how}".rstrip(),
+            hint="mend the image or the exercise first: a machine can only be fitted to a container that works",
+            details=boots.evidence(outcome, failures),
+        )
+
+
+_MODULE = re.compile(r"^(\S+) (\d+) .* (0x[0-9a-f]+)(?: |$)", re.MULTILINE)
+_SECTION = re.compile(r"^(\S+) (\S+) (0x[0-9a-f]+)$", re.MULTILINE)
+
+
+def modules_of(modules: str, sections: str) -> tuple[LoadedModule, ...]:
+    """/proc/modules, and lines "module section address", as records."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, section, address in _SECTION.findall(sections):
+        found.setdefault(name, []).append((section, int(address, 16)))
+    return tuple(
+        LoadedModule(name, int(base, 16), int(size), tuple(found.get(name, ())))
+        for name, size, base in _MODULE.findall(modules)
+    )

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files were opened, through the image's links."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.analysis.file_uses import of_events, resolve, untouched
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import FileUse
+
+
+def call(name: str, *args: str, error: str = "") -> SyscallEvent:
+    return SyscallEvent(1, 2, "t", name, args, -1 if error else 3, error, 0.0)
+
+
+def test_openings_are_counted_by_path() -> None:
+    uses = of_events(
+        [
+            call("openat", "AT_FDCWD", '"/etc/x"', "O_RDONLY"),
+            call("openat", "AT_FDCWD", '"/etc/x"', "O_WRONLY|O_CREAT", "0600", error="EACCES"),
+            call("execve", '"/bin/sh"', '["sh"]', "0x1"),
+            call("stat", '"/etc/y"', "0x1"),
+        ]
+    )
+    assert uses == (FileUse("/bin/sh", 1, 0, False), FileUse("/etc/x", 2, 1, True))
+
+
+def test_links_of_the_image_are_followed() -> None:
+    links = {"/lib": "usr/lib", "/usr/lib/a.so": "a.so.1", "/usr/lib/up": "../../etc", "/abs": "/usr"}
+    assert resolve("/lib/a.so", links) == "/usr/lib/a.so.1"
+    assert resolve("/lib/up/passwd", links) == "/etc/passwd"
+    assert resolve("/abs/lib/./b", links) == "/usr/lib/b"
+
+
+def test_what_was_never_touched_is_named_largest_first() -> None:
+    files = {"/usr/lib/a": 10, "/b": 5, "/c": 50}
+    found = untouched(files, {"/lib": "usr/lib"}, [FileUse("/lib/a", 1, 0, False)], [80, 443], {80})
+    assert (found.files_total, found.files_opened) == (3, 1)
+    assert found.never_opened == ("/c", "/b")
+    assert found.ports_never_answered == (443,)
+
+
+@given(st.text("/.ab", max_size=12), st.dictionaries(st.text("/.ab", max_size=5), st.text("/.ab", max_size=5)))
+def test_no_links_make_it_loop(path: str, links: dict[str, str]) -> None:
+    assert resolve(path, links).startswith("/")

@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from vmtailor.base.errors import HostError
 from vmtailor.cli import doctor
 from vmtailor.drivers import host
 from vmtailor.drivers.host import Check, Need, State, Tool
+from vmtailor.drivers.kvm import KvmState, KvmVerdict
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,9 +72,26 @@ def test_space_is_measured_where_the_cache_will_be(tmp_path: Path) -> None:
     assert full.state is State.LIMITED and "XDG_CACHE_HOME" in full.fix
 
 
-def test_kvm_that_is_not_there_is_no_obstacle(tmp_path: Path) -> None:
-    check = host.check_kvm_device(tmp_path / "kvm")
-    assert check.state is State.LIMITED and not check.blocks
+@pytest.mark.parametrize(
+    ("verdict", "state", "words"),
+    [
+        (KvmVerdict(KvmState.WORKS, seconds=0.2), State.OK, "200"),
+        (KvmVerdict(KvmState.HANGS, "it hangs"), State.LIMITED, "it hangs"),
+        (KvmVerdict(KvmState.FORBIDDEN, "no"), State.LIMITED, "no"),
+    ],
+)
+def test_kvm_is_never_an_obstacle(verdict: KvmVerdict, state: State, words: str) -> None:
+    check = host.check_kvm(lambda: verdict)
+    assert check.state is state and words in check.found and not check.blocks
+    assert ("group kvm" in check.fix) == (verdict.state is KvmState.FORBIDDEN)
+
+
+def test_kvm_that_cannot_be_tried_is_no_obstacle() -> None:
+    def probe() -> KvmVerdict:
+        raise HostError("no QEMU")
+
+    check = host.check_kvm(probe)
+    assert check.state is State.LIMITED and "not tried: no QEMU" in check.found
 
 
 @given(st.text())

@@ -37,7 +37,7 @@ def doctor(
     """Check what works on this host (tools, kernels, space, KVM) and say what to install.
 
     Exits with 3 when fit cannot work here yet."""
-    checks = host.check_all(development, host.check_kvm_device)
+    checks = host.check_all(development)
     if json:
         typer.echo(json_module.dumps(document(checks), indent=1, ensure_ascii=False))
     else:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from vmtailor.base import figures, natives, process, store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers import kernel_packages, qemu
+from vmtailor.drivers import kernel_packages, kvm, qemu
+from vmtailor.drivers.kvm import KvmState, KvmVerdict
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
@@ -210,27 +211,27 @@ def check_natives() -> tuple[Check, ...]:
     return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
 
 
-def check_kvm_device(device: Path = Path("/dev/kvm")) -> Check:
-    """Whether the device can be opened at all. That alone proves little: the device can open, and then hang."""
+def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
+    """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
 
-    def result(state: State, found: str, fix: str) -> Check:
+    def result(state: State, found: str, fix: str = "") -> Check:
         return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
 
-    slower = "machines run under emulation, slower; exact figures come from there anyway"
-    if not device.exists():
-        return result(State.LIMITED, f"no {device}", slower)
+    slower = "machines run under emulation, slower; the exact figures come from there anyway"
     try:
-        with device.open("r+b", buffering=0):
-            return result(State.OK, f"{device} opens", "")
-    except OSError as error:
-        return result(
-            State.LIMITED, f"{device}: {error.strerror}", f"be a member of the group kvm; until then {slower}"
-        )
+        verdict = probe()
+    except VmtailorError as error:
+        return result(State.LIMITED, f"not tried: {error.message}", slower)
+    if verdict.works:
+        return result(State.OK, f"a small guest ran in {figures.microseconds(verdict.seconds * 1e6)}")
+    if verdict.state is KvmState.FORBIDDEN:
+        slower = f"join the group kvm; until then {slower}"
+    return result(State.LIMITED, verdict.reason, slower)
 
 
-def check_all(development: bool, kvm: Callable[[], Check]) -> tuple[Check, ...]:
-    """Every check, in the order in which a person would mend them. `kvm` starts a guest, so it comes last."""
+def check_all(development: bool) -> tuple[Check, ...]:
+    """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
     found += [check_qemu_plugins(), *check_natives(), check_packages(), check_space()]
-    return (*found, kvm())
+    return (*found, check_kvm())

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from vmtailor import __version__
 from vmtailor.base.errors import ExitCode, VmtailorError
+from vmtailor.cli.boot import boot
 from vmtailor.cli.doctor import doctor
 from vmtailor.cli.explain import explain
 from vmtailor.cli.report import report
@@ -49,7 +50,7 @@ def options(
         logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
 
 
-for verb in (explain, report, doctor):
+for verb in (explain, report, boot, doctor):
     app.command()(verb)
 
 

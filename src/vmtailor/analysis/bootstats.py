@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repeated boots as figures: median with an interval, and whether two machines differ. The boot is the unit of
+repetition."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmtailor.analysis.modes import Mode, find
+from vmtailor.model.sample import Verdict
+
+CONFIDENCE = 0.95
+_DRAWS = 4000
+#: Two boots of one machine agree so well on the instruction clock, and differences below it mean nothing.
+EXACT_SHARE = 0.002
+#: Differences below this share are of no interest on the wall clock.
+SAME_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`low` and `high`: 95 % bootstrap interval of the median. `modes` has two entries where the boots fall into two
+    groups,
+    and then the median should not be told."""
+
+    count: int
+    median: float
+    low: float
+    high: float
+    min: float
+    max: float
+    modes: tuple[Mode, ...]
+
+    @property
+    def two_modes(self) -> bool:
+        return len(self.modes) == 2
+
+
+def summarise(values: Sequence[float]) -> Summary | None:
+    """The figures of some boots; None without any."""
+    if not values:
+        return None
+    low, high = _interval(np.median(_resampled(values), axis=1)) if len(values) > 1 else (values[0], values[0])
+    return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values).modes)
+
+
+def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:
+    """How much less the median is afterwards, with its 95 % bootstrap interval; None where a side is empty."""
+    if not before or not after:
+        return None
+    gain = statistics.median(before) - statistics.median(after)
+    if len(before) < 2 or len(after) < 2:
+        return gain, gain, gain
+    draws = np.median(_resampled(before), axis=1) - np.median(_resampled(after, seed=1), axis=1)
+    return gain, *_interval(draws)
+
+
+def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Verdict:
+    """Better (less), worse, same or undecided. `exact`: on the instruction clock, where one boot a side is enough; on
+    the wall
+    clock fewer than three are never enough, and the interval of the difference must leave zero out."""
+    found = difference(before, after)
+    if found is None:
+        return Verdict.UNDECIDED
+    gain, low, high = found
+    scale = abs(statistics.median(before)) or 1.0
+    if exact:
+        slack = max(EXACT_SHARE * scale, max(before) - min(before), max(after) - min(after))
+        low, high, least, sure = gain - slack, gain + slack, 0.0, slack <= 10 * EXACT_SHARE * scale
+        same = sure and abs(gain) <= slack
+    else:
+        least, sure = SAME_SHARE * scale, min(len(before), len(after)) >= 3
+        same = sure and max(abs(low), abs(high)) <= least
+    if sure and low > 0 and gain > least:
+        return Verdict.BETTER
+    if sure and high < 0 and -gain > least:
+        return Verdict.WORSE
+    return Verdict.SAME if same else Verdict.UNDECIDED
+
+
+def _resampled(values: Sequence[float], seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    data = np.asarray(values, float)
+    return data[random.integers(0, len(data), (_DRAWS, len(data)))]
+
+
+def _interval(draws: np.ndarray) -> tuple[float, float]:
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(draws, [tail, 100 - tail])
+    return float(low), float(high)

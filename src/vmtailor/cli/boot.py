@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor boot`: a machine, booted N times and measured; changes of the catalogue tried on it."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vmtailor.base import natives
+from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.base.progress import step
+from vmtailor.cli.boot_table import document, show
+from vmtailor.drivers import disk as disks
+from vmtailor.drivers.ready import FORMS, parse_signal, words_for
+from vmtailor.model.machine import Accelerator, Clock, MachineKind
+from vmtailor.model.vm import BootSeries, Outcome, Vm, VmDisk
+from vmtailor.stages.boot import profile, recipes, series, trial
+from vmtailor.stages.boot.once import Plan
+
+_SIZE = re.compile(r"(\d+)([KMG]?)i?B?")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, parsed."""
+
+    subject: str
+    vm: Vm
+    plan: Plan
+    times: int
+    out: Path
+    sample: bool
+    debug_initcalls: bool
+    changes: tuple[str, ...]
+
+
+def boot(
+    subject: Annotated[
+        Path | None, typer.Argument(help="A disk image (raw or qcow2). It is never written.", show_default=False)
+    ] = None,
+    kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (bzImage or vmlinux).")] = None,
+    initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
+    append: Annotated[str, typer.Option(help="Its command line.")] = "",
+    disk: Annotated[list[Path] | None, typer.Option(help="One more disk; may be repeated.")] = None,
+    ready: Annotated[str, typer.Option(help=f"When the guest counts as ready: {escape(FORMS)}.")] = "login",
+    also: Annotated[
+        list[str] | None, typer.Option(help="Another signal that must come for the boot to be right.")
+    ] = None,
+    mark: Annotated[
+        list[str] | None, typer.Option(help="NAME=REGEX: a milestone of your own, a line of the console.")
+    ] = None,
+    times: Annotated[int, typer.Option("--times", "-n", min=1, help="Boots.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Seconds after which a boot counts as never ready.")] = 300.0,
+    clock: Annotated[Clock, typer.Option(help="wall: host time. instructions: QEMU's TCG counts, exact.")] = Clock.WALL,
+    machine: Annotated[MachineKind, typer.Option(help="QEMU's machine type.")] = MachineKind.Q35,
+    memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
+    cpus: Annotated[int, typer.Option(min=1, help="Virtual CPUs.")] = 1,
+    cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
+    accel: Annotated[
+        Accelerator, typer.Option(help="tcg works everywhere; kvm where `vmtailor doctor` says so.")
+    ] = Accelerator.TCG,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample processes from inside the guest (needs --initrd).")
+    ] = False,
+    debug_initcalls: Annotated[
+        bool, typer.Option("--debug-initcalls", help="Have the kernel log every initcall (costs time itself).")
+    ] = False,
+    try_: Annotated[
+        str,
+        typer.Option(
+            "--try", help="Ids of the catalogue's changes, separated by commas, or `all`.", show_default=False
+        ),
+    ] = "",
+    qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("boots"),
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
+
+    A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
+    signal = parse_signal(ready)
+    also_signals = tuple(parse_signal(text) for text in also or ())
+    words = append.split()
+    for wanted in (signal, *also_signals):
+        words += [word for word in words_for(wanted) if word not in words]
+    plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
+    vm = Vm(
+        kind=machine, memory_bytes=_bytes(memory), cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
+        append=tuple(words), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
+        accelerator=accel, clock=clock, options=tuple(qemu or ()),
+    )  # fmt: skip
+    _check(vm, sample)
+    if clock is Clock.INSTRUCTIONS:
+        # Nothing from outside may differ: no entropy of the host's, addresses as linked.
+        vm = replace(vm, entropy=False, append=(*vm.append, *(() if "nokaslr" in vm.append else ("nokaslr",))))
+    name = str(subject or kernel)
+    changes = tuple(part.strip() for part in try_.split(",") if part.strip())
+    request = Request(name, vm, plan, times, out, sample, debug_initcalls, changes)
+    found = _tried(request) if changes else _booted(request)
+    if json:
+        typer.echo(json_module.dumps(document(found, out), indent=1, ensure_ascii=False))
+    else:
+        show(found, out, Console(highlight=False))
+    if any(b.outcome is not Outcome.READY for b in found.boots if b.variant == found.variants[0].name):
+        raise typer.Exit(ExitCode.GUEST)
+
+
+def _booted(request: Request) -> BootSeries:
+    vm = request.vm
+    request.out.mkdir(parents=True, exist_ok=True)
+    if request.debug_initcalls:
+        vm = profile.with_initcalls(vm)
+    if request.sample:
+        vm = profile.with_collector(vm, natives.locate().folder / "collector", request.out)
+    with step(f"boot {Path(request.subject).name}") as progress:
+
+        def on_boot(name: str, number: int, seconds: float) -> None:
+            progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
+
+        return series.run(
+            request.subject,
+            [series.variant("base", vm)],
+            request.plan,
+            request.out,
+            times=request.times,
+            on_boot=on_boot,
+        )
+
+
+def _tried(request: Request) -> BootSeries:
+    wanted = recipes.choose(request.changes)
+    with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
+
+        def on_boot(name: str, number: int, seconds: float) -> None:
+            progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
+
+        return trial.run(
+            request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
+            natives=natives.locate(), on_boot=on_boot,
+        )  # fmt: skip
+
+
+def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[VmDisk, ...]:
+    found = tuple(disks.disk_of(path) for path in ((subject,) if subject else ()) + tuple(more))
+    if kernel is None:
+        if not found:
+            raise UserInputError("nothing to boot", hint="give a disk image, or --kernel")
+        if not disks.has_loader(found[0]):
+            raise UserInputError(f"{found[0].path} has no boot loader", hint="give --kernel, --initrd and --append")
+    return found
+
+
+def _check(vm: Vm, sample: bool) -> None:
+    if sample and (vm.kernel is None or vm.initrd is None):
+        raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
+    if vm.kernel is None and vm.append:
+        raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
+    if vm.clock is Clock.INSTRUCTIONS and (vm.cpus > 1 or vm.accelerator is Accelerator.KVM):
+        raise UserInputError("the instruction clock needs one CPU and TCG")
+
+
+def _mark(text: str) -> tuple[str, re.Pattern[str]]:
+    name, found, pattern = text.partition("=")
+    try:
+        if not found or not name or not pattern:
+            raise UserInputError(f"--mark {text!r} is not NAME=REGEX")
+        return name, re.compile(pattern)
+    except re.error as error:
+        raise UserInputError(f"--mark {text!r}: {error}") from error
+
+
+def _file(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    if not path.is_file():
+        raise UserInputError(f"{path} does not exist or is no file")
+    return str(path.absolute())
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    size = int(match[1]) << {"": 20, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
+    if not 16 << 20 <= size <= 1 << 44:
+        raise UserInputError(f"{text!r} is no amount of memory", hint="such as 512M or 2G")
+    return size

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Series of boots on a terminal and as a JSON document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.analysis.bootstats import Summary, summarise
+from vmtailor.base.text import plain, plural
+from vmtailor.model.machine import Clock
+from vmtailor.model.sample import Verdict
+from vmtailor.model.vm import BootSeries, Outcome, TrialResult
+
+_COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
+
+
+def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
+    """Milestone → figures over the boots of a variant that got ready, in the order of time."""
+    values: dict[str, list[float]] = {}
+    for boot in series.of(variant):
+        if boot.outcome is Outcome.READY:
+            for mark in boot.milestones:
+                at = mark.wall_s if series.clock is Clock.WALL else mark.guest_s
+                if at is not None:
+                    values.setdefault(mark.name, []).append(at)
+        if boot.outcome is Outcome.READY and boot.cpu_s is not None:
+            values.setdefault("host processor time", []).append(boot.cpu_s)
+    found = [(name, summary) for name, numbers in values.items() if (summary := summarise(numbers)) is not None]
+    return sorted(found, key=lambda pair: (pair[0] == "host processor time", pair[1].median))
+
+
+def document(series: BootSeries, out: Path) -> dict[str, Any]:
+    """The JSON document: the record, every raw sample in it, with figures beside."""
+    record = msgspec.to_builtins(series)
+    figures = {
+        one.name: {name: msgspec.to_builtins(summary) for name, summary in summaries(series, one.name)}
+        for one in series.variants
+    }
+    return {"schema": series.SCHEMA, "folder": str(out), "figures": figures, **record}
+
+
+def show(series: BootSeries, out: Path, console: Console) -> None:
+    """Print a series for a person."""
+    base = series.variants[0]
+    _milestones(series, base.name, console)
+    _failures(series, out, console)
+    if series.trials:
+        _trials(series, console)
+    clock = "virtual time (instructions executed, and waits)" if series.clock is Clock.INSTRUCTIONS else "host time"
+    text = f"{clock}, {base.vm.accelerator}; consoles and records: {out}"
+    console.print(Text(text, style="dim"))
+    console.print(Text(f"vmtailor analyze {out}/{base.name}-1/console.log   shows where the time went", style="dim"))
+
+
+def _milestones(series: BootSeries, variant: str, console: Console) -> None:
+    boots = series.of(variant)
+    good = sum(b.outcome is Outcome.READY for b in boots)
+    title = f"{plain(series.subject)}: {good} of {plural(len(boots), 'boot')} ready ({plain(str(series.ready))})"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for name in ("milestone", "median s", "95 %", "min", "max"):
+        table.add_column(name, justify="left" if name == "milestone" else "right")
+    for name, summary in summaries(series, variant):
+        if summary.two_modes:
+            low, high = summary.modes
+            middle = Text(f"{low.median:.2f} ({low.count}×) or {high.median:.2f} ({high.count}×)", style="yellow")
+            table.add_row(
+                plain(name), middle, Text("two modes", style="yellow"), f"{summary.min:.2f}", f"{summary.max:.2f}"
+            )
+            continue
+        interval = f"{summary.low:.2f} – {summary.high:.2f}"
+        table.add_row(plain(name), f"{summary.median:.2f}", interval, f"{summary.min:.2f}", f"{summary.max:.2f}")
+    console.print(table)
+
+
+def _failures(series: BootSeries, out: Path, console: Console) -> None:
+    for boot in series.boots:
+        if boot.outcome is Outcome.READY:
+            continue
+        console.print(Text(f"{boot.variant} {boot.number}: {boot.outcome}: {plain(boot.problem)}", style="red"))
+        log = out / boot.folder / "console.times.log"
+        if boot.variant == series.variants[0].name and log.is_file():
+            for line in log.read_text("utf-8", "replace").splitlines()[-12:]:
+                console.print(Text(f"  │ {plain(line)[:200]}", style="dim"))
+        console.print(Text(f"  its console: {log}", style="dim"))
+
+
+def _trials(series: BootSeries, console: Console) -> None:
+    table = Table(title="changes tried", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for name in ("change", "predicted s", "measured s", "95 %", "host cpu s", "verdict"):
+        table.add_column(name, justify="left" if name in ("change", "verdict") else "right")
+    for one in sorted(series.trials, key=lambda t: (t.id == "together", -(t.saving_s or -1e9))):
+        table.add_row(*_trial_row(one))
+    console.print(table)
+    if series.interaction_s is not None:
+        more = "more" if series.interaction_s >= 0 else "less"
+        text = f"together the changes save {abs(series.interaction_s):.2f} s {more} than the sum of each alone"
+        console.print(Text(text))
+
+
+def _trial_row(one: TrialResult) -> tuple[Text | str, ...]:
+    change = Text(one.id, style="bold" if one.id == "together" else "")
+    change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
+    interval = "–" if one.low_s is None or one.high_s is None else f"{one.low_s:.2f} – {one.high_s:.2f}"
+    verdict = Text(str(one.verdict), style=_COLOURS[one.verdict])
+    return change, _signed(one.predicted_s), _signed(one.saving_s), interval, _signed(one.cpu_saving_s), verdict
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}"

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a change of the catalogue is made on a machine (data/trials.toml), and what its saving is read from."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers import small_initrd
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.timeline import PhaseName, Timeline
+from vmtailor.model.vm import Vm
+
+FILE = Path(__file__).resolve().parents[2] / "data" / "trials.toml"
+
+
+@dataclass(frozen=True)
+class Expect:
+    """Where the saving is read from in a timeline: names of rows, as whole patterns."""
+
+    processes: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    initcalls: tuple[str, ...] = ()
+    console: bool = False
+    initrd: bool = False
+    advice: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One change that can be tried. `advice` is the id of its entry in the catalogue."""
+
+    id: str
+    advice: str
+    does: str
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+    kind: MachineKind | None = None
+    memory_mib: int = 0
+    cpu: str = ""
+    machine: tuple[str, ...] = ()
+    initrd: str = ""
+    qemu: tuple[str, ...] = ()
+    expect: Expect = Expect()
+
+
+@functools.cache
+def recipes() -> tuple[Recipe, ...]:
+    """All changes that can be tried on a machine with an init of its own."""
+    found = []
+    for raw in tomllib.loads(FILE.read_text("utf-8"))["trial"]:
+        expect = msgspec.convert(raw.pop("expect", {}), Expect)
+        kind = MachineKind(raw.pop("kind")) if "kind" in raw else None
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+        found.append(Recipe(**{"advice": raw["id"], **values}, kind=kind, expect=expect))
+    return tuple(found)
+
+
+def choose(wanted: Sequence[str]) -> tuple[Recipe, ...]:
+    """Recipes by their own id or that of their advice; `all` for every one. Raises UserInputError for one that is not
+    there."""
+    chosen: dict[str, Recipe] = {}
+    for name in wanted:
+        found = [r for r in recipes() if name in ("all", r.id, r.advice)]
+        if not found:
+            ids = ", ".join(r.id for r in recipes())
+            raise UserInputError(f"no change {name!r} can be tried on a machine", hint=f"there are: {ids}")
+        chosen.update((r.id, r) for r in found)
+    return tuple(chosen.values())
+
+
+def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
+    """The machine with the change made; the same machine where it changes nothing. Raises UserInputError where it
+    cannot be
+    made."""
+    if (recipe.add or recipe.mask or recipe.remove or recipe.initrd) and vm.kernel is None:
+        raise UserInputError("the command line and initial RAM disk can be changed only with --kernel")
+    kept = tuple(word for word in vm.append if not any(re.fullmatch(p, word) for p in recipe.remove))
+    words = (*recipe.add, *(f"systemd.mask={unit}" for unit in recipe.mask))
+    changed = replace(
+        vm,
+        append=(*kept, *(word for word in words if word not in kept)),
+        kind=recipe.kind or vm.kind,
+        cpu_model=f"{vm.cpu_model},{recipe.cpu}" if recipe.cpu else vm.cpu_model,
+        machine_options=(*vm.machine_options, *recipe.machine),
+        memory_bytes=min(vm.memory_bytes, recipe.memory_mib << 20) if recipe.memory_mib else vm.memory_bytes,
+        options=(*vm.options, *recipe.qemu),
+    )
+    if recipe.initrd == "small":
+        if vm.initrd is None or not vm.disks:
+            raise UserInputError("there is no initial RAM disk to rebuild")
+        folder.mkdir(parents=True, exist_ok=True)
+        out = (folder / "initrd-small").absolute()
+        small_initrd.rebuild(Path(vm.initrd), vm.disks[0], small_init, out)
+        changed = replace(changed, initrd=str(out))
+    return changed
+
+
+def merge(recipes_: Iterable[Recipe], vm: Vm, folder: Path, small_init: Path) -> Vm:
+    """The machine with several changes made, one after the other."""
+    for recipe in recipes_:
+        vm = apply(recipe, vm, folder, small_init)
+    return vm
+
+
+def expected_s(recipe: Recipe, timeline: Timeline) -> tuple[float | None, str]:
+    """The saving to expect, in seconds of the timeline's clock, and what it was read from; None where nothing tells."""
+    us, seen = 0, []
+    rows: list[tuple[tuple[str, ...], Iterable[tuple[str, int | None]]]] = [
+        (recipe.expect.processes, ((p.name, p.exclusive_us) for p in timeline.processes if not p.observer)),
+        (recipe.expect.units, ((u.name, u.exclusive_us) for u in timeline.units)),
+        (recipe.expect.initcalls, ((c.name, c.exclusive_us) for c in timeline.initcalls if c.module is None)),
+        (recipe.expect.modules, ((c.module or "", c.exclusive_us) for c in timeline.initcalls)),
+    ]
+    for patterns, items in rows:
+        if not patterns:
+            continue
+        wanted = re.compile("|".join(patterns))
+        for name, cost in items:
+            if cost is not None and wanted.fullmatch(name):
+                us += cost
+                seen.append(name)
+    if recipe.expect.console and timeline.console is not None and timeline.console.cost_us is not None:
+        us += timeline.console.cost_us
+        seen.append("console")
+    if recipe.expect.initrd:
+        phase = timeline.phase(PhaseName.INITRD)
+        if phase is not None and phase.start_us is not None and phase.end_us is not None:
+            us += phase.end_us - phase.start_us
+            seen.append("phase initrd")
+    if recipe.expect.advice:
+        for remedy in timeline.advice:
+            if remedy.id == recipe.advice and remedy.applies and remedy.saving_us is not None:
+                us += remedy.saving_us
+                seen += list(remedy.seen)
+    return (us / 1e6, ", ".join(dict.fromkeys(seen))) if seen else (None, "")

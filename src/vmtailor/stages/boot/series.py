@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A series: every variant booted N times, in turn (A B A B), each boot kept."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vmtailor import __version__
+from vmtailor.base import records
+from vmtailor.base.process import pasteable
+from vmtailor.drivers.vm import command
+from vmtailor.model.vm import BootSeries, Variant, Vm, VmBoot
+from vmtailor.stages.boot.once import Plan, boot_once
+
+RECORD = "boots.json"
+
+
+def variant(name: str, vm: Vm, changes: Sequence[str] = ()) -> Variant:
+    """A machine with the command that starts it, for people (its sockets are written as descriptors)."""
+    argv = command(vm, console_fd=3, qmp_fd=4, probe_fd=5 if vm.probe else None)
+    return Variant(name, vm, pasteable(argv), tuple(changes))
+
+
+def run(
+    subject: str, variants: Sequence[Variant], plan: Plan, out: Path, *, times: int,
+    before: Sequence[VmBoot] = (), on_boot: Callable[[str, int, float], None] | None = None,
+) -> BootSeries:  # fmt: skip
+    """Boot every variant `times` times. The record in `out` is written again after each boot, so that nothing is
+    lost."""
+    out.mkdir(parents=True, exist_ok=True)
+    boots = list(before)
+    for number in range(1, times + 1):
+        for one in variants:
+            if any(b.variant == one.name and b.number == number for b in boots):
+                continue
+
+            def progress(seconds: float, name: str = one.name, number: int = number) -> None:
+                if on_boot is not None:
+                    on_boot(name, number, seconds)
+
+            folder = out / f"{safe(one.name)}-{number}"
+            header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
+            if one.vm.kernel is not None:
+                header.append(("system.kernel.options", " ".join(one.vm.append)))
+            boots.append(
+                boot_once(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
+            )
+            series = record(subject, variants, plan, boots)
+            records.save(series, out / RECORD)
+    return record(subject, variants, plan, boots)
+
+
+def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:
+    """The record of what was booted so far."""
+    conditions = (
+        ("clock", str(variants[0].vm.clock)),
+        ("accelerator", str(variants[0].vm.accelerator)),
+        ("host", f"{platform.machine()}, Linux {platform.release()}"),
+        ("order", "in turn" if len(variants) > 1 else "one after the other"),
+    )
+    return BootSeries(__version__, subject, plan.ready, plan.timeout_s, tuple(variants), tuple(boots), conditions)
+
+
+def safe(name: str) -> str:
+    """A variant's name as a folder's."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60]

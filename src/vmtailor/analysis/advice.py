@@ -4,6 +4,7 @@ else."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +16,8 @@ from vmtailor.model.timeline import Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
+#: At most so many initcalls are looked at, the longest; a kernel has not half as many.
+MOST_ROWS = 5000
 #: At most so many signs are named for one remedy.
 MOST_SEEN = 8
 
@@ -46,7 +49,8 @@ class _Facts:
     def __init__(self, timeline: Timeline, messages: Messages) -> None:
         self.timeline = timeline
         self.messages = messages
-        self.initcalls = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
+        long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
+        self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
         self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
         self.gaps = [h for h in timeline.hotspots if h.kind == "gap"]
 

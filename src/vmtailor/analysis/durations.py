@@ -18,6 +18,7 @@ from vmtailor.model.timeline import ConsoleCost, DurationSource
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.
 TICKS_US = (10_000.0, 9765.625, 4000.0, 3906.25, 3333.333, 3255.208, 1000.0, 976.5625)
+TIME_STAMPS, REPORTED = DurationSource.TIME_STAMPS.value, DurationSource.REPORTED.value
 #: A `calling` line is not longer.
 ONE_LINE = 160
 #: A console that costs more than this for a character is written to while the boot waits.
@@ -132,8 +133,8 @@ def choose(call: RawCall, by_stamps: int | None, quantised: Quantised | None) ->
     begun = call.start_us if call.start_us is not None else call.end_us
     early = quantised is not None and begun is not None and begun <= quantised.until_us
     if call.reported_us is None or early:
-        return (by_stamps, DurationSource.TIME_STAMPS.value) if by_stamps is not None else (None, None)
-    return call.reported_us, DurationSource.REPORTED.value
+        return (by_stamps, TIME_STAMPS) if by_stamps is not None else (None, None)
+    return call.reported_us, REPORTED
 
 
 def console_cost(observed: Observed, quantised: Quantised | None) -> ConsoleCost | None:

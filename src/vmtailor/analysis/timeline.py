@@ -4,11 +4,10 @@ ranked."""
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 
-from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.durations import SLOW_CONSOLE_US, Quantised, choose, console_cost, find_quantised, stamps_us
 from vmtailor.analysis.hotspots import rank
 from vmtailor.analysis.join import join
@@ -31,6 +30,8 @@ from vmtailor.model.timeline import (
     Warn,
     WarningCode,
 )
+
+CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
 
 #: -517 is EPROBE_DEFER; probe functions print it with either sign.
 DEFERRED = (517, -517)
@@ -91,9 +92,10 @@ def _total(phases: Sequence[PhaseSpan]) -> int | None:
 
 
 def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:
-    chosen = [_choose(call, quantised, observed.coarse) for call in observed.initcalls]
+    """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
     spans: list[Span | None] = []
-    for call, (duration, _, _) in zip(observed.initcalls, chosen, strict=True):
+    for call in observed.initcalls:
+        duration, _ = choose(call, None if observed.coarse else stamps_us(call), quantised)
         known = call.start_us is not None and call.end_us is not None and duration is not None
         spans.append(Span(call.start_us or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
     for probe in observed.probes:
@@ -105,23 +107,23 @@ def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcal
             spans.append(Span(probe.end_us - probe.reported_us, probe.end_us, probe.reported_us, task, True))
     nest(spans)
     count = len(observed.initcalls)
-    return _initcalls(observed, chosen, spans[:count]), _probes(observed, spans[count:], quantised)
+    probes = _probes(observed, spans[count:], quantised)
+    del spans[count:]
+    return _initcalls(observed, quantised, spans), probes
 
 
-def _choose(call: RawCall, quantised: Quantised | None, coarse: bool) -> tuple[int | None, str | None, int | None]:
-    by_stamps = None if coarse else stamps_us(call)
-    duration, source = choose(call, by_stamps, quantised)
-    return duration, source, by_stamps
-
-
-def _initcalls(
-    observed: Observed, chosen: Sequence[tuple[int | None, str | None, int | None]], spans: Sequence[Span | None]
-) -> list[Initcall]:
-    seen: dict[tuple[str, str | None], int] = defaultdict(int)
+def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span | None]) -> list[Initcall]:
+    seen: dict[str | tuple[str, str], int] = {}
     rows = []
-    for call, (duration, source, by_stamps), span in zip(observed.initcalls, chosen, spans, strict=True):
-        key = (call.name, call.module)
-        seen[key] = number = seen[key] + 1
+    calls = observed.initcalls
+    calls.reverse()
+    spans.reverse()
+    while calls:
+        call, span = calls.pop(), spans.pop()
+        by_stamps = None if observed.coarse else stamps_us(call)
+        duration, source = choose(call, by_stamps, quantised)
+        key = (call.name, call.module) if call.module else call.name
+        seen[key] = number = seen.get(key, 0) + 1
         beside = (call.task not in (None, 0, MAIN)) or call.asynchronous or (span is not None and span.beside)
         start = call.start_us
         if start is None and call.end_us is not None and source == DurationSource.REPORTED and duration is not None:
@@ -141,7 +143,7 @@ def _initcalls(
                 by_stamps,
                 call.level,
                 call.task,
-                Path.BESIDE.value if beside else Path.CRITICAL.value,
+                BESIDE if beside else CRITICAL,
                 call.asynchronous,
             )
         )
@@ -199,7 +201,7 @@ def _probes(observed: Observed, spans: Sequence[Span | None], quantised: Quantis
             )
         )
         if span.overlaps:
-            observed.marks.setdefault(f"overlap:{sys.intern(probe.device)}", (span.start_us, ""))
+            observed.marks.setdefault(f"overlap:{probe.device}", (span.start_us, ""))
     return rows
 
 

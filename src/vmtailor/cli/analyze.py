@@ -17,7 +17,7 @@ from vmtailor.base.records import write_atomic
 from vmtailor.cli.boot_view import show_timeline
 
 
-def analyze(  # noqa: PLR0917 – typer takes options as arguments
+def analyze(
     files: Annotated[
         list[Path],
         typer.Argument(

@@ -46,8 +46,10 @@ def test_ticks_are_seen_without_the_switch_line(tmp_path: Path) -> None:
         f"[    0.1{n:02d}700] initcall e{n}_init+0x0/0x10 returned 0 after {4000 if n % 5 == 0 else 0} usecs\n"
         for n in range(12)
     )
-    late = "[    0.300000] calling  late_init+0x0/0x10 @ 1\n[    0.300500] initcall late_init+0x0/0x10 returned "
-    "0 after 480 usecs\n"
+    late = (
+        "[    0.300000] calling  late_init+0x0/0x10 @ 1\n"
+        "[    0.300500] initcall late_init+0x0/0x10 returned 0 after 480 usecs\n"
+    )
     timeline = timeline_of(tmp_path, VERSION + early + late)
     assert {c.duration_us for c in timeline.initcalls if c.name.startswith("e")} == {700}
     assert call(timeline, "late_init").duration_us == 480

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed, RawCall, RawProbe
@@ -25,50 +24,95 @@ LEVEL = re.compile(rb"entering initcall level: (\w{1,20})")
 _TO_US = {b"u": 1, b"m": 1000}
 
 
+#: The two lines that a long log consists of, whole and undamaged: seconds, fraction, then one of the two.
+QUICK = re.compile(
+    rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{6})\](?:\[ *[TC]\d+\])? (?:"
+    rb"calling  ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])? @ (\d+)"
+    rb"|initcall ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])?"
+    rb" returned (-?\d{1,10}) after (\d{1,15}) usecs)$"
+)
+
+
 class CallTracker:
     """Pairs the lines of initcalls. Calls of one name may nest or run side by side: the last opened is closed first."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
-        self._open: dict[tuple[str, str | None], list[tuple[RawCall, int]]] = {}
-        self._names: dict[bytes, str] = {}
+        self._calls = observed.initcalls
+        self._last: tuple[bytes, bytes | None, RawCall, int] | None = None
+        self._open: dict[tuple[bytes, bytes | None], list[tuple[RawCall, int]]] = {}
         self.level: str | None = None
-
-    def _name(self, raw: bytes) -> str:
-        name = self._names.get(raw)
-        if name is None:
-            name = self._names[raw] = sys.intern(raw.decode("ascii", "replace")[:200])
-        return name
 
     def calling(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
         """A call begins. `characters` is how much was printed before its line."""
         number, raw, module, task = match.groups()
-        name = self._name(raw)
-        mod = self._name(module) if module else None
+        self.begin(raw, module, at_us, characters, int(task) if task else None, number is not None)
+
+    def begin(
+        self,
+        raw: bytes,
+        module: bytes | None,
+        at_us: int | None,
+        characters: int,
+        task: int | None,
+        beside: bool = False,
+    ) -> None:
+        """The same, taken apart already."""
+        if self._last is not None:
+            name, mod, call, before = self._last
+            self._open.setdefault((name, mod), []).append((call, before))
         call = RawCall(
-            name, mod, at_us, None, None, None, int(task) if task else None, self.level, number is not None, False
+            raw.decode("ascii", "replace")[:200],
+            module.decode("ascii", "replace") if module else None,
+            at_us,
+            None,
+            None,
+            None,
+            task,
+            self.level,
+            beside,
+            False,
         )
-        self._observed.initcalls.append(call)
-        self._open.setdefault((name, mod), []).append((call, characters))
+        self._calls.append(call)
+        self._last = (raw, module, call, characters)
 
     def returned(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
         """A call returned."""
         number, raw, module, result, after, unit = match.groups()
-        name = self._name(raw)
-        mod = self._name(module) if module else None
         reported = None
         if after:
             reported = int(after) // 1000 if unit == b"n" else int(after) * _TO_US[unit]
-        waiting = self._open.get((name, mod))
-        if waiting:
+        self.end(raw, module, at_us, characters, int(result), reported, number is not None)
+
+    def end(
+        self,
+        raw: bytes,
+        module: bytes | None,
+        at_us: int | None,
+        characters: int,
+        result: int,
+        reported: int | None,
+        beside: bool = False,
+    ) -> None:
+        """The same, taken apart already."""
+        last = self._last
+        if last is not None and last[0] == raw and last[1] == module:
+            call, before = last[2], last[3]
+            self._last = None
+            call.characters = characters - before
+        elif waiting := self._open.get((raw, module)):
             call, before = waiting.pop()
+            if not waiting:
+                del self._open[raw, module]
             call.characters = characters - before
         else:
-            call = RawCall(name, mod, None, None, None, None, None, self.level, number is not None, True)
-            self._observed.initcalls.append(call)
+            name = raw.decode("ascii", "replace")[:200]
+            mod = module.decode("ascii", "replace") if module else None
+            call = RawCall(name, mod, None, None, None, None, None, self.level, beside, True)
+            self._calls.append(call)
         call.end_us = at_us
         call.reported_us = reported
-        call.returned = int(result)
+        call.returned = result
         call.finished = True
 
     def probe(self, match: re.Match[bytes], at_us: int | None, caller: bytes | None) -> None:
@@ -76,5 +120,5 @@ class CallTracker:
         device, result, after = match.groups()
         name = decode(device, 200)
         self._observed.probes.append(
-            RawProbe(sys.intern(name), at_us, int(after), int(result), caller.decode() if caller else None)
+            RawProbe(name, at_us, int(after), int(result), caller.decode() if caller else None)
         )

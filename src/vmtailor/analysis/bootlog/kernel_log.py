@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, RETURNED, RETURNED_CUT, CallTracker
+from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, QUICK, RETURNED, RETURNED_CUT, CallTracker
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, architecture
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
 from vmtailor.model.timeline import WarningCode
@@ -69,17 +69,36 @@ class KernelLog:
             for line in lines:
                 self._line(line)
             return
-        match, take = stamps.KERNEL.match, self._message
+        quick, plain = QUICK.match, self._plain
         for line in lines:
-            found = match(line)
-            if found is None:
-                self._bare(line)
+            found = quick(line)
+            last = self._last_us
+            if found is None or last is None or self._wrapped:
+                plain(line)
                 continue
-            seconds, fraction, caller, message = found.groups()
-            if len(fraction) == 6:
-                take(int(seconds) * 1_000_000 + int(fraction), caller, message, len(line))
+            seconds, fraction, name, module, task, ended, of, result, after = found.groups()
+            at_us = int(seconds) * 1_000_000 + int(fraction)
+            if not 0 <= at_us - last < MIN_GAP_US:
+                plain(line)
+                continue
+            self._last_us = at_us
+            self._last_line = line
+            observed = self.observed
+            observed.lines += 1
+            before = observed.characters
+            observed.characters = before + len(line) + 2
+            if name is not None:
+                self._calls.begin(name, module, at_us, before, int(task))
             else:
-                take(stamps.micros(seconds, fraction), caller, message, len(line))
+                self._calls.end(ended, of, at_us, before, int(result), int(after))
+
+    def _plain(self, line: bytes) -> None:
+        found = stamps.KERNEL.match(line)
+        if found is None:
+            self._bare(line)
+        else:
+            seconds, fraction, caller, message = found.groups()
+            self._message(stamps.micros(seconds, fraction), caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
         host_us = None
@@ -181,18 +200,10 @@ class KernelLog:
         if self._wrapped and not again:
             self._cut_off()
         if at_us is not None and not again:
-            last = self._last_us
-            if last is None:
-                observed.first_us = at_us
-            elif at_us < last:
-                if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
-                    self._next_boot()
-                    self._message(at_us, caller, message, length)
-                    return
-                self._backwards += last - at_us > 100_000
-            elif at_us - last >= MIN_GAP_US:
-                self._gap(last, at_us)
-            self._last_us = at_us
+            if not self._moves_on(at_us, message):
+                self._next_boot()
+                self._message(at_us, caller, message, length)
+                return
         elif at_us is None and observed.version and message.startswith(b"Linux version "):
             self._next_boot()
             observed = self.observed
@@ -222,6 +233,20 @@ class KernelLog:
                 return
             self._wrapped = message
         self._other(at_us, caller, message)
+
+    def _moves_on(self, at_us: int, message: bytes) -> bool:
+        """Take the stamp of a line. False where the clock starts anew: another boot."""
+        last = self._last_us
+        if last is None:
+            self.observed.first_us = at_us
+        elif at_us < last:
+            if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
+                return False
+            self._backwards += last - at_us > 100_000
+        elif at_us - last >= MIN_GAP_US:
+            self._gap(last, at_us)
+        self._last_us = at_us
+        return True
 
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
         observed = self.observed
@@ -261,9 +286,9 @@ class KernelLog:
     def _gap(self, start_us: int, end_us: int) -> None:
         entry = (end_us - start_us, start_us, end_us, "")
         if len(self._gaps) < MAX_GAPS:
-            heapq.heappush(self._gaps, (entry[0], start_us, end_us, decode(self._last_line, 120)))
+            heapq.heappush(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
         elif entry > self._gaps[0]:
-            heapq.heapreplace(self._gaps, (entry[0], start_us, end_us, decode(self._last_line, 120)))
+            heapq.heapreplace(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
 
     def _next_boot(self) -> None:
         self._close()
@@ -332,6 +357,11 @@ class KernelLog:
                 WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
             )
         return chosen
+
+
+def _text_of(line: bytes) -> bytes:
+    stamp = stamps.KERNEL.match(line)
+    return stamp[4] if stamp else line
 
 
 def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:

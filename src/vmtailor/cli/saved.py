@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.store import Store
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.trace import Trace
 from vmtailor.stages.plan import Tree, read_tree
 
 #: The record's name in a bundle.
@@ -50,6 +52,13 @@ def cached_tree(version: str, store: Store | None = None) -> Tree | None:
     return None
 
 
+@dataclass(frozen=True)
+class _TraceFiles:
+    """All that quoting needs of a trace's record, which holds two boots and is long."""
+
+    requests_file: str
+
+
 class TraceLines:
     """Quotes lines of the traces in a bundle. A trace that is not there, or is damaged, gives no quotation."""
 
@@ -70,10 +79,10 @@ class TraceLines:
     def _read_requests(self) -> list[str]:
         for record in (self._folder / "trace.json", *sorted(self._folder.glob("*/trace.json"))):
             try:
-                file = record.parent / records.load(Trace, record).requests_file
+                file = record.parent / msgspec.json.decode(record.read_bytes(), type=_TraceFiles).requests_file
                 # A record names files of its own folder; one that names others is not followed.
                 if file.is_file() and file.resolve().is_relative_to(record.parent.resolve()):
                     return file.read_text("utf-8", "replace").splitlines()
-            except (VmtailorError, OSError):
+            except (msgspec.MsgspecError, OSError):
                 continue
         return []

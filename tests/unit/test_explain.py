@@ -50,8 +50,9 @@ def bundle(tmp_path: Path) -> Path:
     (tmp_path / "trace").mkdir()
     (tmp_path / "trace" / "trace.json").write_text('{"schema": "vmtailor/trace/1", "requests_file": "requests.log"}')
     lines = [f"1 call({number}) = 0" for number in range(1, 501)]
+    lines[3] = "a file separator \x1c and a line separator \u2028 end no line"
     lines[411] = "7 epoll_create1(EPOLL_CLOEXEC) = 5 \x1b[31m"
-    (tmp_path / "trace" / "requests.log").write_text("\n".join(lines))
+    (tmp_path / "trace" / "requests.log").write_text("\n".join(lines) + "\0\0")
     return tmp_path
 
 

@@ -82,7 +82,8 @@ class TraceLines:
                 file = record.parent / msgspec.json.decode(record.read_bytes(), type=_TraceFiles).requests_file
                 # A record names files of its own folder; one that names others is not followed.
                 if file.is_file() and file.resolve().is_relative_to(record.parent.resolve()):
-                    return file.read_text("utf-8", "replace").splitlines()
+                    # Counted as the reader of the log counts: line feeds only, up to the end of what was written.
+                    return file.read_bytes().partition(b"\0")[0].decode("utf-8", "replace").split("\n")
             except (msgspec.MsgspecError, OSError):
                 continue
         return []

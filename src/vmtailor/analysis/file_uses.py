@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from vmtailor.analysis.call_paths import paths
 from vmtailor.model.fit import Untouched
@@ -36,17 +36,17 @@ def of_events(events: Iterable[SyscallEvent]) -> tuple[FileUse, ...]:
 
 def untouched(
     files: Mapping[str, int],
-    links: Mapping[str, str],
+    resolve: Callable[[str], str],
     uses: Iterable[FileUse],
     ports: Iterable[int],
-    answered: set[int],
+    answered: Container[int],
 ) -> Untouched:
     """What the exercise never touched.
 
-    `files`: regular files of the image, absolute path → bytes; `links`: symbolic links, absolute path → target as
-    written; `ports`: exposed ones; `answered`: those that answered.
+    `files`: regular files of the image, absolute path → bytes; `resolve` follows its links; `ports`: exposed ones;
+    `answered`: those that answered.
     """
-    opened = {resolve(use.path, links) for use in uses if use.opened > use.failed}
+    opened = {resolve(use.path) for use in uses if use.opened > use.failed}
     never = [path for path in files if path not in opened]
     never.sort(key=lambda path: (-files[path], path))
     return Untouched(
@@ -55,23 +55,3 @@ def untouched(
         never_opened=tuple(never[:MOST_NAMED]),
         ports_never_answered=tuple(port for port in ports if port not in answered),
     )
-
-
-def resolve(path: str, links: Mapping[str, str], depth: int = 40) -> str:
-    """Follow the image's symbolic links in an absolute path, `..` included; gives up, not fails, on a loop."""
-    done = ""
-    parts = [part for part in path.split("/") if part]
-    while parts and depth:
-        part = parts.pop(0)
-        if part == "..":
-            done = done.rpartition("/")[0]
-        elif part != ".":
-            target = links.get(f"{done}/{part}")
-            if target is None:
-                done = f"{done}/{part}"
-            else:
-                depth -= 1
-                parts = [p for p in target.split("/") if p] + parts
-                if target.startswith("/"):
-                    done = ""
-    return "/".join([done, *parts]) if parts else done or "/"

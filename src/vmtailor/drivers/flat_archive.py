@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a flat archive: files with their sizes, links, and the first bytes of any file, without unpacking."""
+
+from __future__ import annotations
+
+import posixpath
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+
+#: As many symbolic links are followed on the way to a file.
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class FlatArchive:
+    """`files`: absolute path → bytes; `links`: absolute path → target of a symbolic link, as written."""
+
+    path: Path
+    files: dict[str, int]
+    links: dict[str, str]
+    _offsets: dict[str, int] = field(repr=False)
+
+    def head(self, path: str, most: int = 256) -> bytes:
+        """The first bytes of a file, its links followed inside the archive; empty when there is no such file."""
+        found = self.resolve(path)
+        if found not in self._offsets:
+            return b""
+        with self.path.open("rb") as file:
+            file.seek(self._offsets[found])
+            return file.read(min(most, self.files[found]))
+
+    def resolve(self, path: str) -> str:
+        """The path with all symbolic links followed; as far as it goes when they form a loop."""
+        done, left = "", [part for part in path.split("/") if part]
+        budget = _MOST_LINKS
+        while left:
+            part = left.pop(0)
+            if part == ".":
+                continue
+            here = posixpath.dirname(done) if part == ".." else f"{done.rstrip('/')}/{part}"
+            target = self.links.get(here)
+            if target is None or budget == 0:
+                done = here
+                continue
+            budget -= 1
+            left = [p for p in target.split("/") if p] + left
+            if target.startswith("/"):
+                done = ""
+        return done or "/"
+
+
+def read(path: Path) -> FlatArchive:
+    """Read the index of a flat archive (an uncompressed pax tar). Raises UserInputError when it is damaged."""
+    files: dict[str, int] = {}
+    links: dict[str, str] = {}
+    offsets: dict[str, int] = {}
+    try:
+        with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
+            for member in tar:
+                name = posixpath.normpath("/" + member.name.removeprefix("./"))
+                if member.issym():
+                    links[name] = member.linkname
+                elif member.islnk():
+                    target = posixpath.normpath("/" + member.linkname.removeprefix("./"))
+                    files[name], offsets[name] = files.get(target, 0), offsets.get(target, 0)
+                elif member.isfile():
+                    files[name], offsets[name] = member.size, member.offset_data
+    except (tarfile.TarError, OSError) as error:
+        raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
+    return FlatArchive(path, files, links, offsets)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exercise's clients on the host: HTTP requests and commands against published ports on the loopback address."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import socket
+from collections.abc import Mapping
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.base.process import run
+from vmtailor.model.exercise import Exercise, Expect, Step, StepKind
+
+TIMEOUT_S = 60.0
+#: Bytes of an answer that are read at the most.
+MOST_BYTES = 64 << 20
+_PORT = re.compile(r"\{port:(\d+)\}")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that is free just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wrong_answers(exercise: Exercise, where: Mapping[int, int]) -> list[str]:
+    """Ask once what each step of the load asks, through the published ports (`where`: guest port → host port); a port
+    that no step asks must at least take a connection. Returns what is wrong, in sentences."""
+    found = []
+    asked = set()
+    for step in exercise.load:
+        try:
+            if step.kind is StepKind.HTTP and step.port in where:
+                asked.add(step.port)
+                found += _http(step, where[step.port])
+            elif step.kind is StepKind.HOST_COMMAND:
+                found += _command(step, where)
+        except (OSError, http.client.HTTPException, VmtailorError) as error:
+            found.append(f"from the host, {_name(step)} is not answered: {error}")
+    for guest, host in where.items():
+        if guest not in asked:
+            try:
+                socket.create_connection(("127.0.0.1", host), TIMEOUT_S).close()
+            except OSError as error:
+                found.append(f"from the host, port {guest} takes no connection: {error}")
+    return found
+
+
+def _name(step: Step) -> str:
+    return " ".join(step.argv) if step.argv else f"{step.method} :{step.port}{step.path}"
+
+
+def _http(step: Step, port: int) -> list[str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request(step.method, step.path)
+        answer = connection.getresponse()
+        return _judge(step, answer.read(MOST_BYTES), status=answer.status)
+    finally:
+        connection.close()
+
+
+def _command(step: Step, where: Mapping[int, int]) -> list[str]:
+    argv = [_PORT.sub(lambda match: str(where.get(int(match[1]), 0)), word) for word in step.argv]
+    finished = run(argv, timeout_s=TIMEOUT_S, ok=range(256))
+    return _judge(step, finished.stdout, exit_code=finished.returncode)
+
+
+def _judge(step: Step, body: bytes, *, status: int | None = None, exit_code: int | None = None) -> list[str]:
+    expect: Expect = step.expect
+    wrong = []
+    if expect.status is not None and status is not None and status != expect.status:
+        wrong.append(f"status {status}, expected {expect.status}")
+    if exit_code is not None and exit_code != (expect.exit_code or 0):
+        wrong.append(f"exit code {exit_code}, expected {expect.exit_code or 0}")
+    if expect.sha256 is not None and hashlib.sha256(body).hexdigest() != expect.sha256.lower():
+        wrong.append("another body than expected")
+    if expect.contains is not None and expect.contains.encode() not in body:
+        wrong.append(f"no '{expect.contains}' in it")
+    if expect.stdout is not None and body != expect.stdout.encode():
+        wrong.append("another output than expected")
+    return [f"from the host, {_name(step)}: {'; '.join(wrong)}"] if wrong else []

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage measure: one machine with the exercise: on the instruction clock, with devices counted, on the wall clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from vmtailor.analysis import boots
+from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spans
+from vmtailor.base.errors import GuestError
+from vmtailor.base.natives import Natives
+from vmtailor.drivers import plugin, qemu, rig
+from vmtailor.drivers.guest_volume import Run
+from vmtailor.drivers.plugin import Mode, PluginConfig
+from vmtailor.model.boot import Boot
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.machine import Accelerator, Clock, Machine
+
+#: Host seconds a boot may take beside what the exercise itself allows.
+BOOT_S = 300.0
+#: The least memory is found to this many bytes.
+MEMORY_STEP = 1 << 20
+#: Where the search for it begins: no machine works with less.
+LEAST_MEMORY = 8 << 20
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a machine with its root, its kernel's symbols, and the exercise."""
+
+    machine: Machine
+    table: SymbolTable
+    exercise: Exercise
+    natives: Natives
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All boots of one machine. `exact`: on the instruction clock; `devices`: one with accesses to devices counted;
+    `wall`: on the host's clock. `initcalls`: name → instructions, with what each called. `counts_file`: the plugin's
+    file of the first boot, in the record's folder."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/measured/1"
+
+    exact: tuple[Boot, ...]
+    devices: Boot
+    wall: tuple[Boot, ...]
+    initcalls: tuple[tuple[str, int], ...]
+    min_memory_bytes: int
+    counts_file: str
+
+
+COUNTS = "boot.counts"
+
+
+def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Callable[[str], None]) -> Measured:
+    """Boot `count` times on the instruction clock, once with devices counted, as often on the wall clock, and search
+    the least memory in which the exercise still passes. Raises GuestError when a boot that should work does not."""
+    config = PluginConfig(mode=Mode.COUNTS, marks=boots.marks(subject.table, subject.natives))
+    exact = []
+    for number in range(count):
+        note(f"instruction clock, boot {number + 1} of {count}")
+        exact.append(_counted(subject, config, scratch, folder / COUNTS if number == 0 else None))
+    note("device accesses")
+    devices = _counted(subject, replace(config, devices=True, spans=initcall_spans(subject.table)), scratch, None)
+    wall = []
+    for number in range(count):
+        note(f"wall clock, boot {number + 1} of {count}")
+        wall.append(_walled(subject, scratch))
+    note("least memory")
+    least = least_memory(subject.machine.memory_bytes, lambda size: _passes(subject, size, scratch))
+    return Measured(
+        exact=tuple(boot for boot, _ in exact),
+        devices=devices[0],
+        wall=tuple(wall),
+        initcalls=devices[1],
+        min_memory_bytes=least,
+        counts_file=COUNTS,
+    )
+
+
+def _deadline(exercise: Exercise) -> float:
+    return BOOT_S + 4 * exercise.ready.timeout_s
+
+
+def _counted(
+    subject: Subject, config: PluginConfig, scratch: Path, keep: Path | None
+) -> tuple[Boot, tuple[tuple[str, int], ...]]:
+    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
+    setup = rig.Setup(subject.machine, run, subject.natives, _deadline(subject.exercise), plugin=config)
+    outcome = rig.drive(setup, scratch)
+    _require(outcome, subject)
+    if keep is not None:
+        keep.write_bytes(outcome.counts)
+    counters = plugin.parse(outcome.counts, "the plugin's counts")
+    boot = boots.make_boot(outcome, subject.exercise, counters, subject.table)
+    return boot, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(counters))
+
+
+def _walled(subject: Subject, scratch: Path) -> Boot:
+    machine = replace(subject.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
+    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
+    outcome = rig.drive(rig.Setup(machine, run, subject.natives, _deadline(subject.exercise)), scratch)
+    _require(outcome, subject)
+    return boots.make_boot(outcome, subject.exercise)
+
+
+def _require(outcome: rig.Outcome, subject: Subject) -> None:
+    failures = boots.failures(outcome, subject.exercise)
+    if failures:
+        raise GuestError(
+            "a machine that worked before does not work while it is measured",
+            hint="run it again; if it stays so, the exercise is not repeatable",
+            details=boots.evidence(outcome, failures),
+        )
+
+
+def _passes(subject: Subject, memory_bytes: int, scratch: Path) -> bool:
+    machine = replace(subject.machine, memory_bytes=memory_bytes)
+    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
+    outcome = rig.drive(rig.Setup(machine, run, subject.natives, 120.0), scratch)
+    return not boots.failures(outcome, subject.exercise)
+
+
+def least_memory(known: int, passes: Callable[[int], bool]) -> int:
+    """The least memory that passes, to MEMORY_STEP, by bisection; `known` is a size that does. In bytes."""
+    low, high = LEAST_MEMORY // MEMORY_STEP - 1, known // MEMORY_STEP
+    while high - low > 1:
+        # Small machines are likelier: the middle is taken on a scale of ratios.
+        middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
+        if passes(middle * MEMORY_STEP):
+            high = middle
+        else:
+            low = middle
+    return high * MEMORY_STEP
+
+
+def conditions(subject: Subject) -> tuple[tuple[str, str], ...]:
+    """Under which conditions the figures were taken."""
+    version = qemu.installed().version
+    machine = subject.machine
+    return (
+        ("machine", machine.kind.value),
+        ("memory", f"{machine.memory_bytes >> 20} MiB"),
+        ("cpus", str(machine.cpus)),
+        ("cpu model", machine.cpu_model),
+        ("accelerator", "TCG"),
+        ("qemu", f"{version[0]}.{version[1]}"),
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage verify: the exercise on the built machine, compared with the trace."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import ClassVar
+
+from vmtailor.analysis import boots, container_log, degradation, kernel_log
+from vmtailor.base.natives import Natives
+from vmtailor.drivers import host_client, rig
+from vmtailor.drivers.guest import GuestSession
+from vmtailor.drivers.guest_volume import Run
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.machine import Accelerator, Clock, Machine, PublishedPort
+from vmtailor.model.syscalls import FailedCall, SyscallEvent
+from vmtailor.model.trace import Trace
+
+#: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
+BOOT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is verified. `machine` has the tailored kernel and the root as its first disk; `tools` is the tracer's
+    volume; `network`: the machine has a network device, so that published ports are tried from the host."""
+
+    machine: Machine
+    image: ImageConfig
+    exercise: Exercise
+    natives: Natives
+    tools: Path
+    network: bool
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
+    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/verification/1"
+
+    failures: tuple[str, ...]
+    degraded: tuple[FailedCall, ...] = ()
+    needs: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    evidence: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+
+def expected_messages() -> tuple[re.Pattern[str], ...]:
+    """What a smaller machine says for a reason: data/expected_messages.toml."""
+    text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
+    return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
+
+
+def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
+    """Two boots: one with every call seen, compared with the trace's `events`; one as it will be used, with published
+    ports asked from the host where there are any. The second is spared when the first has failed."""
+    deadline_s = BOOT_S + 4 * target.exercise.ready.timeout_s
+    run = Run(exercise=target.exercise, key=rig.FIXED_KEY)
+    seen = rig.drive(rig.Setup(target.machine, run, target.natives, deadline_s, tools=target.tools), scratch)
+    log = container_log.read(seen.requests, container_log.phases(seen.report))
+    degraded = degradation.newly_failing(events, log.events)
+    complaints = tuple(kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, expected_messages()))
+    failures = [
+        *boots.failures(seen, target.exercise),
+        *boots.differences(trace.requests_report, seen.report, target.exercise),
+        *(f"{call.name}({call.arguments}) newly fails with {call.error}" for call in degraded),
+        *(f"the kernel complains: {line}" for line in complaints),
+    ]
+    needs = tuple(n for n in [seen.report.fatal.symbol] if n) if seen.report.fatal else ()
+    outcome = seen
+    if not failures:
+        outcome = _as_used(target, run, deadline_s, scratch, failures)
+    evidence = boots.evidence(outcome, failures) if failures else ""
+    return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence)
+
+
+def _as_used(target: Target, run: Run, deadline_s: float, scratch: Path, failures: list[str]) -> rig.Outcome:
+    machine = replace(target.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
+    if not target.network:
+        outcome = rig.drive(rig.Setup(machine, run, target.natives, deadline_s), scratch)
+        failures += boots.failures(outcome, target.exercise)
+        return outcome
+    ports = tuple(
+        PublishedPort("127.0.0.1", host_client.free_port(), port.number)
+        for port in target.image.exposed_ports
+        if port.protocol == "tcp"
+    )
+    machine = replace(machine, network=True, ports=ports)
+    run = replace(run, network=rig.NETWORK, hold=bool(ports))
+    answers: list[str] = []
+
+    def ask(_session: GuestSession) -> None:
+        where = {port.guest_port: port.host_port for port in ports}
+        answers.extend(host_client.wrong_answers(target.exercise, where))
+
+    setup = rig.Setup(machine, run, target.natives, deadline_s, at_load=ask if ports else None)
+    outcome = rig.drive(setup, scratch)
+    failures += [*boots.failures(outcome, target.exercise), *answers]
+    return outcome

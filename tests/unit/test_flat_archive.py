@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index of a flat archive, and its links."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.flat_archive import FlatArchive, read
+
+
+def write(path: Path) -> Path:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        for name, data in (("usr/lib/a.so.1", b"\x7fELF more"), ("etc/passwd", b"root")):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        for name, target, kind in (
+            ("lib", "usr/lib", tarfile.SYMTYPE),
+            ("usr/lib/a.so", "a.so.1", tarfile.SYMTYPE),
+            ("usr/lib/up", "../../etc", tarfile.SYMTYPE),
+            ("abs", "/usr", tarfile.SYMTYPE),
+            ("copy", "etc/passwd", tarfile.LNKTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            tar.addfile(info)
+    return path
+
+
+def test_links_are_followed_inside_the_archive(tmp_path: Path) -> None:
+    archive = read(write(tmp_path / "a.tar"))
+    assert archive.resolve("/lib/a.so") == "/usr/lib/a.so.1"
+    assert archive.resolve("/lib/up/passwd") == "/etc/passwd"
+    assert archive.resolve("/abs/lib/./a.so") == "/usr/lib/a.so.1"
+    assert archive.resolve("/../../etc/passwd") == "/etc/passwd"
+
+
+def test_first_bytes_are_read_through_links(tmp_path: Path) -> None:
+    archive = read(write(tmp_path / "a.tar"))
+    assert archive.head("/lib/a.so", 4) == b"\x7fELF"
+    assert archive.head("/copy") == b"root"
+    assert archive.head("/no/such") == archive.head("/lib") == b""
+    assert archive.files == {"/usr/lib/a.so.1": 9, "/etc/passwd": 4, "/copy": 4}
+
+
+def test_a_damaged_archive_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"no tar" * 500)
+    with pytest.raises(UserInputError):
+        read(tmp_path / "x")
+
+
+@given(st.text("/.ab", max_size=12), st.dictionaries(st.text("/.ab", max_size=5), st.text("/.ab", max_size=5)))
+def test_no_links_make_it_loop(path: str, links: dict[str, str]) -> None:
+    assert FlatArchive(Path("x"), {}, links, {}).resolve(path).startswith("/")

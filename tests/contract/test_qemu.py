@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The QEMU driver with real QEMU and a kernel of a hundred bytes (tests/guests/kernel.S)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import run
+from vmtailor.drivers import kvm, qemu
+from vmtailor.drivers.kvm import KvmState
+from vmtailor.drivers.qemu import Ending
+from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
+
+pytestmark = pytest.mark.contract
+
+SOURCE = Path(__file__).parent.parent / "guests" / "kernel.S"
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    elf = tmp_path_factory.mktemp("kernel") / "kernel"
+    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
+    run(["ld", "-m", "elf_x86_64", "-Ttext=0x100000", "-e", "start", "-o", str(elf), f"{elf}.o"], timeout_s=60)
+    return elf
+
+
+@pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"], autouse=True)
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu.Qemu:
+    if "$" not in request.param:
+        monkeypatch.delenv(qemu.BINARY_VARIABLE, raising=False)
+    elif qemu.BINARY_VARIABLE not in os.environ:
+        pytest.skip(f"{qemu.BINARY_VARIABLE} does not name a second QEMU")
+    return qemu.installed()
+
+
+def machine(kernel: Path, word: str, kind: MachineKind = MachineKind.MICROVM, **more: object) -> Machine:
+    return Machine(kind, 32 << 20, str(kernel), (word,), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", MachineKind)
+@pytest.mark.parametrize("clock", Clock)
+def test_a_guest_that_ends_by_itself(kernel: Path, kind: MachineKind, clock: Clock) -> None:
+    with qemu.boot(machine(kernel, "x", kind, clock=clock)) as running:
+        end = running.run(30)
+    assert end.ending is Ending.EXITED
+    assert "the end" in end.console_tail
+    assert end.returncode == 0
+    assert end.stderr == ""
+
+
+def test_a_panic_is_an_end_of_its_own(kernel: Path) -> None:
+    with qemu.boot(machine(kernel, "p")) as running:
+        end = running.run(30)
+    assert end.ending is Ending.PANIC
+    assert "as told" in end.error().details
+    assert "-kernel" in end.error().details
+
+
+def test_a_guest_that_hangs_is_ended_at_the_deadline(kernel: Path) -> None:
+    with qemu.boot(machine(kernel, "h")) as running:
+        end = running.run(1.5)
+        assert running.running
+    assert not running.running
+    assert end.ending is Ending.DEADLINE
+    assert "hanging" in end.console_tail
+    assert 1.5 <= end.seconds < 6
+
+
+def test_the_serial_line_carries_both_ways(kernel: Path) -> None:
+    heard = bytearray()
+    with qemu.boot(machine(kernel, "e")) as running:
+        running.serial.send(b"hello there.")
+        end = running.run(30, heard.extend)
+    assert end.ending is Ending.EXITED
+    assert heard.endswith(b"hello there.")
+
+
+def test_a_guest_may_be_ahead_of_its_reader(kernel: Path) -> None:
+    with qemu.boot(machine(kernel, "l")) as running:
+        assert running.wait(30).ending is Ending.EXITED  # nobody read, and it could end
+        assert len(running.serial.recv(1 << 20)) == 100_000 or running.serial.tail
+
+
+def test_qmp_answers_and_tells_events(kernel: Path) -> None:
+    with qemu.boot(machine(kernel, "h"), qmp=True) as running:
+        assert running.qmp is not None
+        assert running.qmp.ask("query-status")["status"] == "running"
+        running.qmp.ask("stop")
+        assert "STOP" in running.qmp.events(5)
+        running.qmp.ask("quit")
+        assert running.wait(20).ending is Ending.EXITED
+
+
+def test_devices_of_every_kind_are_accepted(kernel: Path, tmp_path: Path) -> None:
+    disks = tuple(Disk(str(tmp_path / f"disk,{i}"), read_only=i != 3) for i in range(4))
+    for disk in disks:
+        Path(disk.path).write_bytes(bytes(1 << 20))
+    for kind in MachineKind:
+        with qemu.boot(machine(kernel, "x", kind, disks=disks, network=True, acpi=True)) as running:
+            assert running.run(30).ending is Ending.EXITED
+
+
+def test_a_port_in_use_is_said_in_one_sentence(kernel: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = PublishedPort("127.0.0.1", taken.getsockname()[1], 80)
+        with (
+            pytest.raises(HostError, match="already in use"),
+            qemu.boot(machine(kernel, "x", network=True, ports=(port,))) as running,
+        ):
+            running.run(30)
+
+
+def test_qemus_refusal_is_reported_with_its_words(kernel: Path) -> None:
+    with (
+        pytest.raises(HostError, match="did not start") as caught,
+        qemu.boot(machine(kernel, "x", cpu_model="no-such-cpu")) as running,
+    ):
+        running.run(30)
+    assert "no-such-cpu" in caught.value.details
+
+
+def test_the_kvm_guest_gets_to_its_end_under_tcg() -> None:
+    verdict = kvm.kvm_works(30, accelerator="tcg")
+    assert verdict.works, verdict.said
+
+
+def test_kvm_gets_a_verdict_in_time() -> None:
+    verdict = kvm.kvm_works(3)
+    assert verdict.seconds < 6
+    assert verdict.works or verdict.reason
+    assert verdict.works == (verdict.state is KvmState.WORKS)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QEMU's command as a function of a machine, and the driver with a fake QEMU that speaks QMP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.base import process
+from vmtailor.base.errors import GuestError, HostError, UserInputError
+from vmtailor.drivers import qemu
+from vmtailor.drivers.plugin import Plugin
+from vmtailor.drivers.qemu import Ending
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind, PublishedPort
+
+FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
+PLAIN = Machine(MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"))
+
+
+def option(argv: list[str], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+def test_the_instruction_clock_fixes_everything_that_varies() -> None:
+    argv = qemu.command(PLAIN)
+    assert option(argv, "-icount") == "shift=0,sleep=off"
+    assert option(argv, "-rtc") == "base=2026-01-01T00:00:00,clock=vm"
+    assert option(argv, "-seed") == "1"
+    assert option(argv, "-accel") == "tcg"
+    assert option(argv, "-machine") == "microvm,acpi=off"
+    assert option(argv, "-m") == "262144K"
+    assert option(argv, "-append") == "console=ttyS0 quiet"
+    assert {"-nodefaults", "-no-user-config", "-no-reboot"} < set(argv)
+    assert option(argv, "-nic") == "none"
+
+
+def test_the_wall_clock_leaves_time_alone() -> None:
+    argv = qemu.command(replace(PLAIN, clock=Clock.WALL, accelerator=Accelerator.KVM, cpus=4, cpu_model="host"))
+    assert not {"-icount", "-rtc", "-seed"} & set(argv)
+    assert option(argv, "-accel") == "kvm"
+    assert option(argv, "-smp") == "4"
+
+
+def test_disks_keep_their_order_and_their_commas() -> None:
+    argv = qemu.command(replace(PLAIN, disks=(Disk("/a,b"), Disk("/c", read_only=False))))
+    drives = [argv[i + 1] for i, word in enumerate(argv) if word == "-drive"]
+    assert drives[0] == "if=none,id=disk0,file=/a,,b,format=raw,read-only=on"
+    assert drives[1].endswith("read-only=off")
+    devices = [argv[i + 1] for i, word in enumerate(argv) if word == "-device"]
+    assert devices == [
+        "virtio-blk-device,drive=disk0,bus=virtio-mmio-bus.7",
+        "virtio-blk-device,drive=disk1,bus=virtio-mmio-bus.6",
+    ]
+
+
+def test_the_network_lets_nothing_out_unless_asked() -> None:
+    ports = (PublishedPort("127.0.0.1", 8080, 80),)
+    argv = qemu.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
+    assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
+    assert option(argv, "-device").startswith("virtio-net-pci,")
+    assert "restrict=off" in option(qemu.command(replace(PLAIN, network=True, outbound=True)), "-netdev")
+
+
+def test_what_cannot_be_had_together_is_refused() -> None:
+    with pytest.raises(UserInputError, match="TCG only"):
+        qemu.command(replace(PLAIN, accelerator=Accelerator.KVM))
+    plugin = Plugin(Path("/l"), Path("/c"), Path("/o"))
+    with pytest.raises(UserInputError, match="one CPU only"):
+        qemu.command(replace(PLAIN, cpus=2), plugin=plugin)
+    assert option(qemu.command(PLAIN, plugin=plugin), "-plugin") == "/l,config=/c,out=/o"
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1), st.integers(1, 4))
+def test_no_path_breaks_out_of_its_option(path: str, count: int) -> None:
+    argv = qemu.command(replace(PLAIN, disks=(Disk(path),) * count), plugin=Plugin(*[Path(path)] * 3))
+    for word in argv:
+        if word.startswith("if=none"):
+            inner = word.split(",file=", 1)[1].removesuffix(",format=raw,read-only=on")
+            assert inner.replace(",,", "\0").count(",") == 0
+            assert inner.replace(",,", ",") == path
+
+
+@pytest.mark.parametrize(
+    ("version", "api"), [((7, 2), 1), ((8, 2), 1), ((9, 0), None), ((9, 1), None), ((9, 2), 4), ((10, 0), 4)]
+)
+def test_versions_know_their_plugin(version: tuple[int, int], api: int | None) -> None:
+    assert qemu.plugin_api_of(version) == api
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setenv(qemu.BINARY_VARIABLE, str(FAKE))
+    monkeypatch.setenv("SECRET_OF_THE_USER", "hidden")
+    (tmp_path / "kernel").write_bytes(b"kernel")
+    yield replace(PLAIN, kernel=str(tmp_path / "kernel"))
+
+
+def fake(machine: Machine, what: str) -> Machine:
+    return replace(machine, append=(f"fake={what}",))
+
+
+@pytest.mark.parametrize(
+    ("what", "ending"),
+    [("exit", Ending.EXITED), ("panic", Ending.PANIC), ("crash", Ending.DIED), ("hang", Ending.DEADLINE)],
+)
+def test_every_end_has_its_type(machine: Machine, what: str, ending: Ending) -> None:
+    with qemu.boot(fake(machine, what)) as running:
+        end = running.run(1.0 if what == "hang" else 20)
+    assert end.ending is ending
+    assert "fake guest" in end.console_tail
+    assert f"fake={what}" in end.command
+    assert isinstance(end.error(), GuestError)
+    assert not running.running
+
+
+def test_a_panic_only_counts_on_the_kernels_own_console(machine: Machine) -> None:
+    with qemu.boot(fake(machine, "panic")) as running:
+        assert running.wait(20, console="a program printed something").ending is Ending.EXITED
+        assert running.wait(20, console="it said: Kernel panic - not syncing: x").ending is Ending.EXITED
+        assert running.wait(20, console="[    0.123456] Kernel panic - not syncing: x").ending is Ending.PANIC
+
+
+def test_the_serial_line_goes_both_ways(machine: Machine) -> None:
+    heard = bytearray()
+    with qemu.boot(fake(machine, "echo")) as running:
+        running.serial.send(b"to the guest")
+        running.run(20, heard.extend)
+    assert heard == b"fake guest\nto the guest"
+
+
+def test_qemu_sees_next_to_nothing_of_our_environment(machine: Machine) -> None:
+    heard = bytearray()
+    with qemu.boot(fake(machine, "env")) as running:
+        running.run(20, heard.extend)
+    assert set(json.loads(heard)) <= {"PATH", "TMPDIR", "LC_ALL", "LC_CTYPE"}
+
+
+def test_qmp_commands_errors_and_events(machine: Machine) -> None:
+    with qemu.boot(fake(machine, "exit"), qmp=True) as running:
+        assert running.qmp is not None
+        assert running.qmp.ask("query-status")["status"] == "running"
+        with pytest.raises(GuestError, match="has not been found"):
+            running.qmp.ask("no-such-thing")
+        running.qmp.ask("stop")
+        assert running.qmp.events(5) == ["STOP"]
+        assert running.qmp.events() == []
+        running.qmp.ask("quit")
+        assert running.run(20).ending is Ending.EXITED
+        with pytest.raises(GuestError, match="does not answer"):
+            running.qmp.ask("query-status", timeout_s=2)
+    assert "qmp" not in running.command  # what a person pastes starts without us
+
+
+@pytest.mark.parametrize(("what", "words"), [("refuse", "did not start"), ("port", "already in use")])
+def test_a_qemu_that_does_not_start(machine: Machine, what: str, words: str) -> None:
+    with pytest.raises(HostError, match=words), qemu.boot(fake(machine, what)) as running:
+        running.run(20)
+    with pytest.raises(HostError), qemu.boot(fake(machine, what), qmp=True):
+        pass
+
+
+def test_nothing_is_left_running_when_the_caller_fails(machine: Machine) -> None:
+    def interrupted() -> None:
+        with qemu.boot(fake(machine, "hang")) as running:
+            assert running.serial.wait_readable(20)
+            os.kill(os.getpid(), signal.SIGINT)
+            running.run(20)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not children()
+
+
+def test_a_qemu_that_ignores_being_asked_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.kill_group, "__defaults__", (0.2,))
+    with qemu.boot(fake(machine, "stubborn")) as running:
+        assert running.serial.wait_readable(20)
+        started = time.monotonic()
+    assert time.monotonic() - started < 10
+    assert not children()
+
+
+def test_a_missing_file_is_named_before_anything_starts(machine: Machine) -> None:
+    with pytest.raises(UserInputError, match="/no/disk"), qemu.boot(replace(machine, disks=(Disk("/no/disk"),))):
+        pass
+
+
+def children() -> list[str]:
+    """Command lines of our child processes that run the fake."""
+    found = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        for pid in path.read_text().split():
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if FAKE.name in command:
+                found.append(command)
+    return found

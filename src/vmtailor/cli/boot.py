@@ -20,7 +20,7 @@ from vmtailor.cli.boot_table import document, show
 from vmtailor.drivers import disk as disks
 from vmtailor.drivers.ready import FORMS, parse_signal, words_for
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.vm import BootSeries, Outcome, Vm, VmDisk
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
 from vmtailor.stages.boot import profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan
 
@@ -39,6 +39,7 @@ class Request:
     sample: bool
     debug_initcalls: bool
     changes: tuple[str, ...]
+    judged_by: JudgedBy
 
 
 def boot(
@@ -78,6 +79,9 @@ def boot(
             "--try", help="Ids of the catalogue's changes, separated by commas, or `all`.", show_default=False
         ),
     ] = "",
+    judge: Annotated[
+        JudgedBy, typer.Option(help="What trials are judged by: the time of ready, or QEMU's processor time.")
+    ] = JudgedBy.READY,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("boots"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -102,7 +106,7 @@ def boot(
         vm = replace(vm, entropy=False, append=(*vm.append, *(() if "nokaslr" in vm.append else ("nokaslr",))))
     name = str(subject or kernel)
     changes = tuple(part.strip() for part in try_.split(",") if part.strip())
-    request = Request(name, vm, plan, times, out, sample, debug_initcalls, changes)
+    request = Request(name, vm, plan, times, out, sample, debug_initcalls, changes, judge)
     found = _tried(request) if changes else _booted(request)
     if json:
         typer.echo(json_module.dumps(document(found, out), indent=1, ensure_ascii=False))
@@ -126,10 +130,9 @@ def _booted(request: Request) -> BootSeries:
 
         return series.run(
             request.subject,
-            [series.variant("base", vm)],
+            series.in_turn([series.variant("base", vm)], request.times),
             request.plan,
             request.out,
-            times=request.times,
             on_boot=on_boot,
         )
 
@@ -143,7 +146,7 @@ def _tried(request: Request) -> BootSeries:
 
         return trial.run(
             request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
-            natives=natives.locate(), on_boot=on_boot,
+            natives=natives.locate(), judged_by=request.judged_by, on_boot=on_boot,
         )  # fmt: skip
 
 

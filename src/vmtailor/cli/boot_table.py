@@ -93,7 +93,7 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
 
 def _trials(series: BootSeries, console: Console) -> None:
     table = Table(title="changes tried", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for name in ("change", "predicted s", "measured s", "95 %", "host cpu s", "verdict"):
+    for name in ("change", "predicted s", "measured s", "95 %", "wall s", "cpu s", "verdict"):
         table.add_column(name, justify="left" if name in ("change", "verdict") else "right")
     for one in sorted(series.trials, key=lambda t: (t.id == "together", -(t.saving_s or -1e9))):
         table.add_row(*_trial_row(one))
@@ -109,7 +109,15 @@ def _trial_row(one: TrialResult) -> tuple[Text | str, ...]:
     change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
     interval = "–" if one.low_s is None or one.high_s is None else f"{one.low_s:.2f} – {one.high_s:.2f}"
     verdict = Text(str(one.verdict), style=_COLOURS[one.verdict])
-    return change, _signed(one.predicted_s), _signed(one.saving_s), interval, _signed(one.cpu_saving_s), verdict
+    return (
+        change,
+        _signed(one.predicted_s),
+        _signed(one.saving_s),
+        interval,
+        _signed(one.wall_saving_s),
+        _signed(one.cpu_saving_s),
+        verdict,
+    )
 
 
 def _signed(value: float | None) -> str:

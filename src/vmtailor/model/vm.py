@@ -81,6 +81,13 @@ class ReadySignal:
         return f"{self.by}:{tail}" if tail else str(self.by)
 
 
+class JudgedBy(StrEnum):
+    """What trials are judged by."""
+
+    READY = "ready"  # the time of the ready signal, on the clock of the series
+    CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
+
+
 class Outcome(StrEnum):
     """How a boot ended."""
 
@@ -142,14 +149,15 @@ class Variant:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One change (or all that helped, together) tried. Seconds on the series' clock, from the start to ready;
-    `saving_s` is
-    negative where it got slower, `low_s` and `high_s` are its 95 % interval. `cpu_saving_s`: processor time of the
-    host.
+    """One change (or all that helped, together) tried. Seconds of what the series is judged by, from the start to
+    ready;
+    `saving_s` is negative where it got slower, `low_s` and `high_s` are its 95 % interval. `wall_saving_s`,
+    `cpu_saving_s`: of
+    host time and of QEMU's processor time.
 
     `predicted_s` was read, before it was tried, from what `predicted_from` names. `problem`: why it could not be
-    tried, or what
-    no longer worked."""
+    tried, or
+    what no longer worked."""
 
     id: str
     advice: str
@@ -159,6 +167,7 @@ class TrialResult:
     saving_s: float | None
     low_s: float | None
     high_s: float | None
+    wall_saving_s: float | None
     cpu_saving_s: float | None
     verdict: Verdict
     problem: str = ""
@@ -178,6 +187,7 @@ class BootSeries:
     boots: tuple[VmBoot, ...]
     conditions: tuple[tuple[str, str], ...] = field(default=())
     trials: tuple[TrialResult, ...] = ()
+    judged_by: JudgedBy = JudgedBy.READY
     interaction_s: float | None = None  # what the changes together save beyond the sum of each alone
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A series: every variant booted N times, in turn (A B A B), each boot kept."""
+"""A series: variants booted in turn, each boot kept."""
 
 from __future__ import annotations
 
@@ -23,33 +23,38 @@ def variant(name: str, vm: Vm, changes: Sequence[str] = ()) -> Variant:
     return Variant(name, vm, pasteable(argv), tuple(changes))
 
 
+def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
+    """A B A B: what is booted, and the number of the boot among its variant's."""
+    return [(one, number) for number in range(1, times + 1) for one in variants]
+
+
 def run(
-    subject: str, variants: Sequence[Variant], plan: Plan, out: Path, *, times: int,
-    before: Sequence[VmBoot] = (), on_boot: Callable[[str, int, float], None] | None = None,
+    subject: str, schedule: Sequence[tuple[Variant, int]], plan: Plan, out: Path, *, before: BootSeries | None = None,
+    on_boot: Callable[[str, int, float], None] | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Boot every variant `times` times. The record in `out` is written again after each boot, so that nothing is
-    lost."""
+    """Boot as scheduled. What `before` has already is kept and not booted again. The record in `out` is written after
+    each
+    boot, so that nothing is lost."""
     out.mkdir(parents=True, exist_ok=True)
-    boots = list(before)
-    for number in range(1, times + 1):
-        for one in variants:
-            if any(b.variant == one.name and b.number == number for b in boots):
-                continue
+    boots = list(before.boots) if before is not None else []
+    variants = {one.name: one for one in (*(before.variants if before else ()), *(one for one, _ in schedule))}
+    for one, number in schedule:
+        if any(b.variant == one.name and b.number == number for b in boots):
+            continue
 
-            def progress(seconds: float, name: str = one.name, number: int = number) -> None:
-                if on_boot is not None:
-                    on_boot(name, number, seconds)
+        def progress(seconds: float, name: str = one.name, number: int = number) -> None:
+            if on_boot is not None:
+                on_boot(name, number, seconds)
 
-            folder = out / f"{safe(one.name)}-{number}"
-            header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
-            if one.vm.kernel is not None:
-                header.append(("system.kernel.options", " ".join(one.vm.append)))
-            boots.append(
-                boot_once(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
-            )
-            series = record(subject, variants, plan, boots)
-            records.save(series, out / RECORD)
-    return record(subject, variants, plan, boots)
+        folder = out / f"{safe(one.name)}-{number}"
+        header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
+        if one.vm.kernel is not None:
+            header.append(("system.kernel.options", " ".join(one.vm.append)))
+        boots.append(
+            boot_once(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
+        )
+        records.save(record(subject, tuple(variants.values()), plan, boots), out / RECORD)
+    return record(subject, tuple(variants.values()), plan, boots)
 
 
 def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:

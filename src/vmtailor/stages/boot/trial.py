@@ -14,15 +14,25 @@ from vmtailor.base.natives import Natives
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import BootSeries, Outcome, TrialResult, Variant, Vm
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Variant, Vm
 from vmtailor.stages.boot import profile, series
 from vmtailor.stages.boot.once import Plan, boot_once
 from vmtailor.stages.boot.recipes import Recipe, apply, expected_s, merge
 
 BASE = "base"
 TOGETHER = "together"
+#: So many changed machines are booted between two boots of the machine as it is.
+BETWEEN = 4
 
 OnBoot = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The timeline that predictions are read from, and how much of its seconds count."""
+
+    timeline: Timeline
+    share: float
 
 
 @dataclass(frozen=True)
@@ -36,30 +46,46 @@ class _Tried:
 
 def run(
     subject: str, vm: Vm, plan: Plan, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
-    on_boot: OnBoot | None = None,
+    judged_by: JudgedBy = JudgedBy.READY, on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine. First one boot that shows more of itself, for the predictions; then the machine as it
-    is and each
-    changed one in turn, `times` times; then all that were better, together, against the machine as it is."""
+    is and
+    each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
+
+    The machine as it is is booted again after every few changed ones, so that the spread between its boots is known."""
     out.mkdir(parents=True, exist_ok=True)
-    shown = _shown(vm, plan, out, natives, on_boot)
+    shown = _shown(vm, plan, out, natives, judged_by, on_boot)
     tried = [_prepare(recipe, vm, shown, out, natives) for recipe in wanted]
-    variants = [series.variant(BASE, vm)]
-    variants += [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
-    found = series.run(subject, variants, plan, out, times=times, on_boot=on_boot)
-    results = [_result(t, found) for t in tried]
+    base = series.variant(BASE, vm)
+    changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
+    schedule = _schedule(base, changed, times)
+    found = series.run(subject, schedule, plan, out, on_boot=on_boot)
+    results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
-        together = _together(good, vm, out, natives)
-        variants.append(together)
-        found = series.run(subject, variants, plan, out, times=times, before=found.boots, on_boot=on_boot)
-        results.append(_together_result(good, found))
-    done = replace(found, trials=tuple(results), interaction_s=_interaction(results))
+        more = [(_together(good, vm, out, natives), number) for number in range(1, max(times, 2) + 1)]
+        found = series.run(subject, more, plan, out, before=found, on_boot=on_boot)
+        results.append(_together_result(good, found, judged_by))
+    done = replace(found, trials=tuple(results), interaction_s=_interaction(results), judged_by=judged_by)
     records.save(done, out / series.RECORD)
     return done
 
 
-def _shown(vm: Vm, plan: Plan, out: Path, natives: Natives, on_boot: OnBoot | None) -> Timeline | None:
+def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
+    schedule: list[tuple[Variant, int]] = []
+    bases = 0
+    for number in range(1, times + 1):
+        for place, one in enumerate(changed):
+            if place % BETWEEN == 0:
+                bases += 1
+                schedule.append((base, bases))
+            schedule.append((one, number))
+    return [*schedule, (base, bases + 1)]
+
+
+def _shown(
+    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, on_boot: OnBoot | None
+) -> _Shown | None:
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
     if vm.kernel is None:
         return None
@@ -79,17 +105,22 @@ def _shown(vm: Vm, plan: Plan, out: Path, natives: Natives, on_boot: OnBoot | No
         return None
     timeline = profile.timeline_of(out / "profile")
     records.save(timeline, out / "profile" / "timeline.json")
-    return timeline
+    # The guest's clock ran on while the host gave QEMU no time: in processor time, that share is not there.
+    ready = boot.at("ready")
+    share = boot.cpu_s / ready if judged_by is JudgedBy.CPU and boot.cpu_s and ready else 1.0
+    return _Shown(timeline, share)
 
 
-def _prepare(recipe: Recipe, vm: Vm, shown: Timeline | None, out: Path, natives: Natives) -> _Tried:
+def _prepare(recipe: Recipe, vm: Vm, shown: _Shown | None, out: Path, natives: Natives) -> _Tried:
     try:
         changed = apply(recipe, vm, out, natives.folder / "small-init")
     except UserInputError as error:
         return _Tried(recipe, None, None, "", error.message)
     if changed == vm:
         return _Tried(recipe, None, None, "", "the machine is like this already")
-    predicted, source = expected_s(recipe, shown) if shown is not None else (None, "")
+    predicted, source = expected_s(recipe, shown.timeline) if shown is not None else (None, "")
+    if shown is not None and predicted is not None:
+        predicted *= shown.share
     return _Tried(recipe, changed, predicted, source)
 
 
@@ -98,48 +129,52 @@ def _together(good: Sequence[_Tried], vm: Vm, out: Path, natives: Natives) -> Va
     return series.variant(TOGETHER, changed, tuple(t.recipe.id for t in good))
 
 
-def _seconds(found: BootSeries, variant: str) -> list[float]:
+def _ready(found: BootSeries, variant: str) -> list[float]:
     boots = (b for b in found.of(variant) if b.outcome is Outcome.READY)
     return [at for b in boots if (at := b.at("ready", found.clock)) is not None]
-
-
-def _measured(
-    name: str, found: BootSeries
-) -> tuple[float | None, float | None, float | None, float | None, Verdict, str]:
-    problems = [f"{b.outcome}: {b.problem}" for b in found.of(name) if b.outcome is not Outcome.READY]
-    before, after = _seconds(found, BASE), _seconds(found, name)
-    gain = difference(before, after)
-    cpu = difference(_cpu(found, BASE), _cpu(found, name))
-    verdict = judge(before, after, exact=found.clock is Clock.INSTRUCTIONS)
-    if problems:
-        verdict = Verdict.WORSE
-    saving, low, high = gain if gain is not None else (None, None, None)
-    return saving, low, high, cpu[0] if cpu else None, verdict, "; ".join(dict.fromkeys(problems))
 
 
 def _cpu(found: BootSeries, variant: str) -> list[float]:
     return [b.cpu_s for b in found.of(variant) if b.cpu_s is not None and b.outcome is Outcome.READY]
 
 
-def _result(tried: _Tried, found: BootSeries) -> TrialResult:
+def _result_of(one: TrialResult, name: str, found: BootSeries, judged_by: JudgedBy) -> TrialResult:
+    """The result with what was measured filled in."""
+    problems = [f"{b.outcome}: {b.problem}" for b in found.of(name) if b.outcome is not Outcome.READY]
+    by = _cpu if judged_by is JudgedBy.CPU else _ready
+    before, after = by(found, BASE), by(found, name)
+    gain, cpu = difference(before, after), difference(_cpu(found, BASE), _cpu(found, name))
+    wall = difference(_ready(found, BASE), _ready(found, name)) if found.clock is Clock.WALL else None
+    # Few boots, but of a figure that hardly varies: a difference must be larger than the spread on both sides.
+    by_spread = found.clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.CPU
+    verdict = judge(before, after, exact=by_spread)
+    return replace(
+        one,
+        saving_s=gain[0] if gain else None,
+        low_s=gain[1] if gain else None,
+        high_s=gain[2] if gain else None,
+        wall_saving_s=wall[0] if wall else None,
+        cpu_saving_s=cpu[0] if cpu else None,
+        verdict=Verdict.WORSE if problems else verdict,
+        problem="; ".join(dict.fromkeys(problems)),
+    )
+
+
+def _result(tried: _Tried, found: BootSeries, judged_by: JudgedBy) -> TrialResult:
     recipe = tried.recipe
-    if tried.vm is None:
-        return TrialResult(
-            recipe.id, recipe.advice, recipe.does, None, "", None, None, None, None, Verdict.UNDECIDED, tried.problem
-        )
-    saving, low, high, cpu, verdict, problem = _measured(recipe.id, found)
-    return TrialResult(
-        recipe.id, recipe.advice, recipe.does, tried.predicted_s, tried.predicted_from, saving, low, high, cpu, verdict,
-        problem,
+    blank = TrialResult(
+        recipe.id, recipe.advice, recipe.does, tried.predicted_s, tried.predicted_from, None, None, None, None, None,
+        Verdict.UNDECIDED, tried.problem,
     )  # fmt: skip
+    return blank if tried.vm is None else _result_of(blank, recipe.id, found, judged_by)
 
 
-def _together_result(good: Sequence[_Tried], found: BootSeries) -> TrialResult:
-    saving, low, high, cpu, verdict, problem = _measured(TOGETHER, found)
+def _together_result(good: Sequence[_Tried], found: BootSeries, judged_by: JudgedBy) -> TrialResult:
     known = [t.predicted_s for t in good if t.predicted_s is not None]
     predicted = sum(known) if len(known) == len(good) else None
     names = ", ".join(t.recipe.id for t in good)
-    return TrialResult(TOGETHER, "", names, predicted, "the sum", saving, low, high, cpu, verdict, problem)
+    blank = TrialResult(TOGETHER, "", names, predicted, "the sum", None, None, None, None, None, Verdict.UNDECIDED)
+    return _result_of(blank, TOGETHER, found, judged_by)
 
 
 def _interaction(results: Sequence[TrialResult]) -> float | None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.fakes.kernel_tree import read_facts
+
 from vmtailor.analysis import demand, demand_rules
 from vmtailor.analysis.demand import Demand, Demands
 from vmtailor.analysis.demand_rules import Rules
@@ -67,7 +67,7 @@ def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
         (call("openat", "AT_FDCWD</>", '"/proc/sys/kernel/watches"', "O_RDONLY"), {"PROC_FS", "PROC_SYSCTL", "EPOLL"}),
         (call("openat", "AT_FDCWD</>", '"/proc/stat"', "O_RDONLY", error="ENOENT"), set()),
         (call("openat", "AT_FDCWD</>", '"/process"', "O_RDONLY"), set()),
-        (call("openat", "AT_FDCWD</>", '"/sys/kernel/mm/transparent_hugepage/enabled"', "O_RDONLY"), {"SYSFS", "TRANSPARENT_HUGEPAGE"}),
+        (call("access", '"/sys/kernel/mm/transparent_hugepage/x"', "R_OK"), {"SYSFS", "TRANSPARENT_HUGEPAGE"}),
         (call("openat", "AT_FDCWD</>", '"/dev/things/one"', "O_RDONLY"), {"DISK"}),
         (call("openat", "AT_FDCWD</>", '"/dev/null"', "O_RDONLY"), set()),
         (call("openat", "AT_FDCWD</>", '"/dev/ptmx"', "O_RDONLY"), {"UNIX98_PTYS"}),

@@ -135,9 +135,10 @@ def test_lines_before_and_after_any_condition_are_free() -> None:
     assert [str(found.at(n)) for n in (1, 3, 5, 99)] == ["1", "X", "1", "1"]
 
 
-@given(st.lists(st.sampled_from([
-    "#if defined(CONFIG_A)", "#ifdef CONFIG_B", "#ifndef CONFIG_A", "#else", "#elif CONFIG_C", "#endif", "x", "/*", "*/", '"', "\\",
-])))  # fmt: skip
+LINES = ["#if defined(CONFIG_A)", "#ifdef CONFIG_B", "#ifndef CONFIG_A", "#else", "#elif CONFIG_C", "#endif", "x"]
+
+
+@given(st.lists(st.sampled_from([*LINES, "/*", "*/", '"', "\\"])))
 def test_unbalanced_files_do_no_harm(lines: list[str]) -> None:
     found = line_conditions("\n".join(lines))
     assert found.starts == sorted(found.starts)

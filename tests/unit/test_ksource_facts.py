@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.fakes.kernel_tree import SOURCE, VERSION, read_facts
+
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource import names
 from vmtailor.analysis.ksource.facts import Facts

@@ -8,8 +8,8 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.fakes.kernel_tree import SOURCE, read_kconfig
+
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, modernise, parse_config
 from vmtailor.analysis.ksource.reasons import why_set

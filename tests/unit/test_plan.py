@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.fakes.kernel_tree import read_tree
+
 from vmtailor.analysis import catalogue, demand_rules
 from vmtailor.analysis.attribution import SymbolCost
 from vmtailor.analysis.catalogue import Catalogue
@@ -51,6 +51,7 @@ BOOK = Catalogue(
 )
 BASELINE = {n: "y" for n in TREE.kconfig.symbols if TREE.kconfig.is_switch(n)}
 IMAGE = ImageConfig("amd64")
+DEFAULT = Wishes()
 CALLS = (
     SyscallEvent(3, 1, "t", "epoll_create1", ("0",), 3, "", 0.0),
     SyscallEvent(4, 1, "t", "socket", ("AF_INET6", "SOCK_STREAM", "IPPROTO_TCP"), 4, "", 0.0),
@@ -60,7 +61,7 @@ CALLS = (
 
 def plan(
     events: tuple[SyscallEvent, ...] = CALLS,
-    wishes: Wishes = Wishes(),
+    wishes: Wishes = DEFAULT,
     image: ImageConfig = IMAGE,
     *,
     repairs: tuple[Repair, ...] = (),

@@ -18,7 +18,7 @@ LOG = b"""\
 100 1000.000300 mmap(NULL, 8192, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f10cb45e000 <0.000010>
 100 1000.000400 clone(child_stack=NULL, flags=CLONE_CHILD_CLEARTID|SIGCHLD, child_tidptr=0x7f) = 101 <0.0001>
 101 1000.000450 epoll_wait(4<anon_inode:[eventpoll]>,  <unfinished ...>
-100 1000.000500 accept4(5<socket:[76239]>, NULL, NULL, SOCK_CLOEXEC) = -1 EAGAIN (Resource temporarily unavailable) <0.00001>
+100 1000.000500 accept4(5<socket:[76239]>, NULL, NULL, SOCK_CLOEXEC) = -1 EAGAIN (Try again) <0.00001>
 100 1000.000600 --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=101} ---
 101 1001.500000 <... epoll_wait resumed>[{events=EPOLLIN, data={u32=5, u64=5}}], 64, 1000) = 1 <1.499550>
 101 1001.600000 prctl(PR_SET_NAME, "worker") = 0 <0.000002>

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our reading of a kernel tree against the kernel's own make, and of debug information against the real tools.
+
+The tree is `$VMTAILOR_TEST_SOURCE`, or the one that a fit has left in the cache; without either these are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis import catalogue
+from vmtailor.analysis.catalogue import Situation
+from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource.closure import close
+from vmtailor.analysis.ksource.expr import FALSE, holds
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_config
+from vmtailor.base.process import run
+from vmtailor.base.store import Store
+from vmtailor.drivers.kconfig_shell import KconfigShell, kernel_version
+from vmtailor.drivers.symbolizer import parse_addr2line, symbolize
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import RootFormat
+
+pytestmark = pytest.mark.contract
+
+FRAGMENTS = {
+    # (Without 64BIT, make sets a member of a choice with a hidden prompt, kconfiglib none: a case we never have.)
+    "plain": [("64BIT", "y")],
+    "expert": [("64BIT", "y"), ("EXPERT", "y")],
+    "network": [("64BIT", "y"), ("EXPERT", "y"), ("NET", "y"), ("INET", "y"), ("IPV6", "y"), ("UNIX", "y")],
+    "choices": [("64BIT", "y"), ("HZ_1000", "y"), ("PREEMPT", "y"), ("CC_OPTIMIZE_FOR_SIZE", "y"), ("KERNEL_LZ4", "y")],
+    "modules": [
+        ("64BIT", "y"),
+        ("MODULES", "y"),
+        ("BLOCK", "y"),
+        ("EXT4_FS", "m"),
+        ("NET", "y"),
+        ("INET", "y"),
+        ("IPV6", "m"),
+    ],
+    "numbers": [
+        ("64BIT", "y"),
+        ("EXPERT", "y"),
+        ("SMP", "y"),
+        ("NR_CPUS", "4"),
+        ("PRINTK", "y"),
+        ("LOG_BUF_SHIFT", "14"),
+    ],
+    "lost": [("64BIT", "y"), ("INET", "y"), ("VIRTIO_NET", "y"), ("NO_SUCH_SYMBOL", "y")],
+}
+
+
+@pytest.fixture(scope="module")
+def source() -> Path:
+    given = os.environ.get("VMTAILOR_TEST_SOURCE")
+    cached = sorted(file.parent for file in (Store().root / "kernel-source").glob("*/Kconfig"))
+    found = [Path(given)] if given else cached
+    if not found or not (found[0] / "Kconfig").is_file():
+        pytest.skip("no kernel source: set VMTAILOR_TEST_SOURCE, or fit an image once")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def kconfig(source: Path) -> Kconfig:
+    shell = KconfigShell(source)
+    return Kconfig(shell.env, shell)
+
+
+@pytest.fixture(scope="module")
+def facts(source: Path) -> Facts:
+    started = time.monotonic()
+    found = ksource_facts.collect(kernel_version(source), ksource_facts.reader(source), ksource_facts.c_files(source))
+    assert time.monotonic() - started < 40, "planning as a whole has a minute"
+    return found
+
+
+def make_config(source: Path, folder: Path, fragment: list[tuple[str, str]]) -> dict[str, str]:
+    (folder / "fragment").write_text(fragment_text(fragment))
+    env = {**os.environ, "KCONFIG_ALLCONFIG": str(folder / "fragment")}
+    run(["make", "-C", str(source), f"O={folder}", "allnoconfig"], timeout_s=300, env=env)
+    return parse_config((folder / ".config").read_text())
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+def test_fragments_resolve_as_make_resolves_them(source: Path, kconfig: Kconfig, tmp_path: Path, name: str) -> None:
+    found = kconfig.resolve(FRAGMENTS[name])
+    made = make_config(source, tmp_path, FRAGMENTS[name])
+    # Compared whole, numbers and strings too: what make writes must be ours, and the switches must be the same set.
+    assert {n: v for n, v in made.items() if found.values.get(n) != v} == {}
+    assert {n for n, v in made.items() if v in ("y", "m")} == found.enabled
+    assert {item.name for item in found.lost} == {n for n, v in FRAGMENTS[name] if made.get(n, "n") != v}
+
+
+@pytest.mark.parametrize("machine", list(MachineKind))
+@pytest.mark.parametrize("root", list(RootFormat))
+def test_the_catalogue_resolves_on_this_tree(
+    kconfig: Kconfig, source: Path, machine: MachineKind, root: RootFormat
+) -> None:
+    situation = Situation(machine, root, kernel_version(source), network=True, terminal=True)
+    entries = catalogue.load().chosen(situation)
+    wanted = {name: value for e in entries for name, value in e.symbols if value != "n" or kconfig.known(name)}
+    optional = {name for e in entries if e.if_possible for name, _ in e.symbols}
+    lost = [item for item in close(kconfig, wanted.items()).lost if item.name not in optional]
+    assert lost == [], "\n".join(map(str, lost))
+
+
+@pytest.mark.parametrize(
+    ("path", "condition"),
+    [
+        ("fs/eventpoll.c", "EPOLL"),
+        ("net/ipv4/tcp.c", "NET && INET"),
+        ("fs/erofs/xattr.c", "EROFS_FS && EROFS_FS_XATTR"),
+        ("kernel/sched/membarrier.c", "MEMBARRIER"),
+        ("mm/shmem.c", "1"),
+        ("arch/x86/kernel/kvm.c", "KVM_GUEST"),
+        ("fs/9p/vfs_super.c", "9P_FS"),
+    ],
+)
+def test_conditions_of_known_files(facts: Facts, path: str, condition: str) -> None:
+    assert str(facts.file_condition(path)) == condition
+
+
+def test_every_system_call_of_the_table_is_found(facts: Facts) -> None:
+    missing = [n for n, entry in facts.table.items() if entry != "ni_syscall" and not facts.places("syscall", entry)]
+    assert missing == [] and len(facts.table) > 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "condition"),
+    [
+        ("family", "INET6", "NET && IPV6"),
+        ("netlink", "ROUTE", "NET"),
+        ("filesystem", "overlay", "OVERLAY_FS"),
+        ("proc", "self/smaps", "PROC_FS && PROC_PAGE_MONITOR"),
+        ("device", "net/tun", "TUN"),
+        ("device", "null", "1"),
+    ],
+)
+def test_names_of_the_source(facts: Facts, kind: str, name: str, condition: str) -> None:
+    assert str(facts.condition(kind, name)) == condition
+
+
+def test_no_condition_of_a_file_is_impossible(facts: Facts) -> None:
+    assert [p for p in facts.files if facts.file_condition(p + ".c") == FALSE] == []
+
+
+def test_what_a_build_compiled_is_what_the_makefiles_say(facts: Facts) -> None:
+    """`$VMTAILOR_TEST_BUILD`: a build folder of the same tree with its objects."""
+    folder = Path(os.environ.get("VMTAILOR_TEST_BUILD", "/nowhere"))
+    if not (folder / "vmlinux").is_file():
+        pytest.skip("VMTAILOR_TEST_BUILD names no build folder")
+    enabled = {n for n, v in parse_config((folder / ".config").read_text()).items() if v in ("y", "m")}
+    built = {p.relative_to(folder).as_posix().removesuffix(".o") for p in folder.rglob("*.o")}
+    wrong = {
+        s: facts.files[s] for s in built & facts.files.keys() if not holds(facts.file_condition(s + ".c"), enabled)
+    }
+    assert wrong == {} and len(built & facts.files.keys()) > 500
+
+
+PROGRAM = """\
+static inline __attribute__((always_inline)) int inner(int x) { return x * 3 + 1; }
+int outer(int x)
+{
+    volatile int y = inner(x);
+    return y;
+}
+int main(void) { return outer(2); }
+"""
+
+
+def test_inlined_frames_of_a_real_program(tmp_path: Path) -> None:
+    (tmp_path / "p.c").write_text(PROGRAM)
+    run(["gcc", "-g", "-O1", "-no-pie", "-o", str(tmp_path / "p"), str(tmp_path / "p.c")], timeout_s=60)
+    symbols = run(["nm", str(tmp_path / "p")], timeout_s=60).text
+    start = next(int(line.split()[0], 16) for line in symbols.splitlines() if line.endswith(" outer"))
+    found = symbolize(tmp_path / "p", range(start, start + 24))
+    stacks = {tuple(f.function for f in frames) for frames in found.values()}
+    assert ("inner", "outer") in stacks and ("outer",) in stacks
+    assert all(f.file.endswith("p.c") and f.line > 0 for frames in found.values() for f in frames)
+    other = subprocess.run(
+        ["addr2line", "-a", "-f", "-i", "-e", tmp_path / "p", *(hex(a) for a in found)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {a: [f.function for f in frames] for a, frames in parse_addr2line(other.stdout)} == {
+        a: [f.function for f in frames] for a, frames in found.items()
+    }
+
+
+def test_sections_of_a_relocatable_file(tmp_path: Path) -> None:
+    (tmp_path / "p.c").write_text(PROGRAM)
+    run(["gcc", "-g", "-O1", "-c", "-o", str(tmp_path / "p.o"), str(tmp_path / "p.c")], timeout_s=60)
+    found = symbolize(tmp_path / "p.o", [0], section=".text")
+    assert found[0][-1].function == "outer"

@@ -77,6 +77,8 @@ static void take_out(struct watch *watch, short events) {
     if (watch == &job.err) {
         size_t part = length < sizeof job.last_words - 1 ? length : sizeof job.last_words - 1;
         memcpy(job.last_words, data + length - part, part);
+        while (part > 0 && job.last_words[part - 1] == '\n')
+            part--;
         job.last_words[part] = '\0';
     } else if (job.tool) {
         size_t part = length < sizeof job.said - job.said_length ? length : sizeof job.said - job.said_length;

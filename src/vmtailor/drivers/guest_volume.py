@@ -22,7 +22,7 @@ from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
 
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
-TRACER_OPTIONS = ("-f", "-ttt", "-T", "-v", "-s", "256", "-I", "4")
+TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 _SECTOR = 512
 _RTMIN = 34  # what containers' C libraries call SIGRTMIN
 

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Init on the packaged kernel: what a container finds, what the host hears. A boot takes 20 s, so each shows much."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.natives import Natives, locate
+from vmtailor.base.process import require_tool
+from vmtailor.base.store import Store
+from vmtailor.drivers import kernel_packages, qemu, rootfs
+from vmtailor.drivers.guest import GuestSession
+from vmtailor.drivers.guest_volume import (
+    TRACER_OPTIONS,
+    Run,
+    Terminal,
+    config_bytes,
+    root_entries,
+    write_run_volume,
+)
+from vmtailor.drivers.initramfs import baseline_initramfs
+from vmtailor.drivers.tracer_volume import write_tools_volume
+from vmtailor.drivers.wire import encode
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.guest import GuestReport
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.machine import Disk, Machine, MachineKind
+
+pytestmark = pytest.mark.system
+
+#: Host seconds of one boot, on a busy machine.
+BOOT_S = 240.0
+KEY = bytes(range(16))
+APPLETS = (
+    "sh",
+    "cat",
+    "id",
+    "env",
+    "pwd",
+    "sleep",
+    "httpd",
+    "wget",
+    "echo",
+    "stty",
+    "kill",
+    "ps",
+    "true",
+    "head",
+    "tty",
+    "hostname",
+    "wc",
+    "ls",
+    "od",
+    "mount",
+    "setsid",
+)
+CONFIG = ImageConfig(
+    "amd64", entrypoint=("/bin/sh", "-c"), cmd=("echo image; exit 3",), env=(("A", "b c"), ("LATE", "image")),
+    working_dir="/new/dir", user="www-data", volumes=("/data/one",),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every boot here shares."""
+
+    machine: Machine
+    natives: Natives
+    folder: Path
+
+
+def image_archive(path: Path) -> None:
+    """A root file system of one static program and its names."""
+    busybox = Path(require_tool("busybox", "busybox-static")).read_bytes()
+    files = {
+        "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www:/srv:/bin/false\n",
+        "etc/group": b"root:x:0:\nwww-data:x:33:\nextra:x:44:foo,www-data\n",
+        "srv/index.html": b"hello from the vm\n",
+    }
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+
+        def add(name: str, kind: bytes, data: bytes = b"", target: str = "", mode: int = 0o755) -> None:
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname, info.mode = kind, len(data), target, mode
+            archive.addfile(info, io.BytesIO(data))
+
+        for folder in ("bin", "etc", "srv"):
+            add(folder, tarfile.DIRTYPE)
+        add("tmp", tarfile.DIRTYPE, mode=0o1777)
+        add("bin/busybox", tarfile.REGTYPE, busybox)
+        for name in APPLETS:
+            add(f"bin/{name}", tarfile.SYMTYPE, target="busybox")
+        for name, data in files.items():
+            add(name, tarfile.REGTYPE, data, mode=0o644)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    folder = tmp_path_factory.mktemp("guest")
+    natives = locate()
+    kernel = kernel_packages.provide(Store())
+    baseline_initramfs(folder / "initrd", stage1=natives.stage1, modules=Path(kernel.modules_dir))
+    image_archive(folder / "image.tar")
+    rootfs.build(folder / "image.tar", folder / "root.erofs", extra=root_entries(natives, config_bytes(CONFIG)))
+    words = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
+    machine = Machine(
+        MachineKind.MICROVM, 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
+        (Disk(str(folder / "root.erofs")),), acpi=True,
+    )  # fmt: skip
+    return Bench(machine, natives, folder)
+
+
+def boot(
+    bench: Bench, run: Run | None, act: Callable[[GuestSession], None] | None = None, *, disks: tuple[Disk, ...] = (),
+    words: tuple[str, ...] = (), kind: MachineKind = MachineKind.MICROVM, network: bool = False,
+) -> GuestReport:  # fmt: skip
+    """One boot to its end."""
+    volumes: tuple[Disk, ...] = ()
+    if run is not None:
+        write_run_volume(bench.folder / "run", run)
+        volumes, words = (Disk(str(bench.folder / "run")),), (*words, "VT_RUN=1")
+    base = bench.machine
+    machine = Machine(
+        kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
+        network=network, acpi=kind == MachineKind.MICROVM,
+    )  # fmt: skip
+    with qemu.boot(machine) as running:
+        session = GuestSession(running.serial, key=run.key if run is not None else None)
+        if act is not None:
+            act(session)
+        assert session.run(BOOT_S), f"still running:\n{session.report()}"
+        assert running.wait(30.0).ending == qemu.Ending.EXITED
+    report = session.report()
+    assert report.lost == 0
+    return report
+
+
+def sh(script: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", script)
+
+
+def heard(text: str) -> Callable[[GuestSession], bool]:
+    return lambda session: text in session.report().stdout
+
+
+def test_a_container_finds_what_engines_give(bench: Bench) -> None:
+    script = (
+        "echo problem >&2; id; env; pwd; hostname; cat /etc/hosts; ls -ld /data/one /new/dir; ls -l /dev; "
+        "echo again > /dev/stdout; touch /tmp/writable && echo wrote; mount; exit 3"
+    )
+    report = boot(bench, Run(key=KEY, argv=sh(script), env=(("LATE", "run"), ("C", "")), hostname="box"))
+    out = report.stdout
+    assert report.exit_code == 3
+    assert report.stderr == "problem\n"
+    assert "uid=33(www-data) gid=33(www-data) groups=44(extra)" in out
+    for line in ("A=b c", "LATE=run", "C=", "HOME=/srv", "HOSTNAME=box", "/new/dir", "box", "again", "wrote"):
+        assert line in out.splitlines(), line
+    assert "127.0.0.1\tlocalhost" in out
+    assert "VT_" not in out
+    assert re.search(r"crw-rw-rw-\s+1 root\s+root\s+1,\s+3 .*null", out)
+    for kind in ("proc on /proc", "tmpfs on /dev", "devpts on /dev/pts", "tmpfs on /dev/shm", "mqueue on /dev/mqueue"):
+        assert kind in out
+    assert report.notes == ()
+    assert [mark.name for mark in report.marks] == ["init", "entry", "end"]
+    cycles = [mark.cycles for mark in report.marks]
+    assert cycles == sorted(cycles)
+    assert "virtio_blk" in report.file("modules")
+    assert re.search(r"^overlay \.text 0xffffffff", report.file("module-sections"), re.MULTILINE)
+    assert "Run /init as init process" in report.file("kernel-log")
+
+
+def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
+    report = boot(bench, None, kind=MachineKind.Q35)
+    assert (report.stdout, report.exit_code, report.fatal) == ("image\n", 3, None)
+
+
+def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
+    write_tools_volume(bench.folder / "tools.erofs")
+    out = bench.folder / "trace"
+    with out.open("wb") as file:
+        file.truncate(64 << 20)
+    ready = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=("wget", "-q", "-O", "-", "http://127.0.0.1/")))
+    load = (
+        Step(StepKind.HTTP, port=80, repeat=5, expect=Expect(status=200, stdout="hello from the vm\n")),
+        Step(StepKind.HTTP, port=80, path="/none", repeat=2, expect=Expect(status=200)),
+        Step(StepKind.COMMAND, argv=sh("id -un; exit 4"), expect=Expect(exit_code=4, contains="www-data")),
+        Step(StepKind.COMMAND, argv=sh("echo no >&2; exit 1"), repeat=2, expect=Expect(exit_code=0)),
+    )
+    run = Run(
+        key=KEY, argv=sh("sleep 1000 & exec httpd -f -p 0.0.0.0:80 -h /srv"), tracer=TRACER_OPTIONS,
+        exercise=Exercise("test", ready, load, stop_signal="SIGINT"), network="10.0.2.15/24,10.0.2.2,10.0.2.3",
+        user="root",
+    )  # fmt: skip
+    report = boot(
+        bench, run, network=True, disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), read_only=False)),
+        words=("VT_TOOLS=erofs", "VT_OUT=1"),
+    )  # fmt: skip
+    assert (report.exit_code, report.signal) == (130, 2)
+    assert report.notes == ()
+    assert [(result.done, result.right, result.why) for result in report.results] == [
+        (1, 1, ""),
+        (5, 5, ""),
+        (2, 0, "status 404, not 200"),
+        (1, 0, "does not contain 'www-data'"),
+        (2, 0, "exit status 1, not 0: no"),
+    ]
+    assert [mark.name for mark in report.marks] == ["init", "entry", "ready", "load", "load_end", "stop", "end"]
+    lines = out.read_bytes().rstrip(b"\0").decode().splitlines()
+    own = [line for line in lines if line.startswith("+++ vmtailor")]
+    names = ["entry", "ready", "load", "load_end", "stop", "end of trace"]
+    assert own == [f"+++ vmtailor {name} +++" for name in names]
+    strange = [line for line in lines if not re.match(r"\d+ +\d+\.\d{6} |\+\+\+ vmtailor ", line)]
+    assert strange == []
+    log = "\n".join(lines)
+    assert log.count('execve("/.vmtailor/init", ["/.vmtailor/init", "--exec"') >= 5
+    assert re.search(r'execve\("/bin/sh", \["/bin/sh", "-c", "sleep 1000', log)
+    # The program that was left behind was ended, and its tracer stayed until that, too, was on record.
+    assert re.search(r"killed by SIGTERM", log)
+
+
+def test_a_terminal(bench: Bench) -> None:
+    def act(session: GuestSession) -> None:
+        assert session.run(BOOT_S, heard("# "))
+        session.send_stdin(b"tty; stty size; echo $TERM; ls -l /dev/console\n")
+        assert session.run(BOOT_S, heard("/dev/console ->"))
+        session.resize(40, 132)
+        session.send_stdin(b"stty size; sleep 100\n")
+        assert session.run(BOOT_S, heard("40 132"))
+        session.send_stdin(b"\x03exit 9\n")
+
+    report = boot(bench, Run(key=KEY, argv=("sh",), user="root", terminal=Terminal(30, 100), stdin=True), act)
+    assert report.exit_code == 9
+    for line in ("/dev/pts/0", "30 100", "xterm"):
+        assert line in report.stdout.splitlines()
+
+
+def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
+    data = bytes(range(256)) * 30
+
+    def act(session: GuestSession) -> None:
+        session.send_stdin(data)
+        session.end_stdin()
+        assert session.run(BOOT_S, heard("waiting"))
+        session.send_signal(10)
+
+    forged = "".join(f"\\{byte:03o}" for byte in encode("X", b"0 0 ", 200))
+    script = (
+        f"wc -c; printf '{forged}' > /dev/console; trap 'echo usr1; kill -9 $$' USR1; "
+        "(trap '' TERM; sleep 1000; echo survived) & (sleep 500 & sleep 0.1; echo orphaned); "
+        "echo waiting; while true; do sleep 0.1; done"
+    )
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", stdin=True), act)
+    assert report.stdout.splitlines() == [str(len(data)), "orphaned", "waiting", "usr1"]
+    assert (report.exit_code, report.signal) == (137, 9)
+    assert report.damaged >= 1  # the forged frame, which was taken for nothing else
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "reason", "fatal"),
+    [
+        (Run(key=KEY, argv=("nope",)), 127, "execve(nope): No such file or directory", ""),
+        (Run(key=KEY, argv=("/etc/passwd",)), 126, "execve(/etc/passwd): Permission denied", ""),
+        (Run(key=KEY, user="nobody"), None, "", "user 'nobody': no such user in /etc/passwd"),
+    ],
+)
+def test_what_cannot_be_started_says_why(bench: Bench, run: Run, code: int | None, reason: str, fatal: str) -> None:
+    report = boot(bench, run)
+    assert report.exit_code == code
+    assert report.exit_reason == reason
+    assert (report.fatal.text if report.fatal is not None else "") == fatal
+
+
+def test_a_container_that_never_becomes_ready_is_stopped(bench: Bench) -> None:
+    ready = Ready(ReadyKind.TCP, Step(StepKind.HTTP, port=81), timeout_s=3)
+    run = Run(
+        key=KEY, argv=sh("trap '' TERM; while true; do sleep 1; done"),
+        exercise=Exercise("test", ready, stop_timeout_s=2),
+    )  # fmt: skip
+    report = boot(bench, run)
+    assert (report.exit_code, report.signal) == (137, 9)
+    result = report.ready
+    assert result is not None
+    assert not result.ok
+    assert result.why == "connect: Connection refused"
+    assert report.mark("ready") is None
+    assert any("not ready within 3000 ms" in note.text for note in report.notes)

@@ -94,8 +94,9 @@ class Blocks:
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
+        blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
-        if not len(counts) or not counts.sum():
+        if not len(counts):
             return np.empty(0, np.uint64)
         starts = np.cumsum(counts) - counts
         within = np.arange(counts.sum()) - np.repeat(starts, counts)

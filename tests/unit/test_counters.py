@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's file, and what is made of it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.analysis import counters as analysis
+from vmtailor.analysis.counters import IMAGE_MAP, SymbolTable
+from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.drivers import plugin
+from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
+from vmtailor.model.boot import FunctionCost, Phase
+from vmtailor.model.counters import OwnerCounts, Totals
+
+NM = """
+ffffffff81000000 T _stext
+ffffffff81000000 t pvh_start_xen
+ffffffff81000100 T startup_64
+0000000001000100 A phys_startup_64
+ffffffff81000200 T start_kernel
+ffffffff81000300 T do_one_initcall
+ffffffff81000400 t a_init
+ffffffff81000500 t b_init
+ffffffff81000600 t idle
+ffffffff81000700 T _etext
+ffffffff81100000 d __initcall__kmod_a__12_34_a_init6
+ffffffff81100004 d __initcall__kmod_b__13_35_b_init3s
+ffffffff81100008 D jiffies
+"""
+
+
+def chunk(tag: bytes, count: int, payload: bytes) -> bytes:
+    return tag + struct.pack("<IQ", count, len(payload)) + payload
+
+
+def names(tag: bytes, *texts: str) -> bytes:
+    return chunk(tag, len(texts), b"".join(text.encode() + b"\0" for text in texts))
+
+
+def step(
+    mark: int, totals: Totals, owners: list[tuple[int, int]], devices: list[int], rows: list[tuple[int, int, int]]
+) -> bytes:
+    head = struct.pack(
+        "<q5Q4I", mark, totals.early, totals.kernel, totals.user, totals.ports, totals.mmio,
+        len(owners), len(devices), len(rows), 0,
+    )  # fmt: skip
+    body = b"".join(struct.pack("<2Q", *pair) for pair in owners)
+    body += struct.pack(f"<{len(devices)}Q", *devices) + b"".join(struct.pack("<3Q", *row) for row in rows)
+    return chunk(b"STEP", 1, head + body)
+
+
+def span(number: int, executed: int) -> bytes:
+    return struct.pack("<6Q", number, 0, executed, 0, 0, 0)
+
+
+def block(vaddr: int, lengths_at: int, early: bool = False) -> bytes:
+    """A block of two instructions, of one and three bytes."""
+    return struct.pack("<QIIII", vaddr, 2, 4, 0 if early else 1, lengths_at)
+
+
+#: A boot: firmware, the kernel's first code at its physical address, kernel, container, client.
+HEAD = plugin.MAGIC + names(b"MODE", "counts", "on") + names(b"OWNR", "boot", "other", "client")
+HEAD += names(b"MRKN", "kernel", "init", "entry", "ready", "load", "load_end") + names(b"SPNN", "-", "a_init", "b_init")
+BOOT = (
+    HEAD
+    + chunk(b"BLCK", 2, block(0xFFF0, 0, early=True) + block(0x1000100, 2, early=True))
+    + chunk(b"LENS", 0, bytes([1, 3, 1, 3]))
+    + step(0, Totals(early=10, ports=2), [(0, 0)] * 3, [], [(0, 5, 10)])
+    + chunk(b"SPAN", 4, span(1, 5) + span(0, 10) + span(1, 12) + span(0, 40))
+    + chunk(b"BLCK", 2, block(IMAGE_MAP + 0x1000410, 4) + block(IMAGE_MAP + 0x1000600, 6))
+    + chunk(b"LENS", 0, bytes([1, 3, 1, 3]))
+    + step(1, Totals(14, 100, 0, 3, 5), [(100, 0), (0, 0), (0, 0)], [5], [(1, 2, 4), (2, 50, 100)])
+    + step(2, Totals(14, 130, 40, 3, 5), [(0, 0), (30, 40), (0, 0)], [0], [(2, 10, 20), (3, 5, 10)])
+    + step(3, Totals(14, 150, 50, 3, 6), [(0, 0), (20, 10), (0, 0)], [1], [(3, 10, 20)])
+    + step(4, Totals(14, 151, 51, 3, 6), [(0, 0), (1, 1), (0, 0)], [0], [(3, 1, 1)])
+    + step(5, Totals(14, 251, 151, 4, 7), [(0, 0), (60, 70), (40, 30)], [1], [(3, 50, 100)])
+    + step(-1, Totals(14, 261, 151, 4, 7), [(0, 0), (10, 0), (0, 0)], [0], [(3, 5, 10)])
+    + names(b"DEVN", "apic-msi")
+    + chunk(b"END.", 0, b"")
+)
+
+
+def test_a_file_is_read_whole() -> None:
+    counters = plugin.parse(BOOT)
+    assert counters.complete
+    assert counters.exact
+    assert counters.devices
+    assert [name for name, _ in counters.marks] == ["kernel", "init", "entry", "ready", "load", "load_end"]
+    assert counters.at("init") == Totals(14, 100, 0, 3, 5)
+    assert counters.at("nowhere") is None
+    assert counters.stretches[1].owners == (
+        OwnerCounts("boot", 100, 0), OwnerCounts("other", 0, 0), OwnerCounts("client", 0, 0)
+    )  # fmt: skip
+    assert counters.stretches[1].devices == (("apic-msi", 5),)
+    assert counters.stretches[0].begin == "reset"
+    assert counters.stretches[-1].end == ""
+
+
+def test_phases_add_up_and_the_client_is_kept_apart() -> None:
+    phases = {p.phase: p for p in analysis.phases(plugin.parse(BOOT))}
+    assert (phases[Phase.FIRMWARE].kernel, phases[Phase.FIRMWARE].port_accesses) == (10, 2)
+    assert (phases[Phase.KERNEL].kernel, phases[Phase.KERNEL].user) == (104, 0)
+    assert (phases[Phase.KERNEL].port_accesses, phases[Phase.KERNEL].mmio_accesses) == (1, 5)
+    assert (phases[Phase.INIT].kernel, phases[Phase.INIT].user) == (30, 40)
+    assert (phases[Phase.START_UP].kernel, phases[Phase.START_UP].user) == (21, 11)  # with ready → load
+    load = phases[Phase.LOAD]
+    assert (load.kernel, load.user, load.client_kernel, load.client_user) == (60, 70, 40, 30)
+    assert phases[Phase.STOP].kernel == 10
+    total = sum(p.kernel + p.user + p.client_kernel + p.client_user for p in phases.values())
+    assert total == 14 + 261 + 151
+
+
+def test_functions_get_their_instructions() -> None:
+    rows = analysis.functions(plugin.parse(BOOT), SymbolTable.parse(NM))
+    assert FunctionCost("[firmware]", Phase.FIRMWARE, 10) in rows
+    assert FunctionCost("startup_64", Phase.KERNEL, 4) in rows  # at its physical address
+    assert FunctionCost("a_init", Phase.KERNEL, 100) in rows
+    assert FunctionCost("idle", Phase.LOAD, 100) in rows
+    for phase in analysis.phases(plugin.parse(BOOT)):
+        assert sum(r.instructions for r in rows if r.phase is phase.phase) == phase.kernel + phase.client_kernel
+
+
+def test_initcalls_are_timed_from_entry_to_the_next() -> None:
+    counters = plugin.parse(BOOT)
+    found = analysis.initcall_costs(counters)
+    assert [(x.name, x.cost.executed) for x in found] == [("a_init", 28)]
+    assert [x.cost.executed for x in analysis.span_costs(counters)] == [5, 2, 28]
+
+
+def test_milestones_are_the_first_passage() -> None:
+    found = analysis.milestones(plugin.parse(BOOT))
+    assert [(m.name, m.executed) for m in found][:2] == [("kernel", 10), ("init", 114)]
+
+
+def test_addresses_and_costs_for_attribution() -> None:
+    counters = plugin.parse(BOOT)
+    at, cost = analysis.block_costs(counters, [Phase.KERNEL])
+    assert dict(zip(at.tolist(), cost.tolist(), strict=True)) == {
+        IMAGE_MAP + 0x1000100: 4,
+        IMAGE_MAP + 0x1000410: 100,
+    }
+    assert analysis.executed_addresses(counters, [Phase.INIT]).tolist() == [
+        IMAGE_MAP + 0x1000410, IMAGE_MAP + 0x1000411, IMAGE_MAP + 0x1000600, IMAGE_MAP + 0x1000601
+    ]  # fmt: skip
+    assert counters.blocks.addresses(np.empty(0, np.uint32)).tolist() == []
+
+
+def test_coverage_takes_blocks_whole() -> None:
+    counters = plugin.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
+    assert not counters.exact
+    assert {p.mmio_accesses for p in analysis.phases(counters)} == {None}
+    rows = analysis.functions(counters, SymbolTable.parse(NM))
+    assert FunctionCost("idle", Phase.STOP, 10) in rows
+
+
+def test_symbols_are_found_by_address() -> None:
+    table = SymbolTable.parse(NM)
+    assert table.name_of(IMAGE_MAP + 0x1000000) == "pvh_start_xen"  # not the marker _stext
+    assert table.name_of(IMAGE_MAP + 0x10004FF) == "a_init"
+    assert table.name_of(0x1234) == analysis.UNKNOWN
+    assert table.name_of(0xFFFFFFFFC0000000) == analysis.UNKNOWN  # a module's
+    assert SymbolTable.parse("").name_of(5) == analysis.UNKNOWN
+    marks = analysis.kernel_marks(table.addresses)
+    assert [(m.name, m.address) for m in marks] == [
+        ("kernel", 0x1000000),
+        ("kernel", 0x1000100),
+        ("start_kernel", IMAGE_MAP + 0x1000200),
+    ]
+    assert {(s.name, s.address & 0xFFFF) for s in analysis.initcall_spans(table)} == {
+        ("-", 0x300),
+        ("a_init", 0x400),
+        ("b_init", 0x500),
+    }
+
+
+@given(st.integers(0, len(BOOT) - 1))
+def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
+    try:
+        counters = plugin.parse(BOOT[:cut])
+    except UserInputError:
+        return
+    assert not counters.complete
+    assert len(counters.stretches) <= 7
+    analysis.functions(counters, SymbolTable.parse(NM))
+
+
+@given(st.binary(max_size=300), st.integers(0, len(BOOT) - 1))
+def test_damage_is_an_error_of_its_kind(noise: bytes, at: int) -> None:
+    try:
+        plugin.parse(BOOT[:at] + noise + BOOT[at + len(noise) :])
+    except UserInputError as error:
+        assert error.hint
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 5)), max_size=30))
+def test_blocks_give_each_address_once(starts: list[tuple[int, int]]) -> None:
+    table = b"".join(struct.pack("<QIIII", at, count, 2 * count, 1, 0) for at, count in starts)
+    data = HEAD + chunk(b"BLCK", len(starts), table) + chunk(b"LENS", 0, bytes([2] * 5))
+    counters = plugin.parse(data)
+    expected = sorted({at + 2 * i for at, count in starts for i in range(count)})
+    assert counters.blocks.addresses(np.arange(len(starts), dtype=np.uint32)).tolist() == expected
+
+
+def test_the_configuration_says_it_all(tmp_path: Path) -> None:
+    config = PluginConfig(
+        kernel=0xFFFFFFFF81000200,
+        mode=Mode.COVERAGE,
+        devices=False,
+        marks=(Mark("a", 0x10), Mark("load", 0x20, every=True)),
+        spans=(Span("s", 0x30),),
+        owners=(Owner("init", 0x70000000, 0x74000000),),
+    )
+    assert config.text().splitlines() == [
+        "mode coverage",
+        "devices off",
+        "kernel ffffffff81000200",
+        "owner init 70000000 74000000",
+        "mark a 10 once",
+        "mark load 20 every",
+        "span s 30",
+    ]
+    (tmp_path / "plugin.counts").write_bytes(b"of an earlier boot")
+    prepared = plugin.prepare(Path("/x,y.so"), config, tmp_path)
+    assert prepared.config.read_text() == config.text()
+    assert not prepared.out.exists()
+    assert prepared.option().startswith("/x,,y.so,config=")
+
+
+@pytest.mark.parametrize("name", ["", "two words", "line\nfeed", "a#b", "x" * 201])
+def test_names_that_would_break_the_configuration_are_refused(name: str) -> None:
+    with pytest.raises(VmtailorError):
+        PluginConfig(marks=(Mark(name, 1),)).text()
+
+
+def test_too_many_owners_are_refused() -> None:
+    with pytest.raises(VmtailorError, match="14 owners"):
+        PluginConfig(owners=tuple(Owner(f"o{i}", i, i + 1) for i in range(15))).text()
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="left no file"):
+        plugin.read(tmp_path / "none")
+    with pytest.raises(UserInputError, match="not a file of the plugin"):
+        plugin.parse(b"something else")

@@ -10,7 +10,7 @@ import pytest
 
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers import kbuild, kernel_source
+from vmtailor.drivers import kbuild, kernel_compiled, kernel_source
 from vmtailor.model.kernel import LostSymbol
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
@@ -131,3 +131,22 @@ def test_a_tarball_is_unpacked_once_and_its_checksum_held(tmp_path: Path) -> Non
     broken.write_bytes(tarball.read_bytes()[:200])
     with pytest.raises(UserInputError, match="cannot be unpacked"):
         kernel_source.provide(store, str(broken))
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_baseline_can_be_compiled(tmp_path: Path, given: bool) -> None:
+    config = tmp_path / "config-6.99"
+    config.write_text('CONFIG_FROM_THE_DISTRIBUTION=y\nCONFIG_SYSTEM_TRUSTED_KEYS="debian/certs.pem"\n')
+    store = Store(tmp_path / "cache")
+    baseline = kernel_compiled.provide(store, str(TREE), config if given else None)
+    assert (baseline.version, baseline.release) == ("6.99.3", "6.99.3-fake")
+    text = Path(baseline.config).read_text()
+    assert ("CONFIG_FROM_THE_DISTRIBUTION=y" in text) == given
+    assert ("CONFIG_kvm_guest_config=y" in text) == (not given)
+    assert 'CONFIG_SYSTEM_TRUSTED_KEYS=""' in text and "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT=y" in text
+    assert [p.name for p in Path(baseline.debug_modules_dir).rglob("*.ko")] == ["virtio_blk.ko"]
+    assert (Path(baseline.modules_dir) / "kernel/virtio_blk.ko").read_text() == "plain\n"
+    for path in (baseline.vmlinuz, baseline.debug_vmlinux, baseline.system_map):
+        assert Path(path).stat().st_size > 0
+    shutil.rmtree(tmp_path / "cache/kernel-build")
+    assert kernel_compiled.provide(store, str(TREE), config if given else None) == baseline

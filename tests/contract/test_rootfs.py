@@ -220,7 +220,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == b"started\n"
     deadline = time.monotonic() + 30
-    while not list(out.glob(".root-*/root/d*")) and time.monotonic() < deadline:
+    while not [*out.glob(".root-*/root/d*"), *out.glob(".root-*/image")] and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)

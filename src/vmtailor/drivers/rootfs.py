@@ -171,9 +171,10 @@ def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Map
         said = words.read()[-4000:].decode("utf-8", "replace").strip()
     if code == 0:
         return
-    # tar2sqfs says no more than "I/O error", and removes its file.
-    cramped = "I/O error" in said and shutil.disk_usage(where).free < source.size
-    if "No space left" in said or "Disk quota" in said or cramped:
+    # On a full disk tar2sqfs says no more than "I/O error", and mkfs.erofs 1.8 complains of a checksum: the space
+    # tells better than the words, which are shown all the same.
+    cramped = shutil.disk_usage(where).free < source.size
+    if cramped or "No space left" in said or "Disk quota" in said:
         raise HostError("no space is left for the root file system", hint="free some and try again", details=said)
     raise BuildError(
         f"{tool} could not make the root file system (status {code})", details=f"{pasteable(argv)}\n{said}"
@@ -209,7 +210,7 @@ def _build_erofs(source: _Source, made: Path, work: Path, compression: str) -> N
     # Time stamps later than this would be cut to it: it is the newest, so none is; and it becomes the build time.
     env = {"SOURCE_DATE_EPOCH": str(source.newest)}
     if erofs_reads_tar(program):
-        _feed("mkfs.erofs", [program, "--tar=f", *options, str(made), "/dev/stdin"], source, work, env)
+        _feed("mkfs.erofs", [program, "--tar=f", *options, str(made)], source, work, env)
         return
     folder = work / "root"
     folder.mkdir(mode=0o700)

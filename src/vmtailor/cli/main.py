@@ -18,6 +18,7 @@ from vmtailor.base.errors import ExitCode, VmtailorError
 from vmtailor.cli.boot import boot
 from vmtailor.cli.doctor import doctor
 from vmtailor.cli.explain import explain
+from vmtailor.cli.fit import fit
 from vmtailor.cli.report import report
 
 errors = Console(stderr=True, highlight=False)
@@ -50,7 +51,7 @@ def options(
         logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
 
 
-for verb in (explain, report, boot, doctor):
+for verb in (fit, explain, report, boot, doctor):
     app.command()(verb)
 
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundle: every file that comes out, written so that an interrupted run leaves the old bundle or the new one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.store import disk_full_is_a_host_error
+from vmtailor.drivers import image_packages, sbom
+from vmtailor.drivers.sbom import FilePart, KernelPart
+from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.fit import FitRun
+from vmtailor.pipeline import keys
+from vmtailor.pipeline.fitting import Findings, Fitted
+from vmtailor.stages import report, trace
+
+KERNEL, CONFIG, SYSTEM_MAP = "vmlinux", "config", "System.map"
+SBOM = "sbom.cdx.json"
+RUN = "run.json"
+
+
+def require_writable(out: Path) -> None:
+    """Fail before the long work when the bundle could not be written: something else is there."""
+    if out.exists() and not (out.is_dir() and ((out / RECORD).is_file() or not any(out.iterdir()))):
+        raise UserInputError(
+            f"{out} is there already and is no bundle", hint="name another folder with -o, or remove it"
+        )
+    parent = out.absolute().parent
+    if not parent.is_dir():
+        raise UserInputError(f"the folder {parent} does not exist", hint="make it, or name another with -o")
+
+
+def write(run: FitRun, findings: Findings, fitted: Fitted) -> Bundle:
+    """Write everything beside `out`, then put it in place."""
+    ground, out = findings.ground, findings.ground.options.out.absolute()
+    with disk_full_is_a_host_error(out.parent):
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+        try:
+            bundle = _fill(folder, run, findings, fitted)
+            folder.chmod(0o755)
+            if out.exists():
+                retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
+                out.rename(retired / "bundle")
+                folder.rename(out)
+                shutil.rmtree(retired)
+            else:
+                folder.rename(out)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    assert ground is findings.ground
+    return bundle
+
+
+def _fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> Bundle:
+    ground, options = findings.ground, findings.ground.options
+    root = f"root.{fitted.plan.root_format}"
+    shutil.copyfile(fitted.kernel.image, folder / KERNEL)
+    shutil.copyfile(fitted.kernel.config, folder / CONFIG)
+    shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
+    shutil.copyfile(ground.root, folder / root)
+    bundle = Bundle(
+        name=options.out.name,
+        image_reference=ground.image.reference,
+        image_digest=ground.image.digest,
+        image=ground.image.config,
+        kernel=KERNEL,
+        kernel_version=ground.kernel.version,
+        kernel_config=CONFIG,
+        system_map=SYSTEM_MAP,
+        root=root,
+        root_format=fitted.plan.root_format,
+        machine=fitted.plan.machine,
+        cpus=fitted.plan.cpus,
+        memory_bytes=options.memory_bytes,
+        network=fitted.plan.network,
+        words=fitted.machine.append,
+        sources=run.sources,
+    )
+    records.save(bundle, folder / RECORD)
+    records.save(ground.image, folder / "image.json")
+    records.save(ground.exercise, folder / "exercise.json")
+    records.save(fitted.plan, folder / "plan.json")
+    records.save(run, folder / RUN)
+    traced = folder / "trace"
+    traced.mkdir()
+    for name in (trace.RECORD, findings.trace.coverage_file, findings.trace.requests_file):
+        shutil.copyfile(findings.trace_folder / name, traced / name)
+    (folder / SBOM).write_bytes(_bill(run, findings, fitted, folder / root))
+    report.write_page(run, folder / report.PAGE)
+    return bundle
+
+
+def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:
+    ground = findings.ground
+    kernel = KernelPart(
+        version=ground.kernel.version,
+        origin=ground.kernel.origin,
+        sha256=fitted.kernel.sha256,
+        config_sha256=keys.content_sha256(Path(fitted.kernel.config)),
+    )
+    own = [
+        FilePart(name, keys.content_sha256(path))
+        for name, path in (("init", ground.natives.init), ("client", ground.natives.client), (root.name, root))
+    ]
+    return sbom.document(
+        name=Path(run.bundle).name,
+        image_reference=ground.image.reference,
+        image_digest=ground.image.digest,
+        kernel=kernel,
+        own=own,
+        inventory=image_packages.read_inventory(Path(ground.image.archive)),
+    )

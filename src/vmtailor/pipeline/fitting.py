@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trace, plan, build, verify, and the repairs between them: until a kernel passes, or the budget is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vmtailor.analysis import attribution, counters, demand_rules, explain, machines, repair
+from vmtailor.analysis.attribution import Attribution, SymbolCost
+from vmtailor.analysis.ksource import facts
+from vmtailor.base import records
+from vmtailor.base.progress import step
+from vmtailor.base.store import digest
+from vmtailor.drivers import flat_archive, plugin, symbolizer
+from vmtailor.drivers.flat_archive import FlatArchive
+from vmtailor.model.fit import Trial
+from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.machine import Machine
+from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import Trace
+from vmtailor.pipeline import keys
+from vmtailor.pipeline.ground import Ground
+from vmtailor.stages import build, plan, trace, verify
+from vmtailor.stages.plan import Repair, Tree, Wishes
+from vmtailor.stages.verify import Verification
+
+#: Symbols that every x86-64 kernel has: no cost is put down to them.
+ALWAYS = frozenset({"X86", "X86_64", "64BIT", "MMU", "EXPERT", "MULTIUSER_ALWAYS"})
+
+
+@dataclass(eq=False)
+class Findings:
+    """What is known so far of one fit."""
+
+    ground: Ground
+    trace: Trace
+    trace_folder: Path
+    events: tuple[SyscallEvent, ...]
+    archive: FlatArchive
+    tree: Tree
+    costs: Attribution
+    trials: list[Trial] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A plan with its kernel and what verification said. `passed` is False when repair gave up."""
+
+    plan: Plan
+    kernel: KernelFiles
+    machine: Machine
+    verification: Verification
+
+
+def find(ground: Ground) -> Findings:
+    """Trace on the baseline, and read the source: everything that a plan is made of."""
+    record, folder = traced(ground)
+    events = trace.read_log(folder, record).events
+    archive = flat_archive.read(Path(ground.image.archive))
+    with step("facts of the kernel source"):
+        tree = plan.read_tree(ground.source.path, ground.kernel.version, ground.source.digest, ground.options.store)
+    with step("attribution of the baseline's cost"):
+        costs = attributed(ground, record, folder, tree)
+    return Findings(ground, record, folder, events, archive, tree, costs)
+
+
+def traced(ground: Ground) -> tuple[Trace, Path]:
+    """The trace, and the folder with its files; found again when nothing it depends on has changed."""
+    store = ground.options.store
+    key = keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
+
+    def fill(folder: Path) -> None:
+        inputs = trace.TraceInputs(
+            image=ground.image,
+            exercise=ground.exercise,
+            machine=ground.baseline,
+            kernel_release=ground.kernel.release,
+            table=ground.table,
+            natives=ground.natives,
+            tools=ground.tools,
+        )
+        trace.trace(inputs, folder, ground.scratch)
+
+    folder = store.get("trace", key, fill)
+    return records.load(Trace, folder / trace.RECORD), folder
+
+
+def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attribution:
+    """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
+    counts = plugin.read(folder / record.coverage_file)
+    where = attribution.addresses(counts).tolist()
+    sections = [(module.name, name, at) for module in record.modules for name, at in module.sections if name == ".text"]
+    files = {path.stem.replace("-", "_"): path for path in Path(ground.kernel.debug_modules_dir).rglob("*.ko")}
+    first = min((at for _, _, at in sections), default=np.iinfo(np.uint64).max)
+    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), [at for at in where if at < first])
+    frames |= symbolizer.symbolize_modules(files, sections, [at for at in where if at >= first])
+    conditions = attribution.Conditions(tree.facts, facts.reader(ground.source.path))
+    phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
+    return attribution.attribute(
+        counts,
+        frames,
+        conditions,
+        enabled={name for name, value in ground.config.items() if value in ("y", "m")},
+        choosable=tree.kconfig.prompted,
+        always=ALWAYS,
+        phase_of=lambda stretch: phase_of.get(id(stretch), stretch.begin),
+    )
+
+
+def planned(findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[str] = ()) -> Plan:
+    """The plan, with what repair has put back and what a trial leaves out."""
+    ground = findings.ground
+    options = ground.options
+    demands = plan.find_demands(
+        ground.image.config, ground.exercise, findings.events, findings.tree, ground.config, head=findings.archive.head
+    )
+    wishes = Wishes(
+        machine=options.machine,
+        cpus=options.cpus,
+        root_format=options.root_format,
+        terminal=options.terminal,
+        keep=options.keep,
+        drop=(*options.drop, *drop),
+    )
+    ran: dict[str, SymbolCost] = findings.costs.by_symbol()
+    return plan.make_plan(
+        ground.image.config, demands, findings.tree, ground.config, wishes, ran=ran, repairs=tuple(repairs)
+    )
+
+
+def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
+    """The tailored machine."""
+    return machines.tailored_machine(
+        made.machine,
+        Path(kernel.image),
+        ground.root,
+        made.root_format,
+        [word.word for word in made.words],
+        memory_bytes=ground.options.memory_bytes,
+        cpu_model=ground.options.cpu_model,
+        cpus=made.cpus,
+    )
+
+
+def attempt(findings: Findings, made: Plan, purpose: str, added: Sequence[str], removed: Sequence[str] = ()) -> Fitted:
+    """Build one plan and verify it; the trial is put on record."""
+    ground = findings.ground
+    started = time.monotonic()
+    kernel = build.build_kernel(made, ground.source.path, ground.source.digest, ground.options.store)
+    built = time.monotonic()
+    machine = machine_of(ground, made, kernel)
+    verification = verified(findings, made, machine)
+    findings.trials.append(
+        Trial(
+            number=len(findings.trials) + 1,
+            purpose=purpose,
+            added=tuple(added),
+            removed=tuple(removed),
+            passed=verification.passed,
+            failures=verification.failures,
+            build_seconds=built - started,
+            verify_seconds=time.monotonic() - built,
+        )
+    )
+    return Fitted(made, kernel, machine, verification)
+
+
+def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
+    """What verification says of a machine; asked once for the same bytes."""
+    ground = findings.ground
+    trace_key = keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
+    key = keys.of_run(machine, ground.exercise, ground.natives, trace_key, digest(str(made.network)))
+
+    store = ground.options.store
+    if store.has("verification", key):
+        return records.load(Verification, store.path("verification", key) / "verification.json")
+    with step("verify: the exercise on the tailored machine"):
+        target = verify.Target(
+            machine, ground.image.config, ground.exercise, ground.natives, ground.tools, made.network
+        )
+        found = verify.verify(target, findings.trace, findings.events, ground.scratch)
+    if found.passed:  # a failure may be the host's: it is asked again
+        store.get("verification", key, lambda folder: records.save(found, folder / "verification.json"))
+    return found
+
+
+def fit_kernel(findings: Findings) -> Fitted:
+    """Plan, build and verify; when that fails, put back what was dropped, nearest first, within the budget."""
+    with step("plan"):
+        first = planned(findings)
+    fitted = attempt(findings, first, "first build", ())
+    if fitted.verification.passed:
+        return fitted
+    return repaired(findings, fitted)
+
+
+def repaired(findings: Findings, failing: Fitted) -> Fitted:
+    """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
+    helped; every trial is on record."""
+    tree = findings.tree
+    candidates = explain.nearest(
+        failing.verification.degraded, failing.plan.left_out, tree.facts, demand_rules.load(), tree.kconfig
+    )
+    needs = [name for name in failing.verification.needs if tree.kconfig.known(name)]
+    search = repair.search([*needs, *candidates])
+    answer: bool | None = None
+    best, last = failing, failing
+    known: tuple[str, ...] = ()
+    while len(findings.trials) < findings.ground.options.budget:
+        try:
+            tried = search.send(answer)  # type: ignore[arg-type]
+        except StopIteration as stop:
+            if stop.value is None:
+                return last
+            return best
+        number = len(findings.trials) + 1
+        text = "; ".join(failing.verification.failures[:2])
+        repairs = [Repair(name, f"trial:{number}", f"without it: {text}") for name in tried]
+        made = planned(findings, repairs)
+        with step(f"repair, trial {number}: {', '.join(tried[:4])}{' …' if len(tried) > 4 else ''}"):
+            last = attempt(findings, made, "repair", sorted(set(tried) - set(known)), sorted(set(known) - set(tried)))
+        known = tuple(tried)
+        answer = last.verification.passed
+        if answer:
+            best = last
+    return best
+
+
+def without(findings: Findings, fitted: Fitted, names: Sequence[str]) -> Fitted:
+    """The same plan without some symbols: built, verified, and on record as a trial."""
+    repairs = [
+        Repair(choice.name, reason.reference, reason.text)
+        for choice in fitted.plan.choices
+        for reason in choice.reasons
+        if reason.cause.value == "repair"
+    ]
+    made = planned(findings, repairs, drop=names)
+    return attempt(findings, replace(made), "unneeded?", (), names)

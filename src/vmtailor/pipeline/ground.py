@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground that a fit stands on: image, exercise, baseline kernel, root, the volumes both sides share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.analysis import machines
+from vmtailor.analysis.counters import SymbolTable
+from vmtailor.base import natives as native_parts
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.base.process import require_tool
+from vmtailor.base.store import Store, digest
+from vmtailor.drivers import initramfs, kconfig_file, kernel_packages, kernel_source, qemu, tracer_volume
+from vmtailor.drivers.kernel_source import SourceTree
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.image import Image
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.machine import Machine
+from vmtailor.pipeline.keys import content
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.stages import exercise_file
+from vmtailor.stages import image as image_stage
+from vmtailor.stages.root import build_root
+
+TOOLS = "tools.erofs"
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Everything that is there before anything is booted. `config` is the baseline's, name → value."""
+
+    options: FitOptions
+    image: Image
+    exercise: Exercise
+    kernel: KernelBaseline
+    source: SourceTree
+    natives: Natives
+    root: Path
+    tools: Path
+    baseline: Machine
+    table: SymbolTable
+    config: dict[str, str]
+
+    @property
+    def scratch(self) -> Path:
+        return scratch_of(self.options.store)
+
+
+def scratch_of(store: Store) -> Path:
+    """Where temporary files may lie."""
+    path = store.root / "scratch"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def prepare(options: FitOptions) -> Ground:
+    """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
+    store = options.store
+    qemu.plugin_api()
+    settings = image_stage.ImageOptions(authfile=options.authfile, entrypoint=options.entrypoint, cmd=options.cmd)
+    image = image_stage.fetch(options.reference, store, settings)
+    exercise = exercise_of(options, image)
+    parts = native_parts.locate()
+    kernel = kernel_packages.provide(store, options.kernel)
+    source = source_of(options, kernel)
+    root = build_root(image, options.root_format, parts, store)
+    config = kconfig_file.parse(Path(kernel.config).read_text())
+    return Ground(
+        options=options,
+        image=image,
+        exercise=exercise,
+        kernel=kernel,
+        source=source,
+        natives=parts,
+        root=root,
+        tools=tools_volume(store),
+        baseline=baseline_of(options, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text()),
+        config=config,
+    )
+
+
+def exercise_of(options: FitOptions, image: Image) -> Exercise:
+    """The exercise the user gave, or the one the image's configuration suggests."""
+    if options.exercise_file is None:
+        return exercise_file.derive(image)
+    if not options.exercise_file.is_file():
+        raise UserInputError(f"the exercise {options.exercise_file} does not exist", hint="docs/reference/exercise.md")
+    return exercise_file.load(options.exercise_file, image)
+
+
+def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
+    """The source to build: the packaged one, or the user's, which must be of the baseline's version."""
+    if options.source is None:
+        return SourceTree(Path(kernel.source_dir), kernel.source_digest)
+    source = kernel_source.provide(options.store, options.source)
+    kernel_source.require_version(source, kernel.version, "the baseline")
+    return source
+
+
+def tools_volume(store: Store) -> Path:
+    """The tracer's own volume, for the strace of this host."""
+    program = Path(require_tool("strace"))
+    loader, libraries = tracer_volume.libraries(program)
+    key = digest("1", *(content(path) for path in (program, Path(loader or program), *libraries.values())))
+    return store.get("tools", key, lambda folder: tracer_volume.write_tools_volume(folder / TOOLS)) / TOOLS
+
+
+def baseline_of(options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path) -> Machine:
+    """The baseline machine, with an initial RAM disk made for it."""
+    modules = Path(kernel.modules_dir)
+    key = digest("1", kernel.release, *kernel.origin, content(parts.stage1), *initramfs.WANTED)
+
+    def fill(folder: Path) -> None:
+        initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules)
+
+    initrd = options.store.get("initrd", key, fill) / "initrd"
+    return machines.baseline_machine(
+        options.machine,
+        Path(kernel.vmlinuz),
+        initrd,
+        root,
+        options.root_format,
+        memory_bytes=options.memory_bytes,
+        cpu_model=options.cpu_model,
+    )

@@ -233,6 +233,17 @@ bool child_is_tracer(pid_t pid) {
 
 /* --- starting --- */
 
+/* The hard limit of open files that engines give; the kernel's own is 4096. */
+#define MOST_FILES 524288
+
+static void set_limits(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < MOST_FILES) {
+        files.rlim_max = MOST_FILES;
+        setrlimit(RLIMIT_NOFILE, &files); /* left as it is where the kernel's limit is lower */
+    }
+}
+
 static void reset_signals(void) {
     sigset_t none;
     sigemptyset(&none);
@@ -248,6 +259,7 @@ pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_
     pid_t pid = fork();
     if (pid == 0) {
         reset_signals();
+        set_limits();
         setsid();
         if (stdio.terminal)
             ioctl(stdio.in, TIOCSCTTY, 0);

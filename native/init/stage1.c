@@ -47,6 +47,13 @@ static void send_file(const char *name, const char *data, size_t length) {
     }
 }
 
+/* What may be missed later, or never: an empty symbol comes first. */
+static void note(const char *what, const char *path, int error) {
+    char text[512] = "";
+    snprintf(text + 1, sizeof text - 1, "%s(%s): %s", what, path, strerror(error));
+    send(WIRE_NOTE, text, 1 + strlen(text + 1));
+}
+
 _Noreturn static void fatal(const char *format, ...) {
     static char log[65536];
     char text[512] = "";
@@ -109,7 +116,7 @@ static void load_modules(void) {
         if (fd < 0)
             fatal("open(%s): %s", path, strerror(errno));
         if (syscall(SYS_finit_module, fd, "", 0) != 0 && errno != EEXIST)
-            fatal("finit_module(%s): %s", path, strerror(errno));
+            note("finit_module", path, errno); /* a driver may refuse where its device is not */
         close(fd);
         unlink(path); /* its memory is the guest's */
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Initial RAM disks: an archive in the kernel's cpio format, and the one that boots a packaged kernel.
 
-The writer is our own (docs/decisions/0010-initramfs-writer.md): the cpio program archives what lies on the disk of the host,
+The writer is our own (docs/decisions/0010-initramfs-writer.md): the cpio program archives what lies on the host's disk,
 with the inode numbers, times and owners it has there, and cannot make device nodes without root.
 """
 

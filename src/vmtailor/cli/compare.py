@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor compare`: two boots, or two sets of repeated boots → what changed, and whether it is real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.analysis.compare import compare_boots, load
+from vmtailor.analysis.compare_page import compare_page
+from vmtailor.base.records import to_bytes, write_atomic
+from vmtailor.cli.boot_view import duration
+from vmtailor.model.comparison import Change, Comparison, Row
+
+_COLOURS = {
+    Change.FASTER: "green",
+    Change.GONE: "green",
+    Change.SLOWER: "red",
+    Change.NEW: "yellow",
+    Change.MOVED: "cyan",
+    Change.UNDECIDED: "dim",
+    Change.SAME: "dim",
+}
+
+
+def compare(
+    before: Annotated[
+        Path, typer.Argument(help="A log, a chart, a saved analyze --json, or a folder with one log a boot.")
+    ],
+    after: Annotated[Path, typer.Argument(help="The same, of the other side.")],
+    more_before: Annotated[
+        list[Path] | None, typer.Option("--before", help="Another boot of the first side; may be repeated.")
+    ] = None,
+    more_after: Annotated[
+        list[Path] | None, typer.Option("--after", help="Another boot of the second side; may be repeated.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the page (one HTML file) here.")] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many items to print.")] = 30,
+    all_rows: Annotated[bool, typer.Option("--all", help="Print what stayed the same too.")] = False,
+) -> None:
+    """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
+    left = [boot for path in (before, *(more_before or ())) for boot in load(path)]
+    right = [boot for path in (after, *(more_after or ())) for boot in load(path)]
+    found = compare_boots(left, right, (before.name or str(before), after.name or str(after)))
+    if output is not None:
+        write_atomic(output, compare_page(found).encode())
+        typer.echo(f"written: {output}", err=True)
+    if json:
+        typer.echo(to_bytes(found), nl=False)
+    else:
+        _show(found, top, all_rows)
+
+
+def _cells(row: Row) -> tuple[str | Text, ...]:
+    change = "–" if row.change_us is None else f"{'+' if row.change_us > 0 else ''}{duration(round(row.change_us))}"
+    between = (
+        ""
+        if row.low_us is None or row.high_us is None
+        else f"{duration(round(row.low_us))} … {duration(round(row.high_us))}"
+    )
+    name = row.name + (f" (run {row.occurrence})" if row.occurrence > 1 else "")
+    verdict = Text(row.verdict, style=_COLOURS.get(Change(row.verdict), ""))
+    if row.direction:
+        verdict.append(f", {row.direction}?", style="dim")
+    if row.moved and row.verdict != Change.MOVED:
+        verdict.append(", moved", style="cyan")
+    return (
+        row.kind,
+        name,
+        duration(None if row.before_us is None else round(row.before_us)),
+        duration(None if row.after_us is None else round(row.after_us)),
+        change,
+        Text(between, style="dim"),
+        verdict,
+    )
+
+
+def _table(title: str, rows: list[Row]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
+    for name in ("kind", "name", "before", "after", "change", "95 %", ""):
+        table.add_column(name, justify="right" if name in ("before", "after", "change") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _show(found: Comparison, top: int, all_rows: bool) -> None:
+    console = Console(highlight=False)
+    for mark, side in (("before", found.before), ("after", found.after)):
+        console.print(
+            Text.assemble(
+                (f"{mark:7}", "dim"), (side.name, "bold"), f"  {side.boots} boot(s), Linux {side.version or '?'}"
+            )
+        )
+    console.print(_table("Phases", list(found.phases)))
+    items = [row for row in found.items if all_rows or row.verdict != Change.SAME]
+    console.print(_table(f"Items, the largest change first ({min(top, len(items))} of {len(items)})", items[:top]))
+    for change in found.config[:top]:
+        console.print(Text(f"CONFIG_{change.symbol}: {change.before or 'not set'} → {change.after or 'not set'}"))
+    if len(found.config) > top:
+        console.print(f"[dim]… and {len(found.config) - top} more symbols: --json[/]")
+    for warning in found.warnings:
+        console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
+    console.print("[dim]Details: --json, -o PAGE.html, --all[/]")

@@ -13,15 +13,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from vmtailor.base import natives
+from vmtailor.base import natives, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
+from vmtailor.base.store import Store
 from vmtailor.cli.boot_table import document, show
+from vmtailor.cli.cost_table import show_cost
 from vmtailor.drivers import disk as disks
 from vmtailor.drivers.ready import FORMS, parse_signal, words_for
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
-from vmtailor.stages.boot import profile, recipes, series, trial
+from vmtailor.stages.boot import attribution, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan
 
 _SIZE = re.compile(r"(\d+)([KMG]?)i?B?")
@@ -79,6 +81,12 @@ def boot(
             "--try", help="Ids of the catalogue's changes, separated by commas, or `all`.", show_default=False
         ),
     ] = "",
+    attribute: Annotated[
+        bool,
+        typer.Option(
+            "--attribute", help="Count one boot up to init: what each initcall, function and configuration symbol cost."
+        ),
+    ] = False,
     judge: Annotated[
         JudgedBy, typer.Option(help="What trials are judged by: the time of ready, or QEMU's processor time.")
     ] = JudgedBy.READY,
@@ -107,6 +115,9 @@ def boot(
     name = str(subject or kernel)
     changes = tuple(part.strip() for part in try_.split(",") if part.strip())
     request = Request(name, vm, plan, times, out, sample, debug_initcalls, changes, judge)
+    if attribute:
+        _attribute(request, json)
+        return
     found = _tried(request) if changes else _booted(request)
     if json:
         typer.echo(json_module.dumps(document(found, out), indent=1, ensure_ascii=False))
@@ -114,6 +125,20 @@ def boot(
         show(found, out, Console(highlight=False))
     if any(b.outcome is not Outcome.READY for b in found.boots if b.variant == found.variants[0].name):
         raise typer.Exit(ExitCode.GUEST)
+
+
+def _attribute(request: Request, json: bool) -> None:
+    if request.vm.kernel is None:
+        raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
+    store = Store()
+    known = attribution.of_package(Path(request.vm.kernel), store)
+    cost = attribution.attributed(
+        request.vm, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
+    )
+    if json:
+        typer.echo(records.to_bytes(cost).decode(), nl=False)
+    else:
+        show_cost(cost, request.out, Console(highlight=False))
 
 
 def _booted(request: Request) -> BootSeries:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a boot's cost: attributed instructions and passages of initcalls → functions, symbols, initcalls.
+Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from vmtailor.analysis.attribution import Attribution, CostRow
+from vmtailor.analysis.counters import KERNEL_MARK, START_KERNEL_MARK, initcall_costs
+from vmtailor.base.errors import GuestError
+from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol
+from vmtailor.model.counters import Counters, Stretch
+
+#: The mark that ends the kernel's way: it is about to execute the first program of user space.
+INIT_MARK = "init"
+#: The phase's name in an attribution.
+TO_INIT = "kernel"
+#: So many of the dearest functions are named for a symbol.
+NAMED = 3
+
+
+def phase_of(stretch: Stretch) -> str:
+    """The phase of a stretch: from kernel entry to init, or not."""
+    return TO_INIT if stretch.begin in (KERNEL_MARK, START_KERNEL_MARK) else ""
+
+
+def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:
+    """The cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises GuestError
+    when it never
+    came to the last one."""
+    begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
+    if begin is None or end is None:
+        raise GuestError("the kernel did not come as far as init while instructions were counted")
+    whole = end.since(begin)
+    rows = [row for row in attribution.rows if row.phase == TO_INIT]
+    functions = tuple(CostOfFunction(r.function, r.file, r.symbol, r.instructions) for r in _merged(rows))
+    return BootCost(
+        release=release,
+        total=whole.executed,
+        before_kernel=begin.executed,
+        early=whole.early,
+        user=whole.user,
+        unknown=attribution.remainder.get(TO_INIT, 0),
+        functions=functions,
+        symbols=_symbols(functions),
+        initcalls=_initcalls(counters, functions, begin.executed, end.executed),
+    )
+
+
+def _merged(rows: Iterable[CostRow]) -> list[CostRow]:
+    return sorted(rows, key=lambda r: (-r.instructions, r.function, r.file, r.symbol))
+
+
+def _symbols(functions: Iterable[CostOfFunction]) -> tuple[CostOfSymbol, ...]:
+    total: dict[str, int] = defaultdict(int)
+    names: dict[str, list[str]] = defaultdict(list)
+    for row in functions:  # dearest first
+        if row.symbol:
+            total[row.symbol] += row.instructions
+            if row.function not in names[row.symbol] and len(names[row.symbol]) < NAMED:
+                names[row.symbol].append(row.function)
+    ordered = sorted(total.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(CostOfSymbol(symbol, count, tuple(names[symbol])) for symbol, count in ordered)
+
+
+def _initcalls(
+    counters: Counters, functions: Iterable[CostOfFunction], begin: int, end: int
+) -> tuple[CostOfInitcall, ...]:
+    """Every initcall, dearest first. Where its function was inlined or shares its name, the dearest of that name
+    tells the file."""
+    places: dict[str, CostOfFunction] = {}
+    for row in functions:
+        places.setdefault(row.function, row)
+    found = []
+    for span in initcall_costs(counters):
+        at = span.at.executed
+        if not begin <= at < end:
+            continue
+        place = places.get(span.name)
+        file, symbol = (place.file, place.symbol) if place else ("", "")
+        accesses = span.cost.ports + span.cost.mmio
+        found.append(CostOfInitcall(span.name, file, symbol, at - begin, span.cost.executed, accesses))
+    return tuple(sorted(found, key=lambda i: (-i.instructions, i.at)))

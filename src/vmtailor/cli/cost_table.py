@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel's way to init cost, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vmtailor.base.figures import millions, percent
+from vmtailor.base.text import plain
+from vmtailor.model.boot_cost import BootCost
+
+#: Rows of each table; all are in the record.
+MOST = 20
+
+
+def show_cost(cost: BootCost, out: Path, console: Console) -> None:
+    """Print the dearest symbols, initcalls and functions, and how the rows add up."""
+    console.print(
+        Text(f"{plain(cost.release)}: {millions(cost.total)} instructions from kernel entry to init", style="bold")
+    )
+    symbols = [(f"CONFIG_{s.symbol}", s.instructions, ", ".join(s.functions)) for s in cost.symbols]
+    _table("configuration symbols", ("symbol", "dearest functions"), symbols, cost.total, console)
+    initcalls = [(i.name, i.instructions, _place(i.file, i.symbol)) for i in cost.initcalls]
+    _table("initcalls, with all they called", ("initcall", "file"), initcalls, cost.total, console)
+    functions = [(f.function, f.instructions, _place(f.file, f.symbol)) for f in cost.functions]
+    _table("functions themselves", ("function", "file"), functions, cost.total, console)
+    parts = [
+        ("code under a configuration symbol", sum(s.instructions for s in cost.symbols)),
+        ("code that is always built", cost.always_built),
+        ("helpers in user space that the kernel started", cost.user),
+        ("before the kernel runs where it is linked", cost.early),
+        ("no debug information", cost.unknown),
+    ]
+    table = Table(title="the sum", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    for name, count in parts:
+        table.add_row(name, millions(count), percent(count, cost.total))
+    table.add_row("total", millions(sum(count for _, count in parts)), percent(cost.total, cost.total), style="bold")
+    console.print(table)
+    console.print(Text(f"before it, firmware and decompression: {millions(cost.before_kernel)}", style="dim"))
+    console.print(Text(f"all rows: {out}/cost.json", style="dim"))
+
+
+def _place(file: str, symbol: str) -> str:
+    return f"{file} ({symbol})" if symbol else f"{file} (always built)" if file else ""
+
+
+def _table(
+    title: str, heads: tuple[str, str], rows: Iterable[tuple[str, int, str]], total: int, console: Console
+) -> None:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table.add_column(heads[0], overflow="fold")
+    table.add_column("instructions", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column(heads[1], overflow="fold", style="dim")
+    for name, count, where in list(rows)[:MOST]:
+        table.add_row(plain(name), millions(count), percent(count, total), plain(where))
+    console.print(table)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel's way from its entry to init cost, by function, initcall and configuration symbol. Instructions,
+exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class CostOfFunction:
+    """Instructions in the function itself. `symbol` is empty for code that is always built."""
+
+    function: str
+    file: str
+    symbol: str
+    instructions: int
+
+
+@dataclass(frozen=True)
+class CostOfInitcall:
+    """One initcall with all that it called. `at`: instructions since kernel entry when it began."""
+
+    name: str
+    file: str
+    symbol: str
+    at: int
+    instructions: int
+    device_accesses: int
+
+
+@dataclass(frozen=True)
+class CostOfSymbol:
+    """All code that is there because of one configuration symbol; `functions` names the dearest."""
+
+    symbol: str
+    instructions: int
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BootCost:
+    """`total` = sum of `functions` + `early` (before the kernel runs where it is linked) + `user` (helpers that the
+    kernel
+    started) + `unknown` (no debug information). `initcalls` are a second view of the same instructions, inclusive."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
+
+    release: str
+    total: int
+    before_kernel: int  # firmware and decompression, not in total
+    early: int
+    user: int
+    unknown: int
+    functions: tuple[CostOfFunction, ...]
+    symbols: tuple[CostOfSymbol, ...]
+    initcalls: tuple[CostOfInitcall, ...]
+
+    @property
+    def always_built(self) -> int:
+        return sum(f.instructions for f in self.functions if not f.symbol)
+
+    @property
+    def attributed_share(self) -> float:
+        """Share of the total that a function, with its file, is named for."""
+        return sum(f.instructions for f in self.functions) / self.total if self.total else 0.0

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One boot counted by the plugin up to init, each instruction put down to a function, its file and its symbol."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis import attribution_boot
+from vmtailor.analysis.attribution import Conditions, addresses, attribute
+from vmtailor.analysis.counters import SymbolTable, initcall_spans, kernel_marks
+from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
+from vmtailor.base import records
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.base.store import Store
+from vmtailor.drivers import kernel_packages, plugin, qemu
+from vmtailor.drivers.kconfig_shell import KconfigShell
+from vmtailor.drivers.plugin import Mark, PluginConfig
+from vmtailor.drivers.symbolizer import symbolize
+from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.counters import Counters
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.machine import Clock
+from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm
+from vmtailor.stages.boot.once import Plan, boot_once
+
+RECORD = "cost.json"
+#: Where the kernel executes the first program: /init of the initial RAM disk, or init itself.
+_INIT_FUNCTION = "run_init_process"
+#: The console's word for the same moment, which ends the boot.
+_RUN = ReadySignal(ReadyBy.LOG, pattern=r"Run \S+ as init process")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What must be known of a kernel: symbols, debug information, source, configuration."""
+
+    release: str
+    version: str
+    system_map: Path
+    vmlinux: Path
+    source: Path
+    source_digest: str
+    config: Path
+
+
+def release_of(kernel: Path) -> str:
+    """What `uname -r` will say, from a bzImage's header or a vmlinux. "" when it does not tell."""
+    with kernel.open("rb") as file:
+        head = file.read(65536)
+    if head[0x202:0x206] == b"HdrS":
+        at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
+        return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
+    if head[:4] == b"\x7fELF":
+        found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
+        return found[1].decode("ascii", "replace") if found else ""
+    return ""
+
+
+def of_package(kernel: Path, store: Store) -> Known:
+    """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
+    distribution's."""
+    release = release_of(kernel)
+    offered = [k for k in kernel_packages.available() if k.release == release]
+    if not offered:
+        raise UserInputError(
+            f"{kernel} is {release or 'no kernel that says its release'}: no package with its symbols and "
+            f"source is known",
+            hint="attribution works with the distribution's cloud kernels",
+        )
+    found: KernelBaseline = kernel_packages.provide(store, offered[0].version)
+    return Known(
+        found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
+        found.source_digest, Path(found.config),
+    )  # fmt: skip
+
+
+def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float) -> BootCost:
+    """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way.
+
+    Raises GuestError when the kernel does not get that far."""
+    table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
+    if _INIT_FUNCTION not in table.addresses:
+        raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
+    marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+    folder = out / "attribution"
+    folder.mkdir(parents=True, exist_ok=True)
+    loaded = plugin.prepare(
+        natives.plugin(qemu.plugin_api()), PluginConfig(marks=marks, spans=initcall_spans(table)), folder
+    )
+    # The line that ends the boot must be printed, and addresses be as linked.
+    words = [word for word in vm.append if word != "quiet" and not word.startswith("loglevel=")]
+    words += [word for word in ("nokaslr", "loglevel=7") if word not in words]
+    machine = replace(vm, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=tuple(words))
+    with step("count instructions up to init"):
+        boot = boot_once(
+            machine, Plan(_RUN, timeout_s), folder, number=1, variant="attribution", plugin=loaded.option()
+        )
+    if boot.outcome is not Outcome.READY:
+        raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
+    counted = plugin.read(loaded.out)
+    with step("put instructions down to functions, files and symbols"):
+        cost = _cost(counted, known, store)
+    records.save(cost, out / RECORD)
+    return cost
+
+
+def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
+    shell = KconfigShell(known.source, store=store, source_id=known.source_digest)
+    try:
+        kconfig = Kconfig(shell.env, shell)
+    finally:
+        shell.close()
+    facts = ksource_facts.load(known.source, known.version, known.source_digest, store)
+    values = parse_config(known.config.read_text())
+    frames = symbolize(known.vmlinux, addresses(counted).tolist())
+    found = attribute(
+        counted, frames, Conditions(facts, ksource_facts.reader(known.source)),
+        enabled=frozenset(name for name, value in values.items() if value in ("y", "m")),
+        choosable=kconfig.prompted,
+        always=kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled,
+        phase_of=attribution_boot.phase_of,
+    )  # fmt: skip
+    return attribution_boot.rows_of(known.release, counted, found)

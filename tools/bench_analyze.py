@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-analyze`: times `vmtailor analyze` on logs of 100 MB, and fails when one takes 10 s or 500 MB.
 
-Three shapes: one boot with 700,000 initcalls (the hardest), a long log of ordinary messages, and a serial capture with host times.
+Three shapes: one boot with 700,000 initcalls (the hardest), a long log of ordinary messages, and a serial capture
+with host times.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def initcalls(prefix: bytes = b"") -> Iterator[bytes]:
         yield b"%s[%5d.%06d] calling  driver_%d_init+0x0/0x1f0 @ 1\n" % (prefix, now // 10**6, now % 10**6, n)
         if n % 8 == 0:
             at = now + took - 2
-            yield b"%s[%5d.%06d] probe of device%d returned 0 after %d usecs\n" % (prefix, at // 10**6, at % 10**6, n, took // 2)
+            yield b"%s[%5d.%06d] probe of device%d returned 0 after %d usecs\n" % (
+                prefix,
+                at // 10**6,
+                at % 10**6,
+                n,
+                took // 2,
+            )
         now += took
         yield b"%s[%5d.%06d] initcall driver_%d_init+0x0/0x1f0 returned 0 after %d usecs\n" % (
             prefix, now // 10**6, now % 10**6, n, took - 3,
@@ -93,7 +100,10 @@ def main() -> None:
             path.unlink()
             fits = seconds < SECONDS and memory < MEMORY_MB
             good = good and fits
-            print(f"{name:10} {wanted.megabytes} MB: {seconds:5.2f} s, {memory} MB{'' if fits else '  too much'}", flush=True)
+            print(
+                f"{name:10} {wanted.megabytes} MB: {seconds:5.2f} s, {memory} MB{'' if fits else '  too much'}",
+                flush=True,
+            )
     if not good:
         raise SystemExit(f"more than {SECONDS:.0f} s or {MEMORY_MB} MB")
 

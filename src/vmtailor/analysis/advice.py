@@ -21,6 +21,8 @@ MOST_ROWS = 5000
 #: At most so many signs are named for one remedy.
 MOST_SEEN = 8
 
+_CALL_LINES = ("after: initcall ", "after: calling ", "after: probe of ")
+
 Messages = Sequence[tuple[int | None, str]]
 
 
@@ -52,7 +54,8 @@ class _Facts:
         long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
         self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
         self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
-        self.gaps = [h for h in timeline.hotspots if h.kind == "gap"]
+        # A silence after the line of an initcall or a probe says nothing of that initcall: it was over.
+        self.gaps = [h for h in timeline.hotspots if h.kind == "gap" and not h.name.startswith(_CALL_LINES)]
 
 
 def advise(timeline: Timeline, messages: Messages) -> Timeline:
@@ -259,6 +262,8 @@ _SPOTS = {
 
 
 def _concerned(spot: Hotspot, entries: Sequence[Entry]) -> tuple[str, ...]:
+    if spot.kind == "gap" and spot.name.startswith(_CALL_LINES):
+        return ()
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
     ids = []
     for entry in entries:

@@ -34,9 +34,18 @@ CHAIN = (
 
 @pytest.mark.parametrize(
     ("text", "us"),
-    [("1min 9.6s", 69_600_000), ("882ms", 882_000), ("2.093s", 2_093_000), ("1h 2min", 3_720_000_000), ("3us", 3), ("1.5ms", 1500),
-     ("12", None), ("", None), ("fast", None)],
-)  # fmt: skip
+    [
+        ("1min 9.6s", 69_600_000),
+        ("882ms", 882_000),
+        ("2.093s", 2_093_000),
+        ("1h 2min", 3_720_000_000),
+        ("3us", 3),
+        ("1.5ms", 1500),
+        ("12", None),
+        ("", None),
+        ("fast", None),
+    ],
+)
 def test_time_spans(text: str, us: int | None) -> None:
     assert parse_span(text) == us
 

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of remedies: complete, documented, and matched for the right boots only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.bootlog.reading import timeline_of
+
+from vmtailor.analysis.advice_catalogue import catalogue, in_range, version_tuple
+from vmtailor.model.timeline import Remedy
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md"
+
+#: What the catalogue must hold, by the words of its users.
+WANTED = {
+    "initrd-none",
+    "initrd-small",
+    "input-probes",
+    "console-quiet",
+    "fewer-uarts",
+    "virtio-console",
+    "rtc-setup",
+    "rtc-edge",
+    "deferred-struct-pages",
+    "orc-sort",
+    "orc-lookups",
+    "crypto-selftests",
+    "self-tests",
+    "tracing-init",
+    "lsm",
+    "audit",
+    "usb",
+    "sound",
+    "parallel-port",
+    "floppy",
+    "wireless",
+    "bluetooth",
+    "nfc",
+    "filesystems",
+    "netfilter",
+    "pci-or-mmio",
+    "static-address",
+    "kvm-guest",
+    "one-cpu",
+    "random-trust",
+    "virtio-rng",
+    "image-compression",
+    "uevent-helper",
+    "rcu-expedited",
+    "async-probing",
+    "modules-unused",
+    "grub-wait",
+    "cloud-init-fwcfg",
+    "cloud-init-none",
+    "slow-units",
+    "generators",
+    "io-scheduler",
+}
+
+
+def remedies(folder: Path, *texts: str) -> dict[str, Remedy]:
+    return {r.id: r for r in timeline_of(folder, *texts).advice}
+
+
+def boot(calls: str = "", version: str = "6.12.1", line: str = "quiet") -> str:
+    return (
+        f"[    0.000000] Linux version {version} (gcc) #1 SMP\n[    0.000000] Kernel command line: {line}\n"
+        f"[    0.100000] clocksource: Switched to clocksource tsc\n{calls}[    2.000000] Run /sbin/init as init "
+        f"process\n"
+    )
+
+
+def initcall(name: str, us: int, at: int = 1_000_000, task: int = 1) -> str:
+    return (
+        f"[{at / 1e6:12.6f}] calling  {name}+0x0/0x10 @ {task}\n"
+        f"[{(at + us + 20) / 1e6:12.6f}] initcall {name}+0x0/0x10 returned 0 after {us} usecs\n"
+    )
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert {entry.id for entry in catalogue()} >= WANTED
+
+
+def test_every_entry_is_documented() -> None:
+    text = DOCS.read_text()
+    missing = [entry.id for entry in catalogue() if f"## {entry.title}\n" not in text or f"`{entry.id}`" not in text]
+    assert not missing, f"run tools/advice_reference.py: {missing}"
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("i8042_init", "input-probes"),
+        ("serial8250_init", "fewer-uarts"),
+        ("cmos_init", "rtc-setup"),
+        ("parport_pc_init", "parallel-port"),
+        ("floppy_module_init", "floppy"),
+        ("event_trace_self_tests_init", "tracing-init"),
+        ("aes_init", "crypto-selftests"),
+        ("usb_init", "usb"),
+        ("alsa_sound_init", "sound"),
+        ("bt_init", "bluetooth"),
+        ("cfg80211_init", "wireless"),
+        ("init_sel_fs", "lsm"),
+        ("audit_init", "audit"),
+        ("init_btrfs_fs", "filesystems"),
+        ("ip_tables_init", "netfilter"),
+        ("pci_subsys_init", "pci-or-mmio"),
+        ("ip_auto_config", "static-address"),
+        ("nfc_init", "nfc"),
+        ("pty_init", "legacy-ptys"),
+        ("brd_init", "ram-disks"),
+        ("inet6_init", "ipv6"),
+        ("init_kprobe_trace", "tracing-init"),
+    ],
+)
+def test_a_slow_initcall_names_its_remedy_and_saving(tmp_path: Path, name: str, id: str) -> None:
+    found = remedies(tmp_path, boot(initcall(name, 50_000)))
+    assert found[id].applies
+    assert found[id].saving_us == 50_000
+    assert found[id].change
+
+
+def test_a_quick_boot_needs_no_advice(tmp_path: Path) -> None:
+    found = remedies(tmp_path, boot(initcall("i8042_init", 30) + initcall("usb_init", 20, 1_100_000)))
+    assert not {id for id, remedy in found.items() if remedy.saving_us}
+
+
+def test_what_runs_beside_gains_nothing(tmp_path: Path) -> None:
+    found = remedies(tmp_path, boot(initcall("psmouse_init", 650_000, task=77)))
+    remedy = found["input-probes"]
+    assert (remedy.saving_us, remedy.confidence) == (0, "low")
+    assert "beside" in remedy.why
+
+
+def test_a_remedy_that_is_taken_already_is_not_named(tmp_path: Path) -> None:
+    assert "crypto-selftests" not in remedies(
+        tmp_path, boot(initcall("aes_init", 50_000), line="quiet cryptomgr.notests")
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "word"), [("6.1.0", "CRYPTO_MANAGER_DISABLE_TESTS=y"), ("6.16.0", "CRYPTO_SELFTESTS=n")]
+)
+def test_changes_fit_the_kernel(tmp_path: Path, version: str, word: str) -> None:
+    steps = " ".join(remedies(tmp_path, boot(initcall("aes_init", 50_000), version))["crypto-selftests"].change)
+    assert word in steps
+    assert ("CRYPTO_SELFTESTS" in steps) != ("CRYPTO_MANAGER_DISABLE_TESTS" in steps)
+
+
+@pytest.mark.parametrize(
+    ("version", "applies"), [("4.19.0", True), ("5.5.19", True), ("5.6.0", False), ("6.12.117", False)]
+)
+def test_what_no_longer_applies_says_so(tmp_path: Path, version: str, applies: bool) -> None:
+    config = f"#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 {version} Kernel "
+    "Configuration\n#\nCONFIG_UNWINDER_ORC=y\n"
+    remedy = remedies(tmp_path, boot(version=version), config)["orc-sort"]
+    assert remedy.applies is applies
+    assert applies or "5.6" in remedy.why
+
+
+def test_a_second_lost_to_the_clock_chip(tmp_path: Path) -> None:
+    edge = "[    0.500000] rtc_cmos rtc_cmos: setting system clock to 2010-01-01\n[    1.500000] next\n"
+    assert remedies(tmp_path, boot(edge, "2.6.32"))["rtc-edge"].applies
+    assert not remedies(tmp_path, boot(edge, "6.12.0"))["rtc-edge"].applies
+
+
+def test_versions() -> None:
+    assert version_tuple("6.12.117+deb13-cloud-amd64") == (6, 12, 117)
+    assert version_tuple("next-2024") == ()
+    assert in_range("6.9", "4.19", "6.10")
+    assert not in_range("6.10", "", "6.10")
+    assert in_range(None, "99", "")

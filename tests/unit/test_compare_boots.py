@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparing boots: what is gone, new, faster, slower, moved; and what cannot be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmtailor.analysis.boot_json import from_json, json_chunks
+from vmtailor.analysis.compare import compare_boots, load
+from vmtailor.analysis.compare_page import compare_page
+from vmtailor.analysis.stats import Thresholds, compare, floor, unstable
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.records import from_bytes, to_bytes
+from vmtailor.model.comparison import Comparison
+from vmtailor.model.sample import Verdict
+
+
+def log(calls: dict[str, int], config: str = "") -> str:
+    now, lines = (
+        200_000,
+        ["[    0.000000] Linux version 6.1.0 (gcc) #1", "[    0.100000] clocksource: Switched to clocksource tsc"],
+    )
+    for name, us in calls.items():
+        lines.append(f"[{now / 1e6:12.6f}] calling  {name}+0x0/0x10 @ 1")
+        now += us + 10
+        lines.append(f"[{now / 1e6:12.6f}] initcall {name}+0x0/0x10 returned 0 after {us} usecs")
+        now += 10
+    lines.append(f"[{now / 1e6:12.6f}] Run /sbin/init as init process")
+    if config:
+        return f"== GRAB-BOOT-DATA INFO ==\n== CONFIG ==\n{config}\n== KERNEL MESSAGES ==\n" + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def boots(folder: Path, name: str, *logs: str) -> Path:
+    path = folder / name
+    path.mkdir()
+    for n, text in enumerate(logs):
+        (path / f"{n}.log").write_text(text)
+    return path
+
+
+NOISE = (0, 120, -90, 60, -40, 80)
+
+
+def test_repeated_boots_tell_what_is_real(tmp_path: Path) -> None:
+    before = [log({"a_init": 20_000 + d, "b_init": 5_000 + d, "c_init": 9_000 + d, "gone_init": 3_000}) for d in NOISE]
+    after = [log({"a_init": 8_000 + d, "b_init": 5_030 - d, "c_init": 19_000 + d, "new_init": 4_000}) for d in NOISE]
+    found = compare_boots(load(boots(tmp_path, "a", *before)), load(boots(tmp_path, "b", *after)), ("a", "b"))
+    rows = {r.name: r for r in found.items}
+    assert {name: row.verdict for name, row in rows.items()} == {
+        "a_init": "faster",
+        "b_init": "same",
+        "c_init": "slower",
+        "gone_init": "gone",
+        "new_init": "new",
+    }
+    faster = rows["a_init"]
+    assert faster.change_us == -12_000
+    assert faster.low_us is not None
+    assert faster.high_us is not None
+    assert faster.low_us <= -12_000 <= faster.high_us < 0
+    assert faster.p is not None
+    assert faster.p < 0.05
+    assert faster.boots == (6, 6)
+    assert found.warnings == ()
+
+
+def test_boots_that_overlap_are_undecided(tmp_path: Path) -> None:
+    before = [log({"a_init": us}) for us in (5_000, 19_000, 7_000, 22_000, 6_000)]
+    after = [log({"a_init": us}) for us in (9_000, 21_000, 8_000, 5_500, 30_000)]
+    found = compare_boots(load(boots(tmp_path, "a", *before)), load(boots(tmp_path, "b", *after)), ("a", "b"))
+    (row,) = found.items
+    assert row.verdict == "undecided"
+    assert row.direction in ("faster", "slower")
+
+
+def test_a_single_boot_decides_nothing(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.log", tmp_path / "b.log"
+    a.write_text(log({"a_init": 20_000, "b_init": 3_000}))
+    b.write_text(log({"a_init": 8_000, "c_init": 3_000}))
+    found = compare_boots(load(a), load(b), ("a", "b"))
+    assert {r.name: (r.verdict, r.direction) for r in found.items} == {
+        "a_init": ("undecided", "faster"),
+        "b_init": ("gone", ""),
+        "c_init": ("new", ""),
+    }
+    assert [w.code for w in found.warnings] == ["single-boots"]
+
+
+def test_an_item_that_runs_elsewhere_has_moved(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.log", tmp_path / "b.log"
+    a.write_text(log({"a_init": 2_000, "b_init": 2_000, "c_init": 2_000, "d_init": 2_000}))
+    b.write_text(log({"b_init": 2_000, "c_init": 2_000, "d_init": 2_000, "a_init": 2_000}))
+    found = compare_boots(load(a), load(b), ("a", "b"))
+    assert {r.name for r in found.items if r.verdict == "moved"} == {"a_init"}
+
+
+def test_the_configurations_are_compared_too(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.log", tmp_path / "b.log"
+    a.write_text(log({"a_init": 2_000}, "CONFIG_HZ=100\nCONFIG_AUDIT=y\nCONFIG_NET=y"))
+    b.write_text(log({"a_init": 2_000}, "CONFIG_HZ=250\n# CONFIG_AUDIT is not set\nCONFIG_NET=y"))
+    found = compare_boots(load(a), load(b), ("a", "b"))
+    assert [(c.symbol, c.before, c.after) for c in found.config] == [("AUDIT", "y", None), ("HZ", "100", "250")]
+
+
+def test_a_saved_analysis_compares_as_its_log(tmp_path: Path) -> None:
+    path, saved = tmp_path / "a.log", tmp_path / "a.json"
+    path.write_text(log({"a_init": 20_000}))
+    (timeline,) = load(path)
+    saved.write_bytes(b"".join(json_chunks(timeline)))
+    assert load(saved) == [timeline]
+    assert all(r.verdict == "same" for r in compare_boots(load(path), load(saved), ("a", "b")).phases)
+    with pytest.raises(UserInputError, match="damaged"):
+        from_json(saved.read_bytes()[:-20], "x")
+
+
+def test_a_comparison_survives_saving_and_has_a_page(tmp_path: Path) -> None:
+    a = tmp_path / "a.log"
+    a.write_text(log({"a_init": 20_000}))
+    found = compare_boots(load(a), load(a), ("<img src=x onerror=alert(1)>", "b"))
+    assert from_bytes(Comparison, to_bytes(found)) == found
+    page = compare_page(found)
+    assert "<img src=x" not in page
+    assert "https://" not in page
+
+
+def test_empty_folders_are_no_side(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="no boots"):
+        load(boots(tmp_path, "empty"))
+
+
+def test_thresholds_and_floor() -> None:
+    steady = [100.0, 101.0, 99.0, 100.0, 100.5]
+    assert compare(steady, [x + 2 for x in steady], Thresholds(0.05)).verdict == Verdict.SAME
+    assert compare(steady, [x - 30 for x in steady], Thresholds(0.05)).verdict == Verdict.BETTER
+    assert compare(steady, [x + 30 for x in steady], Thresholds(0.05)).verdict == Verdict.WORSE
+    assert compare(steady, [x + 30 for x in steady], Thresholds(0.05, absolute=50)).verdict == Verdict.SAME
+    assert compare(steady, [130.0], Thresholds(0.05)).verdict == Verdict.UNDECIDED
+    assert floor([*range(30), 1000]) == 14.5
+    assert unstable([1, 2, 3])
+    assert not unstable(steady)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(1, 1e6), min_size=2, max_size=6), st.floats(0.5, 2))
+def test_a_set_is_never_better_or_worse_than_itself(values: list[float], factor: float) -> None:
+    assert compare(values, values).verdict in (Verdict.SAME, Verdict.UNDECIDED)
+    one = compare(values, [v * factor for v in values])
+    other = compare([v * factor for v in values], values)
+    opposite = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    assert (
+        opposite.get(one.verdict) == other.verdict
+        or Verdict.UNDECIDED in (one.verdict, other.verdict)
+        or ({one.verdict, other.verdict} == {Verdict.SAME})
+    )

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Budgets: what they mean, and what is said when one is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from vmtailor.analysis.gate import judge, metrics_of, parse_budget
+from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.cli.gate import gate
+
+DOCUMENT = {
+    "schema": "vmtailor/run/1",
+    "init_instructions_net": 28_500_000,
+    "metrics": {"ready_wall": [1.0, 1.2, 1.1], "size_bytes": 3_900_000},
+    "phases": [{"name": "kernel", "start_us": 0, "end_us": 2_000_000}],
+}
+
+
+@pytest.mark.parametrize(
+    ("budget", "kept"),
+    [
+        ("init_instructions_net <= 30M", True),
+        ("init_instructions_net <= 28M", False),
+        ("init_instructions_net<=28_500_000", True),
+        ("init_instructions_net < 28500k", False),
+        ("ready_wall_p50 <= 1100ms", True),
+        ("ready_wall_max <= 1.1 s", False),
+        ("ready_wall <= 1.1", True),
+        ("size_bytes <= 4MB", True),
+        ("size_bytes <= 3MiB", False),
+        ("metrics.size_bytes >= 1", True),
+        ("phases_kernel_end_us == 2s", True),
+    ],
+)
+def test_budgets(budget: str, kept: bool) -> None:
+    assert judge(parse_budget(budget), metrics_of(DOCUMENT), None).kept is kept
+
+
+def test_relative_budgets() -> None:
+    reference = metrics_of({"init_instructions_net": 30_000_000})
+    five = judge(parse_budget("init_instructions_net <= -5% of old run.json"), metrics_of(DOCUMENT), reference)
+    assert (five.budget.reference, five.limit, five.kept) == ("old run.json", 28_500_000, True)
+    assert not judge(parse_budget("init_instructions_net <= -10% of x"), metrics_of(DOCUMENT), reference).kept
+
+
+@pytest.mark.parametrize("text", ["", "a", "a <= ", "a <= 5 bananas", "<= 5", "a <= 5% of", "a =< 5"])
+def test_what_is_no_budget_says_so(text: str) -> None:
+    with pytest.raises(UserInputError):
+        parse_budget(text)
+
+
+def test_a_missing_figure_names_what_is_there() -> None:
+    with pytest.raises(UserInputError) as caught:
+        judge(parse_budget("init_instruction_net <= 1"), metrics_of(DOCUMENT), None)
+    assert "init_instructions_net" in caught.value.hint
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_budget_or_the_users_error(text: str) -> None:
+    try:
+        assert parse_budget(text).metric
+    except UserInputError as error:
+        assert error.hint
+
+
+def run(*arguments: str) -> object:
+    app = typer.Typer()
+    app.command()(gate)
+    return CliRunner().invoke(app, list(arguments), standalone_mode=False)
+
+
+def test_the_command_fails_with_the_figure(tmp_path: Path) -> None:
+    document = tmp_path / "run.json"
+    document.write_text(json.dumps(DOCUMENT))
+    good = run(str(tmp_path), "init_instructions_net <= 30M", "--json")
+    assert json.loads(good.output)["kept"] is True  # type: ignore[attr-defined]
+    budgets = tmp_path / "budgets"
+    budgets.write_text(
+        "# nightly\ninit_instructions_net <= 20M  # too much\ninit_instructions_net <= +1% of run.json\n"
+    )
+    bad = run(str(document), "--budgets", str(budgets))
+    assert isinstance(bad.exception, AnswerNo)  # type: ignore[attr-defined]
+    assert "2.85e+07" in bad.exception.message  # type: ignore[attr-defined]
+
+
+def test_a_log_is_analysed_first(tmp_path: Path) -> None:
+    log = tmp_path / "dmesg"
+    log.write_text("[    0.000000] Linux version 6.1.0 (gcc) #1\n[    1.500000] Run /sbin/init as init process\n")
+    assert run(str(log), "kernel_us <= 1.5s").exception is None  # type: ignore[attr-defined]
+    assert isinstance(run(str(log), "phase_kernel_us <= 1s").exception, AnswerNo)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ IMAGE_MAP = 0xFFFFFFFF80000000
 KERNEL_MARK = "kernel"
 START_KERNEL_MARK = "start_kernel"
 #: Marks that begin a phase. What runs after other marks belongs to the phase under way: the moment between "ready" and
-#: "load" to start-up; what follows "load_end" to stop.
+#: "load" to start-up; what follows "load_end", or the container's end, to stop.
 PHASE_MARKS = {
     "reset": Phase.FIRMWARE,
     KERNEL_MARK: Phase.KERNEL,
@@ -29,6 +29,7 @@ PHASE_MARKS = {
     "load": Phase.LOAD,
     "load_end": Phase.STOP,
     "stop": Phase.STOP,
+    "end": Phase.STOP,
 }
 #: The owner whose cost is kept apart.
 CLIENT_OWNER = "client"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fakes.tars import file, symlink, tar_of
 
 from vmtailor.drivers import image_packages
-from vmtailor.drivers.image_packages import Inventory, Package, apk_packages, dpkg_packages, read_inventory
+from vmtailor.drivers.image_packages import Inventory, Package, apk_packages, dpkg_packages, os_release, read_inventory
 from vmtailor.drivers.sbom import FilePart, KernelPart, document
 
 STATUS = b"""Package: libc6
@@ -108,12 +108,15 @@ def test_hostile_databases_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     assert inventory(tmp_path, file("var/lib/dpkg/status", many)).unread == ("var/lib/dpkg/status",)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text())), st.text(), st.text())
+WORD = st.text() | st.text("aZ09+.:~_^-/@#?%&= \u00e9", max_size=6)
+
+
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.tuples(WORD, WORD, WORD, WORD)), WORD, WORD)
 def test_whatever_an_image_says_the_document_stands(rows: list[tuple[str, ...]], name: str, release: str) -> None:
     text = "\n\n".join(f"Package: {a}\nVersion: {b}\nArchitecture: {c}\nSource: {d}" for a, b, c, d in rows)
-    system = "".join(c for c in name if c.isprintable())
+    names = os_release(f"ID={name}\nVERSION_ID={release}\n")
     deb, apk = list(dpkg_packages(text)), list(apk_packages(text.replace("Package: ", "P:").replace("Version: ", "V:")))
-    found = Inventory(system, release, tuple(sorted({*deb, *apk})))
+    found = Inventory(names.get("ID", ""), names.get("VERSION_ID", ""), tuple(sorted({*deb, *apk})))
     references = [item["bom-ref"] for item in bom(found)["components"]]
     assert len(references) == len(set(references))

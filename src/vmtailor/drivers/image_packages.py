@@ -15,6 +15,8 @@ DATABASE_BYTES = 64 << 20
 PACKAGES_MAX = 50_000
 TEXT_MAX = 256
 
+#: What names, versions and architectures look like in both package systems; anything else is no package.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:~_^-]*")
 _OS_RELEASE = ("usr/lib/os-release", "etc/os-release")
 _DPKG = re.compile(r"var/lib/dpkg/(status|status\.d/[^/]+)")
 _APK = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
@@ -66,7 +68,7 @@ def read_inventory(archive: Path) -> Inventory:
                     continue
                 text = file.read().decode("utf-8", "replace")
                 if reader is None:
-                    names.update(_os_release(text))
+                    names.update(os_release(text))
                 else:
                     found.update(itertools.islice(reader(text), PACKAGES_MAX))
     if len(found) > PACKAGES_MAX:
@@ -85,9 +87,15 @@ def _clean(text: str) -> str:
     return "".join(c for c in text.strip() if c.isprintable())[:TEXT_MAX]
 
 
-def _os_release(text: str) -> dict[str, str]:
+def os_release(text: str) -> dict[str, str]:
+    """ID and VERSION_ID of an os-release file, as far as they make sense."""
     pairs = (line.partition("=") for line in text.splitlines())
-    return {key: _clean(value.strip().strip("\"'")) for key, eq, value in pairs if eq and key in ("ID", "VERSION_ID")}
+    return {key: word for key, _, value in pairs if key in ("ID", "VERSION_ID") and (word := _word(value, "\"'"))}
+
+
+def _word(text: str, quotes: str = "") -> str:
+    word = _clean(text).strip(quotes)
+    return word if _WORD.fullmatch(word) else ""
 
 
 def dpkg_packages(text: str) -> Iterator[Package]:
@@ -100,14 +108,16 @@ def dpkg_packages(text: str) -> Iterator[Package]:
                 fields[key.lower()] = _clean(value)
         # Images without dpkg itself (status.d) have no Status line.
         installed = fields.get("status", "install ok installed").split()[-1:] == ["installed"]
-        if installed and fields.get("package") and fields.get("version"):
-            source = fields.get("source", "").split(" ")[0]
-            yield Package("deb", fields["package"], fields["version"], fields.get("architecture", ""), source)
+        source = fields.get("source", "").split(" ")[0]
+        words = [_word(fields.get(key, "")) for key in ("package", "version", "architecture")]
+        if installed and words[0] and words[1]:
+            yield Package("deb", *words, _word(source))
 
 
 def apk_packages(text: str) -> Iterator[Package]:
     """Packages of an apk database."""
     for stanza in text.split("\n\n"):
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
-        if fields.get("P") and fields.get("V"):
-            yield Package("apk", fields["P"], fields["V"], fields.get("A", ""), fields.get("o", ""))
+        words = [_word(fields.get(key, "")) for key in "PVAo"]
+        if words[0] and words[1]:
+            yield Package("apk", *words)

@@ -14,6 +14,7 @@ enum block_class { CLASS_EARLY = 0, CLASS_KERNEL = 1 };
 
 struct block {
     uint64_t vaddr, hash;
+    uint16_t ports;                    // instructions that access ports
     uint32_t insns, bytes, lengths_at; // lengths_at: where its instructions' lengths begin in block_lengths
     enum block_class class;
     unsigned entries, executed;           // counters

@@ -20,7 +20,9 @@ struct chunk {
 
 struct block_row {
     uint64_t vaddr;
-    uint32_t insns, bytes, class, lengths_at;
+    uint32_t insns, bytes;
+    uint16_t class, ports;
+    uint32_t lengths_at;
 };
 
 struct stretch_head {
@@ -91,7 +93,10 @@ static void put_new_blocks(void) {
     put_chunk("BLCK", count - blocks_written, (count - blocks_written) * sizeof(struct block_row));
     for (; blocks_written < count; blocks_written++) {
         const struct block *block = block_at(blocks_written);
-        struct block_row row = {block->vaddr, block->insns, block->bytes, block->class, block->lengths_at};
+        struct block_row row = {.vaddr = block->vaddr, .insns = block->insns, .bytes = block->bytes};
+        row.class = (uint16_t)block->class;
+        row.ports = block->ports;
+        row.lengths_at = block->lengths_at;
         put(&row, sizeof(row));
     }
     put_chunk("LENS", 0, length_count - lengths_written);
@@ -111,7 +116,7 @@ void output_open(const char *to, const struct config *config) {
         owners[i] = config->owners[i].name;
     modes[0] = config->exact ? counts : coverage;
     modes[1] = config->devices ? on : off;
-    put("VTCOUNT1", 8);
+    put("VTCOUNT2", 8);
     put_text("MODE", modes, 2);
     put_text("OWNR", owners, config->owner_count);
     put_point_names("MRKN", config, false, config->mark_count);

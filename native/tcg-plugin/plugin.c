@@ -177,8 +177,9 @@ static void count_user(struct qemu_plugin_tb *tb) {
 }
 
 static void count_system(struct qemu_plugin_tb *tb, enum block_class class) {
-    const struct block *block = block_at(block_of(tb, class));
+    struct block *block = block_at(block_of(tb, class));
     unsigned total = class == CLASS_KERNEL ? kernel_counter : early_counter;
+    block->ports = 0;
     counter_add_at_block(block->entries, tb, 1);
     if (!config.exact)
         counter_add_at_block(total, tb, block->insns);
@@ -188,8 +189,10 @@ static void count_system(struct qemu_plugin_tb *tb, enum block_class class) {
             counter_add_at_insn(total, insn, 1);
             counter_add_at_insn(block->executed, insn, 1);
         }
-        if (is_port_access(insn))
+        if (is_port_access(insn)) {
+            block->ports++;
             counter_add_at_insn(ports_counter, insn, 1);
+        }
         if (config.devices)
             qemu_plugin_register_vcpu_mem_cb(insn, on_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
     }

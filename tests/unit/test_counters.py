@@ -60,9 +60,9 @@ def span(number: int, executed: int) -> bytes:
     return struct.pack("<6Q", number, 0, executed, 0, 0, 0)
 
 
-def block(vaddr: int, lengths_at: int, early: bool = False) -> bytes:
+def block(vaddr: int, lengths_at: int, early: bool = False, ports: int = 0) -> bytes:
     """A block of two instructions, of one and three bytes."""
-    return struct.pack("<QIIII", vaddr, 2, 4, 0 if early else 1, lengths_at)
+    return struct.pack("<QIIHHI", vaddr, 2, 4, 0 if early else 1, ports, lengths_at)
 
 
 #: A boot: firmware, the kernel's first code at its physical address, kernel, container, client.
@@ -74,7 +74,7 @@ BOOT = (
     + chunk(b"LENS", 0, bytes([1, 3, 1, 3]))
     + step(0, Totals(early=10, ports=2), [(0, 0)] * 3, [], [(0, 5, 10)])
     + chunk(b"SPAN", 4, span(1, 5) + span(0, 10) + span(1, 12) + span(0, 40))
-    + chunk(b"BLCK", 2, block(IMAGE_MAP + 0x1000410, 4) + block(IMAGE_MAP + 0x1000600, 6))
+    + chunk(b"BLCK", 2, block(IMAGE_MAP + 0x1000410, 4) + block(IMAGE_MAP + 0x1000600, 6, ports=1))
     + chunk(b"LENS", 0, bytes([1, 3, 1, 3]))
     + step(1, Totals(14, 100, 0, 3, 5), [(100, 0), (0, 0), (0, 0)], [5], [(1, 2, 4), (2, 50, 100)])
     + step(2, Totals(14, 130, 40, 3, 5), [(0, 0), (30, 40), (0, 0)], [0], [(2, 10, 20), (3, 5, 10)])
@@ -122,7 +122,7 @@ def test_functions_get_their_instructions() -> None:
     assert FunctionCost("[firmware]", Phase.FIRMWARE, 10) in rows
     assert FunctionCost("startup_64", Phase.KERNEL, 4) in rows  # at its physical address
     assert FunctionCost("a_init", Phase.KERNEL, 100) in rows
-    assert FunctionCost("idle", Phase.LOAD, 100) in rows
+    assert FunctionCost("idle", Phase.LOAD, 100, 50) in rows
     for phase in analysis.phases(plugin.parse(BOOT)):
         assert sum(r.instructions for r in rows if r.phase is phase.phase) == phase.kernel + phase.client_kernel
 
@@ -157,7 +157,7 @@ def test_coverage_takes_blocks_whole() -> None:
     assert not counters.exact
     assert {p.mmio_accesses for p in analysis.phases(counters)} == {None}
     rows = analysis.functions(counters, SymbolTable.parse(NM))
-    assert FunctionCost("idle", Phase.STOP, 10) in rows
+    assert FunctionCost("idle", Phase.STOP, 10, 5) in rows
 
 
 def test_symbols_are_found_by_address() -> None:

@@ -183,18 +183,23 @@ def phases(counters: Counters) -> tuple[PhaseCounts, ...]:
 def functions(counters: Counters, table: SymbolTable) -> tuple[FunctionCost, ...]:
     """What each kernel function itself executed in each phase; firmware and code of no known function as one row each.
     The rows of a phase add up to its kernel instructions, the client's share included."""
-    found: dict[Phase, NDArray[np.int64]] = {}
     size = len(table.names) + 1
+    costs: dict[Phase, NDArray[np.int64]] = {}
     for phase, stretch in phased(counters):
         index = _functions_of(counters, stretch, phase, table)
-        np.add.at(found.setdefault(phase, np.zeros(size, np.int64)), index, _executed(counters, stretch))
-    rows = []
-    for phase, costs in found.items():
-        for i in np.flatnonzero(costs):
-            other = FIRMWARE if phase is Phase.FIRMWARE else UNKNOWN
+        both = costs.setdefault(phase, np.zeros((2, size), np.int64))
+        np.add.at(both[0], index, _executed(counters, stretch))
+        np.add.at(both[1], index, (stretch.entries * counters.blocks.ports[stretch.block]).astype(np.int64))
+    rows: dict[tuple[str, Phase], FunctionCost] = {}  # functions that share a name, as static ones do, share a row
+    for phase, (instructions, ports) in costs.items():
+        other = FIRMWARE if phase is Phase.FIRMWARE else UNKNOWN
+        for i in np.flatnonzero(instructions):
             name = table.names[i] if i < len(table.names) else other
-            rows.append(FunctionCost(name, phase, int(costs[i])))
-    return tuple(_merged(rows))
+            row = rows.get((name, phase), FunctionCost(name, phase, 0))
+            rows[name, phase] = FunctionCost(
+                name, phase, row.instructions + int(instructions[i]), row.port_accesses + int(ports[i])
+            )
+    return tuple(rows.values())
 
 
 def _functions_of(counters: Counters, stretch: Stretch, phase: Phase, table: SymbolTable) -> NDArray[np.int64]:
@@ -211,14 +216,6 @@ def _executed(counters: Counters, stretch: Stretch) -> NDArray[np.int64]:
     if counters.exact:
         return stretch.executed.astype(np.int64)
     return (stretch.entries * counters.blocks.insns[stretch.block]).astype(np.int64)
-
-
-def _merged(rows: Iterable[FunctionCost]) -> list[FunctionCost]:
-    """Functions that share a name (static ones do) as one row."""
-    total: dict[tuple[str, Phase], int] = {}
-    for row in rows:
-        total[row.function, row.phase] = total.get((row.function, row.phase), 0) + row.instructions
-    return [FunctionCost(name, phase, count) for (name, phase), count in total.items()]
 
 
 def block_costs(

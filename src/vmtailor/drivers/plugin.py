@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TCG plugin: its configuration, and the file it leaves.
 
-The file is `VTCOUNT1`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
+The file is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
 
     MODE OWNR MRKN SPNN DEVN   `count` strings, each ended by a zero byte: the mode and whether devices are counted;
                                names of owners, marks, spans, memory-mapped devices (DEVN stands near the end)
-    BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u32 (0 early, 1 kernel),
-           place of its first instruction's length u32
+    BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u16 (0 early, 1 kernel),
+           port instructions u16, place of its first instruction's length u32
     LENS   lengths of those blocks' instructions, one byte each
     SPAN   passages of spans: span u64, totals
     STEP   a stretch that ended: mark i64 (-1: QEMU's end), totals, owners u32, devices u32, rows u32, 0 u32; owners ×
@@ -29,10 +29,12 @@ import numpy as np
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.model.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
 
-MAGIC = b"VTCOUNT1"
+MAGIC = b"VTCOUNT2"
 _CHUNK = struct.Struct("<4sIQ")
 _STEP = struct.Struct("<q5Q4I")
-_BLOCK = np.dtype([("vaddr", "<u8"), ("insns", "<u4"), ("size", "<u4"), ("kind", "<u4"), ("lengths_at", "<u4")])
+_BLOCK = np.dtype(
+    [("vaddr", "<u8"), ("insns", "<u4"), ("size", "<u4"), ("kind", "<u2"), ("ports", "<u2"), ("lengths_at", "<u4")]
+)
 _ROW = np.dtype([("block", "<u8"), ("entries", "<u8"), ("executed", "<u8")])
 _SPAN = np.dtype([("span", "<u8"), ("totals", "<u8", (5,))])
 #: Owners that the plugin can tell apart, besides "boot" and "other".
@@ -208,7 +210,15 @@ class _Reader:
         lengths = np.concatenate([np.empty(0, np.uint8), *self.lengths])
         if len(table) and (table["lengths_at"].astype(np.int64) + table["insns"]).max() > len(lengths):
             raise ValueError("instruction lengths are missing")
-        blocks = Blocks(table["vaddr"], table["insns"], table["size"], table["kind"] == 0, table["lengths_at"], lengths)
+        blocks = Blocks(
+            table["vaddr"],
+            table["insns"],
+            table["size"],
+            table["kind"] == 0,
+            table["ports"],
+            table["lengths_at"],
+            lengths,
+        )
         names, stretches, begin = self.names.get(b"MRKN", []), [], "reset"
         for step in self.steps:
             stretches.append(self._stretch(step, begin, names, len(blocks)))

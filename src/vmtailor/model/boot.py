@@ -44,11 +44,13 @@ class PhaseCounts:
 
 @dataclass(frozen=True)
 class FunctionCost:
-    """Instructions executed in one function itself (not in what it called), by phase."""
+    """Instructions executed in one function itself (not in what it called), by phase. `port_accesses`: its accesses to
+    ports, a repeated string instruction as one."""
 
     function: str
     phase: Phase
     instructions: int
+    port_accesses: int = 0
 
 
 @dataclass(frozen=True)

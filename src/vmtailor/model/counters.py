@@ -79,13 +79,15 @@ class Blocks:
     """Every block of firmware and kernel code that was translated, by number.
 
     `vaddr`: of its first instruction; `insns`: how many; `size`: bytes; `early`: run below the kernel's half before the
-    kernel was entered. `lengths`: bytes of each instruction of all blocks; block b's begin at `lengths_at[b]`.
+    kernel was entered; `ports`: how many of its instructions access ports. `lengths`: bytes of each instruction of all
+    blocks; block b's begin at `lengths_at[b]`.
     """
 
     vaddr: NDArray[np.uint64]
     insns: NDArray[np.uint32]
     size: NDArray[np.uint32]
     early: NDArray[np.bool_]
+    ports: NDArray[np.uint16]
     lengths_at: NDArray[np.uint32]
     lengths: NDArray[np.uint8]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis import catalogue
+from vmtailor.analysis import catalogue, demand_rules
 from vmtailor.analysis.catalogue import Situation
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
@@ -110,6 +110,18 @@ def test_the_catalogue_resolves_on_this_tree(
     assert lost == [], "\n".join(map(str, lost))
 
 
+def test_rules_and_catalogue_name_symbols_that_exist(kconfig: Kconfig, source: Path) -> None:
+    version = kernel_version(source)
+    rules = demand_rules.load().for_kernel(version)
+    named = {(r.id, s) for r in rules.calls for s in r.symbols} | {(r.id, s) for r in rules.paths for s in r.symbols}
+    for machine in MachineKind:
+        situation = Situation(machine, RootFormat.EROFS, version, cpus=2, network=True, terminal=True)
+        named |= {
+            (e.reference, s) for e in catalogue.load().chosen(situation) if not e.if_possible for s, _ in e.symbols
+        }
+    assert {(where, s) for where, s in named if not kconfig.known(s)} == set()
+
+
 @pytest.mark.parametrize(
     ("path", "condition"),
     [
@@ -127,8 +139,9 @@ def test_conditions_of_known_files(facts: Facts, path: str, condition: str) -> N
 
 
 def test_every_system_call_of_the_table_is_found(facts: Facts) -> None:
-    missing = [n for n, entry in facts.table.items() if entry != "ni_syscall" and not facts.places("syscall", entry)]
-    assert missing == [] and len(facts.table) > 300
+    missing = {n for n, entry in facts.table.items() if entry != "ni_syscall" and not facts.places("syscall", entry)}
+    assert missing <= {"lookup_dcookie"}, "which has its name in the table only, in 6.1"
+    assert len(facts.table) > 300
 
 
 @pytest.mark.parametrize(

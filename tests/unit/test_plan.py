@@ -177,6 +177,14 @@ def test_what_something_selects_cannot_be_dropped() -> None:
     assert any("selected by EXPERT" in text for text in found.given_up)
 
 
+def test_what_is_switched_off_by_the_catalogue_comes_back_on_demand() -> None:
+    off = "[[entry]]\nid='off'\nreason='rarely needed'\nsymbols={EPOLL='n', UNIX='n', DISK='n'}"
+    book = Catalogue((*BOOK.entries, *catalogue.parse(off, Cause.POLICY, "policy")))
+    found = plan(book=book)
+    assert {"EPOLL", "DISK"} <= enabled(found) and "UNIX" not in enabled(found)
+    assert reasons(found, "EPOLL") == {"trace:requests:3"} and reasons(found, "UNIX") == {"policy:off"}
+
+
 def test_repair_brings_back() -> None:
     found = plan(repairs=(Repair("UNIX", "2", "connect failed"),))
     choice = found.choice("UNIX")

@@ -14,7 +14,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from vmtailor.base.errors import BuildError
+from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.base.records import write_atomic
 from vmtailor.base.store import Store, digest
@@ -73,7 +73,7 @@ class KconfigShell:
     def _first_line(self, argv: list[str]) -> str:
         try:
             return run(argv, timeout_s=30, env=self._base).text.partition("\n")[0]
-        except Exception:
+        except VmtailorError:  # not there: as make has it then, the answer is empty
             return ""
 
     def __call__(self, command: str) -> str:

@@ -87,16 +87,21 @@ class _Wanted:
     optional: set[str] = field(default_factory=set)
 
     def add(self, name: str, value: str, reason: Reason, *, optional: bool = False) -> None:
-        if name not in self.values:
+        known = self.values.get(name)
+        if known is not None and value == "n" != known:
+            return  # what one entry wants off and another on is on
+        if known is None or (known == "n" and value != "n"):
             self.values[name] = value
+            self.reasons[name] = []
+            self.optional.discard(name)
             if optional:
                 self.optional.add(name)
-        elif self.values[name] != value and reason.cause is not Cause.DEMANDED:
-            # The later one is the more special (repair over policy over platform); a demand is met by any value but n.
+        elif reason.cause is not Cause.DEMANDED:
+            # Of two values the later one is the more special: repair over policy over platform. A demand is met by both.
             self.values[name] = value
         if not optional:
             self.optional.discard(name)
-        if reason not in self.reasons.setdefault(name, []):
+        if reason not in self.reasons[name]:
             self.reasons[name].append(reason)
 
     def forget(self, name: str) -> None:

@@ -97,7 +97,7 @@ class _Wanted:
             if optional:
                 self.optional.add(name)
         elif reason.cause is not Cause.DEMANDED:
-            # Of two values the later one is the more special: repair over policy over platform. A demand is met by both.
+            # Of two values the later one is the more special: repair over policy over platform. Both meet a demand.
             self.values[name] = value
         if not optional:
             self.optional.discard(name)

@@ -95,7 +95,7 @@ def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
     executed = [totals.executed for totals in reached if totals is not None]
     by_hand = [2 + 2000 + 3, 8 + 4 + 3, 3 + 10 * 6 + 3, 2 + 10 * 15 + 3, 6 + 1501 + 2002 + 3, 6 + 301 + 1502 + 3]
     assert [b - a for a, b in pairwise(executed)] == by_hand
-    # The guest's clock leaves out an instruction that turns out to be undefined: the one difference.
+    # An access that faults is begun twice; the guest's clock counts only the second: the one difference.
     by_clock = [b - a for a, b in pairwise(readings)]
     assert by_hand[3] - by_clock[3] == 10
     assert by_hand[:3] + by_hand[4:] == by_clock[:3] + by_clock[4:]

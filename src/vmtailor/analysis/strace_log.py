@@ -117,7 +117,7 @@ def unquote(argument: str) -> str:
 
 def descriptor_path(argument: str) -> str:
     """`3</etc/passwd>` → /etc/passwd; empty when the tracer printed no path."""
-    match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>\Z", argument, re.S)
+    match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>(?:\(deleted\))?\Z", argument, re.S)
     return match.group(1) if match else ""
 
 

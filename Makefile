@@ -46,6 +46,7 @@ check: setup
 	$(BIN)/lint-imports
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
 	$(BIN)/python tools/cli_reference.py --check
+	$(BIN)/python tools/advice_reference.py --check
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -75,6 +76,7 @@ fuzz: setup
 
 docs: setup
 	$(BIN)/python tools/cli_reference.py
+	$(BIN)/python tools/advice_reference.py
 
 clean:
 	rm -rf $(BUILD) $(VENV)

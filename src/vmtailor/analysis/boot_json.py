@@ -49,7 +49,7 @@ def from_json(data: bytes, origin: str) -> Timeline:
                 hint="run vmtailor analyze --json again",
             )
         return msgspec.convert(document, Timeline)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
         raise UserInputError(f"{origin} is damaged: {error}", hint="run vmtailor analyze --json again") from error
 
 

@@ -22,7 +22,8 @@ def join(sources: Sequence[Observed]) -> Observed:
         shift = _shift(source, whole, zero)
         _items(whole, source, shift)
     _units_of_log(whole)
-    if not any((whole.phases, whole.initcalls, whole.probes, whole.units, whole.processes, whole.kernel_log)):
+    seen = (whole.phases, whole.initcalls, whole.probes, whole.units, whole.processes, whole.config)
+    if not any((*seen, whole.version, whole.stamped)):
         whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
     return whole
 

@@ -82,7 +82,7 @@ def read_document(path: Path) -> Any:
         if data.lstrip()[:1] == b"{":
             try:
                 return msgspec.json.decode(data)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
                 raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
     return msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
 

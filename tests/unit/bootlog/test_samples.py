@@ -90,7 +90,7 @@ def test_bootchart_figures() -> None:
     assert timeline.total_us == 26_310_000
     by_pid = {p.pid: p for p in timeline.processes}
     # cut -d' ' -f1 | sort -u: nine pids were kept
-    assert sorted(by_pid) == [1, 2, 143, 979, 980, 984, 5158, 6702]
+    assert set(by_pid) == {1, 2, 143, 979, 980, 984, 5158, 6702}
     init = by_pid[1]
     # starttime 29; last block 2785; utime 0 + stime 116
     assert (init.name, init.start_us, init.end_us, init.exclusive_us) == ("init", 290_000, 27_850_000, 1_160_000)

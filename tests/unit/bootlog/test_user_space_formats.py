@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 - lines of other programs are as long as they are
 """systemd-analyze, bootcharts of both makes, ftrace, cloud-init: and several files joined on one clock."""
 
 from __future__ import annotations
@@ -174,8 +175,10 @@ def test_bootchart2_with_taskstats_and_accounting(tmp_path: Path) -> None:
     )
     members = {
         "header": b"version = bootchart2 0.14\nsystem.uname = Linux 3.16.0 #1 SMP Debian x86_64\n",
-        "taskstats.log": b"100\n1 0 (systemd) 500000000 0 0\n50 1 (udevd) 10000000 0 0\n\n150\n1 0 (systemd) 900000000 0 0\n50 1 (udevd) 40000000 0 0\n\n",
-        "proc_stat.log": b"100\ncpu  0 0 0 100 0 0 0\nbtime 1700000000\n\n150\ncpu  25 0 0 120 5 0 0\nbtime 1700000000\n\n",
+        "taskstats.log": b"100\n1 0 (systemd) 500000000 0 0\n50 1 (udevd) 10000000 0 0\n\n150\n1 0 (systemd) "
+        b"900000000 0 0\n50 1 (udevd) 40000000 0 0\n\n",
+        "proc_stat.log": b"100\ncpu  0 0 0 100 0 0 0\nbtime 1700000000\n\n150\ncpu  25 0 0 120 5 0 0\nbtime "
+        b"1700000000\n\n",
         "kernel_pacct": pacct,
     }
     timeline = timeline_of(tmp_path, tgz(members))

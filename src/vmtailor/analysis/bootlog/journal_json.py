@@ -14,7 +14,7 @@ def as_log(lines: Iterable[bytes]) -> bytes:
     for line in lines:
         try:
             entry = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
         if not isinstance(entry, dict):
             continue

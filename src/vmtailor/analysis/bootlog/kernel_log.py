@@ -386,6 +386,8 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
         observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
     if observed.arch is None:
         observed.arch = _guess_arch(observed)
+    if not (observed.stamped or observed.version or observed.initcalls or observed.probes or observed.phases):
+        observed.format = "not recognised"
     return observed
 
 

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mutates real and made-up inputs of every boot-log parser. `make fuzz` runs a million; a failure is kept as a file
+and printed.
+
+What must hold for any bytes: no exception but the user's error, no control character in what is printed, JSON that
+reads back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.fuzz.seeds import DICTIONARY, SEEDS, tar_of
+
+from vmtailor.analysis.boot_json import from_json, json_chunks, to_csv, trace_events
+from vmtailor.analysis.bootlog import (
+    archive,
+    bootchart,
+    bootchart_svg,
+    cloud_init,
+    ftrace,
+    grab_boot_data,
+    journal_json,
+    kconfig_file,
+    kernel_log,
+    systemd_plot,
+    systemd_text,
+)
+from vmtailor.analysis.bootlog.clean import Cleaner
+from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.reader import read_chunks
+from vmtailor.analysis.gate import metrics_of, parse_budget
+from vmtailor.analysis.timeline import build
+from vmtailor.base.errors import UserInputError
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _text(data: bytes) -> str:
+    return "\n".join(line.decode("utf-8", "replace") for line in Cleaner(data).lines(iter([data])))
+
+
+def _decoded(data: bytes) -> None:
+    document = systemd_plot.decode_json(data)
+    if isinstance(document, list) and systemd_plot.is_plot_json(document):
+        check(systemd_plot.read_json("x", document))
+    if isinstance(document, list) and cloud_init.is_dump(document):
+        check(cloud_init.read_dump("x", document))
+    journal_json.as_log(data.split(b"\n"))
+    metrics_of(document)
+
+
+def _charts(data: bytes) -> None:
+    third = len(data) // 3
+    members = {"header": data[:third], "proc_ps.log": data[third:], "proc_stat.log": data, "kernel_pacct": data}
+    members |= {"taskstats.log": data[: 2 * third], "proc_diskstats.log": data[third:]}
+    check(bootchart.read("x", members))
+
+
+def _packed(data: bytes) -> None:
+    list(archive.tar_members(archive.decompress(_file(data), 1 << 20), bootchart.MEMBERS))
+
+
+def _file(data: bytes) -> IO[bytes]:
+    return io.BytesIO(data)
+
+
+def _budget(data: bytes) -> None:
+    parse_budget(data.decode("utf-8", "replace"))
+
+
+def check(observed: Observed) -> None:
+    """Build the timeline and hold it to what every timeline must be."""
+    timeline = build([observed])
+    rows: list[Any] = [*timeline.initcalls, *timeline.probes, *timeline.units, *timeline.processes, *timeline.hotspots]
+    for row in rows:
+        if _CONTROLS.search(row.name):
+            raise AssertionError(f"a control character in {row.name!r}")
+        if (row.exclusive_us or 0) < 0:
+            raise AssertionError(f"negative own time of {row.name!r}")
+
+
+def whole(data: bytes) -> None:
+    """The way of `analyze`, from recognising to every form of output."""
+    observed = read_chunks("x", archive.decompress(_file(data), 1 << 20))
+    timeline = build([observed])
+    document = b"".join(json_chunks(timeline))
+    if from_json(document, "x") != timeline:
+        raise AssertionError("the document does not read back")
+    to_csv(timeline)
+    trace_events(timeline)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "kernel log": lambda d: check(kernel_log.read("x", iter([d]), d)),
+    "kernel log in pieces": lambda d: check(
+        kernel_log.read("x", iter([d[i : i + 7] for i in range(0, len(d), 7)]), d[:50])
+    ),
+    "grab-boot-data": lambda d: check(grab_boot_data.read("x", iter([d]), d)),
+    "ftrace": lambda d: check(ftrace.read("x", d.split(b"\n"))),
+    "systemd text": lambda d: check(systemd_text.read("x", _text(d))),
+    "plot svg": lambda d: check(systemd_plot.read_svg("x", _text(d))),
+    "bootchart svg": lambda d: check(bootchart_svg.read("x", _text(d))),
+    "cloud-init": lambda d: check(cloud_init.read_text("x", _text(d))),
+    "json": _decoded,
+    "bootchart": _charts,
+    "archive": _packed,
+    "config": lambda d: (kconfig_file.parse(d.split(b"\n")), None)[1],
+    "budget": _budget,
+    "whole": whole,
+}
+
+
+def mutate(rng: random.Random, seed: bytes) -> bytes:
+    """A seed with some of it changed, doubled, cut, moved, or replaced by something that means something somewhere."""
+    data = bytearray(seed)
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
+        at = rng.randrange(len(data) + 1)
+        end = min(len(data), at + rng.choice((1, 1, 2, 5, 20, 80)))
+        match rng.randrange(9):
+            case 0:
+                data[at:end] = rng.randbytes(end - at)
+            case 1:
+                del data[at:end]
+            case 2:
+                data[at:at] = data[at:end] * rng.choice((1, 2, 9))
+            case 3 | 4:
+                data[at:at] = rng.choice(DICTIONARY)
+            case 5:
+                data[at:end] = rng.choice(DICTIONARY)
+            case 6:
+                data[at:at] = str(rng.choice((0, 1, -1, 2**31, 2**63, 10**30, 1e308))).encode()
+            case 7:
+                other = rng.choice(SEEDS)
+                start = rng.randrange(len(other) + 1)
+                data[at:at] = other[start : start + rng.randrange(200)]
+            case 8:
+                data = data[:at]
+    return bytes(data[:4000])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, default=Path("build/fuzz"))
+    wanted = parser.parse_args()
+    rng = random.Random(wanted.seed)
+    seeds = [*SEEDS, tar_of(SEEDS[0])]
+    names = list(TARGETS)
+    failures = 0
+    slowest = (0.0, "")
+    started = time.monotonic()
+    for n in range(wanted.inputs):
+        name = names[n % len(names)]
+        data = mutate(rng, rng.choice(seeds))
+        begun = time.monotonic()
+        try:
+            TARGETS[name](data)
+        except UserInputError:
+            pass
+        except Exception:
+            failures += 1
+            wanted.keep.mkdir(parents=True, exist_ok=True)
+            path = wanted.keep / f"{name.replace(' ', '-')}-{n}"
+            path.write_bytes(data)
+            print(f"{name}: {path}\n{traceback.format_exc(limit=-3)}", flush=True)
+            if failures >= 20:
+                break
+        slowest = max(slowest, (time.monotonic() - begun, f"{name} {n}"))
+        if n and n % 50_000 == 0:
+            print(f"{n} inputs, {failures} failures, {n / (time.monotonic() - started):.0f} a second", flush=True)
+    took = time.monotonic() - started
+    print(
+        f"{wanted.inputs} inputs over {len(names)} parsers in {took:.0f} s, {failures} failures; slowest "
+        f"{slowest[0]:.2f} s ({slowest[1]})"
+    )
+    if failures:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -71,8 +71,27 @@ uid_t child_uid(void) {
 
 /* --- in the child --- */
 
+/* Which kernel symbol would have helped: only users and groups can be missing by name. */
+static const char *symbol_for(int error, const char *call) {
+    return error == ENOSYS && strncmp(call, "set", 3) == 0 ? "MULTIUSER" : "";
+}
+
+/* The same for a program that the kernel does not know how to execute, by its first bytes. */
+static const char *symbol_of_format(const char *path) {
+    unsigned char head[5] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, head, sizeof head) < 2)
+        return "";
+    close(fd);
+    if (head[0] == '#' && head[1] == '!')
+        return "BINFMT_SCRIPT";
+    return memcmp(head, "\177ELF\001", 5) == 0 ? "IA32_EMULATION" : "";
+}
+
 _Noreturn static void give_up(int status_fd, int exit_code, int error, const char *format, const char *what) {
     struct child_status status = {.what = 'e', .error = error, .exit_code = exit_code};
+    const char *symbol = error == ENOEXEC ? symbol_of_format(what) : symbol_for(error, format);
+    snprintf(status.symbol, sizeof status.symbol, "%s", symbol);
     snprintf(status.call, sizeof status.call, format, what);
     if (write(status_fd, &status, sizeof status) < 0)
         _exit(CANNOT_EXECUTE);

@@ -77,7 +77,10 @@ static void hear_status(struct watch *watch, short events) {
         tracelog_mark("entry");
     } else {
         status.call[sizeof status.call - 1] = '\0';
+        status.symbol[sizeof status.symbol - 1] = '\0';
         snprintf(why_not_executed, sizeof why_not_executed, "%s: %s", status.call, strerror(status.error));
+        if (status.symbol[0] != '\0')
+            port_note(status.symbol, "%s", why_not_executed);
     }
 }
 

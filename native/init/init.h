@@ -80,6 +80,7 @@ struct child_status {
     int exit_code;
     struct stamp stamp;
     char call[80];
+    char symbol[24]; /* what the kernel lacks, or "" */
 };
 
 /* Prepare what all children share: identity, environment, working directory. */

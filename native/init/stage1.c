@@ -157,6 +157,14 @@ static void report_modules(void) {
     report_sections(modules);
 }
 
+/* From here on the kernel asks init for modules, which notes it. */
+static void hear_requests(const char *init) {
+    int fd = open("/proc/sys/kernel/modprobe", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, init, strlen(init)) < 0)
+        note("write", "/proc/sys/kernel/modprobe", errno);
+    close(fd);
+}
+
 /* The value of `key` on the kernel's command line, or `otherwise`. */
 static char *word(char *line, const char *key, char *otherwise) {
     size_t length = strlen(key);
@@ -182,6 +190,7 @@ static void mount_root(char *line) {
 
 static void switch_root(char *line, char **argv) {
     char *init = word(line, "init", "/.vmtailor/init");
+    hear_requests(init);
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++)
         umount2(MOUNTS[i].target, MNT_DETACH);
     unlink("/modules/list");

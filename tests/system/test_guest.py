@@ -25,7 +25,7 @@ from vmtailor.drivers.guest_volume import (
     root_entries,
     write_run_volume,
 )
-from vmtailor.drivers.initramfs import baseline_initramfs
+from vmtailor.drivers.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.tracer_volume import write_tools_volume
 from vmtailor.drivers.wire import encode
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
@@ -99,6 +99,7 @@ def image_archive(path: Path) -> None:
             add(f"bin/{name}", tarfile.SYMTYPE, target="busybox")
         for name, data in files.items():
             add(name, tarfile.REGTYPE, data, mode=0o644)
+        add("srv/alien", tarfile.REGTYPE, b"\x7fELF\x02 of another machine")
 
 
 @pytest.fixture(scope="module")
@@ -254,11 +255,12 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
     script = (
         f"wc -c; printf '{forged}' > /dev/console; trap 'echo usr1; kill -9 $$' USR1; "
         "(trap '' TERM; sleep 1000; echo survived) & (sleep 500 & sleep 0.1; echo orphaned); "
-        "echo waiting; while true; do sleep 0.1; done"
+        "mount -t xfs none /tmp 2>/dev/null; echo waiting; while true; do sleep 0.1; done"
     )
     report = boot(bench, Run(key=KEY, argv=sh(script), user="root", stdin=True), act)
     assert report.stdout.splitlines() == [str(len(data)), "orphaned", "waiting", "usr1"]
     assert (report.exit_code, report.signal) == (137, 9)
+    assert requested(report.file("kernel-log")) == ("fs-xfs",)
     assert report.damaged >= 1  # the forged frame, which was taken for nothing else
 
 
@@ -267,6 +269,7 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
     [
         (Run(key=KEY, argv=("nope",)), 127, "execve(nope): No such file or directory", ""),
         (Run(key=KEY, argv=("/etc/passwd",)), 126, "execve(/etc/passwd): Permission denied", ""),
+        (Run(key=KEY, argv=("/srv/alien",)), 126, "execve(/srv/alien): Exec format error", ""),
         (Run(key=KEY, user="nobody"), None, "", "user 'nobody': no such user in /etc/passwd"),
     ],
 )

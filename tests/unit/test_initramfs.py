@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.initramfs import baseline_initramfs, cpio, directory, file, link, load_order, module_info, node
+from vmtailor.drivers.initramfs import (
+    baseline_initramfs,
+    cpio,
+    directory,
+    file,
+    link,
+    load_order,
+    module_info,
+    node,
+    providers,
+    requested,
+)
 
 
 def module(**info: str) -> bytes:
@@ -105,6 +116,16 @@ def test_a_damaged_or_unknown_module_is_said(tmp_path: Path) -> None:
 def test_any_bytes_as_a_module(data: bytes) -> None:
     assert module_info(data, "depends") == []
     assert isinstance(module_info(module()[:64] + data, "depends"), list)
+
+
+def test_what_the_kernel_asked_for_is_found_by_name_and_alias(tmp_path: Path) -> None:
+    log = "<6>[1.0] vmtailor: module requested: net-pf-17\n<6>vmtailor: module requested: overlay\n" * 2
+    assert requested(log) == ("net-pf-17", "overlay")
+    modules = tree(tmp_path)
+    packet = module(name="af_packet", alias="net-pf-17")
+    (modules / "kernel/net/af_packet.ko").write_bytes(packet)
+    assert set(providers(modules, requested(log))) == {"af_packet", "overlay"}
+    assert providers(modules, ["net-pf-1"]) == ()
 
 
 def test_the_baselines_disk(tmp_path: Path) -> None:

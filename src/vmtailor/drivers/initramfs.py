@@ -7,6 +7,7 @@ with the inode numbers, times and owners it has there, and cannot make device no
 
 from __future__ import annotations
 
+import fnmatch
 import gzip
 import lzma
 import re
@@ -140,6 +141,28 @@ def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
     for name in wanted:
         visit(_normal(name))
     return list(order.items())
+
+
+_REQUEST = re.compile(r"vmtailor: module requested: (\S+)")
+
+
+def requested(kernel_log: str) -> tuple[str, ...]:
+    """The modules that the kernel asked for while the container ran, as it names them (`net-pf-17`, `fs-xfs`).
+    Nothing but what WANTED named is there to load, so each such request failed."""
+    return tuple(dict.fromkeys(_REQUEST.findall(kernel_log)))
+
+
+def providers(modules: Path, requests: Iterable[str]) -> tuple[str, ...]:
+    """The modules that answer to such requests, by name or alias: to be wanted in the next initial RAM disk."""
+    names = [_normal(request) for request in requests]
+    if not names:
+        return ()
+    found: list[str] = []
+    for module, path in _module_files(modules).items():
+        aliases = [module, *(_normal(alias) for alias in module_info(_content(path), "alias"))]
+        if any(fnmatch.fnmatchcase(name, alias) for name in names for alias in aliases):
+            found.append(module)
+    return tuple(found)
 
 
 def baseline_initramfs(out: Path, *, stage1: Path, modules: Path, wanted: Sequence[str] = WANTED) -> tuple[str, ...]:

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PAUSE_NS 20000
-#define MAX_PAUSES 100000
+#define PATIENCE_S 2
 // A thread that wakes another sleeps only after the other is awake, but a scan looks at them one after the other. Three
 // quiet scans in a row leave no room for a hand-over (worker to main thread) to slip through.
 #define QUIET_SCANS 3
@@ -49,6 +49,12 @@ static bool others_sleep(DIR *tasks, long self) {
     return true;
 }
 
+static time_t seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
 void settle(void) {
     static DIR *tasks;
     static long self;
@@ -59,7 +65,8 @@ void settle(void) {
         if (!tasks)
             die("open /proc/self/task: %s", strerror(errno));
     }
-    for (int quiet = 0, pauses = 0; quiet < QUIET_SCANS && pauses < MAX_PAUSES; pauses++) {
+    time_t end = seconds_now() + PATIENCE_S;
+    for (int quiet = 0; quiet < QUIET_SCANS && seconds_now() <= end;) {
         quiet = others_sleep(tasks, self) ? quiet + 1 : 0;
         if (!quiet)
             nanosleep(&pause, NULL);

@@ -10,7 +10,7 @@
 #ifndef VT_SETTLE_H
 #define VT_SETTLE_H
 
-// Returns when every other thread of the process sleeps, or after two seconds.
+// Returns when every other thread of the process sleeps, or after two to three seconds.
 void settle(void);
 
 #endif

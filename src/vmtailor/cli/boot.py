@@ -88,7 +88,11 @@ def boot(
         ),
     ] = False,
     judge: Annotated[
-        JudgedBy, typer.Option(help="What trials are judged by: the time of ready, or QEMU's processor time.")
+        JudgedBy,
+        typer.Option(
+            help="What trials are judged by: the time of ready; instructions from kernel entry to init (exact); "
+            "QEMU's processor time."
+        ),
     ] = JudgedBy.READY,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("boots"),
@@ -164,6 +168,11 @@ def _booted(request: Request) -> BootSeries:
 
 def _tried(request: Request) -> BootSeries:
     wanted = recipes.choose(request.changes)
+    store, known = Store(), None
+    if request.judged_by is JudgedBy.INSTRUCTIONS:
+        if request.vm.kernel is None:
+            raise UserInputError("to judge by instructions needs --kernel")
+        known = attribution.of_package(Path(request.vm.kernel), store)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
@@ -171,7 +180,7 @@ def _tried(request: Request) -> BootSeries:
 
         return trial.run(
             request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
-            natives=natives.locate(), judged_by=request.judged_by, on_boot=on_boot,
+            natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
 

@@ -16,9 +16,16 @@ from vmtailor.analysis.bootstats import Summary, summarise
 from vmtailor.base.text import plain, plural
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, Outcome, TrialResult
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
+
+
+_JUDGED = {
+    JudgedBy.READY: "the time of ready",
+    JudgedBy.INSTRUCTIONS: "instructions executed from kernel entry to init",
+    JudgedBy.CPU: "QEMU's processor time up to ready",
+}
 
 
 def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
@@ -92,33 +99,29 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
 
 
 def _trials(series: BootSeries, console: Console) -> None:
+    counted = series.judged_by is JudgedBy.INSTRUCTIONS
+    unit = "M instr" if counted else "s"
     table = Table(title="changes tried", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for name in ("change", "predicted s", "measured s", "95 %", "wall s", "cpu s", "verdict"):
+    for name in ("change", f"predicted {unit}", f"measured {unit}", "95 %", "wall s", "cpu s", "verdict"):
         table.add_column(name, justify="left" if name in ("change", "verdict") else "right")
-    for one in sorted(series.trials, key=lambda t: (t.id == "together", -(t.saving_s or -1e9))):
-        table.add_row(*_trial_row(one))
+    for one in sorted(series.trials, key=lambda t: (t.id == "together", -(t.saving or -1e18))):
+        table.add_row(*_trial_row(one, 1e6 if counted else 1.0))
     console.print(table)
-    if series.interaction_s is not None:
-        more = "more" if series.interaction_s >= 0 else "less"
-        text = f"together the changes save {abs(series.interaction_s):.2f} s {more} than the sum of each alone"
-        console.print(Text(text))
+    console.print(Text(f"judged by {_JUDGED[series.judged_by]}; + is a saving", style="dim"))
+    if series.interaction is not None:
+        more = "more" if series.interaction >= 0 else "less"
+        size = abs(series.interaction) / (1e6 if counted else 1.0)
+        console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
 
 
-def _trial_row(one: TrialResult) -> tuple[Text | str, ...]:
+def _trial_row(one: TrialResult, per: float) -> tuple[Text | str, ...]:
     change = Text(one.id, style="bold" if one.id == "together" else "")
     change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
-    interval = "–" if one.low_s is None or one.high_s is None else f"{one.low_s:.2f} – {one.high_s:.2f}"
+    interval = "–" if one.low is None or one.high is None else f"{one.low / per:.2f} – {one.high / per:.2f}"
     verdict = Text(str(one.verdict), style=_COLOURS[one.verdict])
-    return (
-        change,
-        _signed(one.predicted_s),
-        _signed(one.saving_s),
-        interval,
-        _signed(one.wall_saving_s),
-        _signed(one.cpu_saving_s),
-        verdict,
-    )
+    figures = (_signed(one.predicted, per), _signed(one.saving, per), interval)
+    return change, *figures, _signed(one.wall_saving_s), _signed(one.cpu_saving_s), verdict
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}"
+def _signed(value: float | None, per: float = 1.0) -> str:
+    return "–" if value is None else f"{value / per:+.2f}"

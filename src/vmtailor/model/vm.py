@@ -85,6 +85,7 @@ class JudgedBy(StrEnum):
     """What trials are judged by."""
 
     READY = "ready"  # the time of the ready signal, on the clock of the series
+    INSTRUCTIONS = "instructions"  # executed from kernel entry to init: exact, and of the kernel's part only
     CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
 
 
@@ -124,6 +125,7 @@ class VmBoot:
     folder: str
     problem: str = ""
     cpu_s: float | None = None  # processor time that QEMU used on the host up to ready: less swayed by a busy host
+    instructions: int | None = None  # executed from kernel entry to init, where they were counted
     kernel_warnings: tuple[str, ...] = ()
 
     def milestone(self, name: str) -> VmMilestone | None:
@@ -149,24 +151,22 @@ class Variant:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One change (or all that helped, together) tried. Seconds of what the series is judged by, from the start to
-    ready;
-    `saving_s` is negative where it got slower, `low_s` and `high_s` are its 95 % interval. `wall_saving_s`,
-    `cpu_saving_s`: of
-    host time and of QEMU's processor time.
+    """One change (or all that helped, together) tried. Figures are of what the series is judged by: seconds, or
+    instructions. `saving` is negative where it got slower, `low` and `high` are its 95 % interval. `wall_saving_s` and
+    `cpu_saving_s`: of host time and of QEMU's processor time up to ready.
 
-    `predicted_s` was read, before it was tried, from what `predicted_from` names. `problem`: why it could not be
-    tried, or
+    `predicted` was read, before it was tried, from what `predicted_from` names. `problem`: why it could not be tried,
+    or
     what no longer worked."""
 
     id: str
     advice: str
     does: str
-    predicted_s: float | None
+    predicted: float | None
     predicted_from: str
-    saving_s: float | None
-    low_s: float | None
-    high_s: float | None
+    saving: float | None
+    low: float | None
+    high: float | None
     wall_saving_s: float | None
     cpu_saving_s: float | None
     verdict: Verdict
@@ -188,7 +188,7 @@ class BootSeries:
     conditions: tuple[tuple[str, str], ...] = field(default=())
     trials: tuple[TrialResult, ...] = ()
     judged_by: JudgedBy = JudgedBy.READY
-    interaction_s: float | None = None  # what the changes together save beyond the sum of each alone
+    interaction: float | None = None  # what the changes together save beyond the sum of each alone
 
     @property
     def clock(self) -> Clock:

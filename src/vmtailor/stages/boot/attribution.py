@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis import attribution_boot
 from vmtailor.analysis.attribution import Conditions, addresses, attribute
-from vmtailor.analysis.counters import SymbolTable, initcall_spans, kernel_marks
+from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans, kernel_marks
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
 from vmtailor.base import records
@@ -25,7 +26,7 @@ from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
-from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm
+from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot
 from vmtailor.stages.boot.once import Plan, boot_once
 
 RECORD = "cost.json"
@@ -79,30 +80,54 @@ def of_package(kernel: Path, store: Store) -> Known:
     )  # fmt: skip
 
 
+class Counting:
+    """Boots on the instruction clock with the plugin, from kernel entry to init."""
+
+    def __init__(self, known: Known, natives: Natives) -> None:
+        """Raises UserInputError for a kernel whose symbols do not name where it starts init."""
+        table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
+        if _INIT_FUNCTION not in table.addresses:
+            raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
+        marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+        self._config = PluginConfig(marks=marks, spans=initcall_spans(table))
+        self._library = natives.plugin(qemu.plugin_api())
+
+    def boot(
+        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> tuple[VmBoot, Counters]:  # fmt: skip
+        """Boot once; `instructions` of the boot is from kernel entry to init."""
+        folder.mkdir(parents=True, exist_ok=True)
+        loaded = plugin.prepare(self._library, self._config, folder)
+        boot = boot_once(
+            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded.option(), on_progress=on_progress
+        )
+        counted = plugin.read(loaded.out)
+        begin, end = counted.at(KERNEL_MARK), counted.at(attribution_boot.INIT_MARK)
+        executed = end.since(begin).executed if begin is not None and end is not None else None
+        return replace(boot, instructions=executed), counted
+
+
+def countable(vm: Vm) -> Vm:
+    """The machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
+    words = vm.append if "nokaslr" in vm.append else (*vm.append, "nokaslr")
+    return replace(vm, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
+
+
 def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float) -> BootCost:
     """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way.
 
     Raises GuestError when the kernel does not get that far."""
-    table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
-    if _INIT_FUNCTION not in table.addresses:
-        raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
-    marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
     folder = out / "attribution"
-    folder.mkdir(parents=True, exist_ok=True)
-    loaded = plugin.prepare(
-        natives.plugin(qemu.plugin_api()), PluginConfig(marks=marks, spans=initcall_spans(table)), folder
-    )
-    # The line that ends the boot must be printed, and addresses be as linked.
-    words = [word for word in vm.append if word != "quiet" and not word.startswith("loglevel=")]
-    words += [word for word in ("nokaslr", "loglevel=7") if word not in words]
-    machine = replace(vm, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=tuple(words))
+    # The line that ends the boot must be printed.
+    words = tuple(word for word in vm.append if word != "quiet" and not word.startswith("loglevel="))
+    machine = replace(vm, append=(*words, "loglevel=7"))
     with step("count instructions up to init"):
-        boot = boot_once(
-            machine, Plan(_RUN, timeout_s), folder, number=1, variant="attribution", plugin=loaded.option()
+        boot, counted = Counting(known, natives).boot(
+            machine, Plan(_RUN, timeout_s), folder, number=1, variant="attribution"
         )
     if boot.outcome is not Outcome.READY:
         raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
-    counted = plugin.read(loaded.out)
     with step("put instructions down to functions, files and symbols"):
         cost = _cost(counted, known, store)
     records.save(cost, out / RECORD)

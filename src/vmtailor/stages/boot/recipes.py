@@ -14,10 +14,13 @@ import msgspec
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers import small_initrd
+from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.timeline import PhaseName, Timeline
 from vmtailor.model.vm import Vm
 
+#: So many rows are named for a prediction.
+MOST_NAMED = 6
 FILE = Path(__file__).resolve().parents[2] / "data" / "trials.toml"
 
 
@@ -32,6 +35,18 @@ class Expect:
     console: bool = False
     initrd: bool = False
     advice: bool = False
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where the saving in instructions is read from in a boot's cost, as whole patterns: functions themselves by
+    their `symbols`,
+    `files` or names (`functions`), each once; `initcalls` with all they called."""
+
+    symbols: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    initcalls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ class Recipe:
     initrd: str = ""
     qemu: tuple[str, ...] = ()
     expect: Expect = Expect()
+    counts: Counts = Counts()
 
 
 @functools.cache
@@ -59,9 +75,10 @@ def recipes() -> tuple[Recipe, ...]:
     found = []
     for raw in tomllib.loads(FILE.read_text("utf-8"))["trial"]:
         expect = msgspec.convert(raw.pop("expect", {}), Expect)
+        counts = msgspec.convert(raw.pop("counts", {}), Counts)
         kind = MachineKind(raw.pop("kind")) if "kind" in raw else None
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
-        found.append(Recipe(**{"advice": raw["id"], **values}, kind=kind, expect=expect))
+        found.append(Recipe(**{"advice": raw["id"], **values}, kind=kind, expect=expect, counts=counts))
     return tuple(found)
 
 
@@ -143,3 +160,21 @@ def expected_s(recipe: Recipe, timeline: Timeline) -> tuple[float | None, str]:
                 us += remedy.saving_us
                 seen += list(remedy.seen)
     return (us / 1e6, ", ".join(dict.fromkeys(seen))) if seen else (None, "")
+
+
+def expected_instructions(recipe: Recipe, cost: BootCost) -> tuple[float | None, str]:
+    """The saving to expect, in instructions from kernel entry to init, and what it was read from; None where nothing
+    tells."""
+    wanted, total, seen = recipe.counts, 0, []
+    for row in cost.functions:  # dearest first
+        keys = ((wanted.symbols, row.symbol), (wanted.files, row.file), (wanted.functions, row.function))
+        if any(patterns and re.fullmatch("|".join(patterns), key) for patterns, key in keys):
+            total += row.instructions
+            seen.append(row.function)
+    for call in cost.initcalls:
+        if wanted.initcalls and re.fullmatch("|".join(wanted.initcalls), call.name):
+            total += call.instructions
+            seen.append(call.name)
+    named = list(dict.fromkeys(seen))
+    rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return (float(total), ", ".join(named[:MOST_NAMED]) + rest) if seen else (None, "")

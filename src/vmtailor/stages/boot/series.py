@@ -6,6 +6,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from vmtailor import __version__
 from vmtailor.base import records
@@ -15,6 +16,15 @@ from vmtailor.model.vm import BootSeries, Variant, Vm, VmBoot
 from vmtailor.stages.boot.once import Plan, boot_once
 
 RECORD = "boots.json"
+
+
+class Booter(Protocol):
+    """Boots a machine once, as `boot_once` does."""
+
+    def __call__(
+        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> VmBoot: ...  # fmt: skip
 
 
 def variant(name: str, vm: Vm, changes: Sequence[str] = ()) -> Variant:
@@ -30,11 +40,10 @@ def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]
 
 def run(
     subject: str, schedule: Sequence[tuple[Variant, int]], plan: Plan, out: Path, *, before: BootSeries | None = None,
-    on_boot: Callable[[str, int, float], None] | None = None,
+    boot: Booter = boot_once, on_boot: Callable[[str, int, float], None] | None = None,
 ) -> BootSeries:  # fmt: skip
     """Boot as scheduled. What `before` has already is kept and not booted again. The record in `out` is written after
-    each
-    boot, so that nothing is lost."""
+    each boot, so that nothing is lost."""
     out.mkdir(parents=True, exist_ok=True)
     boots = list(before.boots) if before is not None else []
     variants = {one.name: one for one in (*(before.variants if before else ()), *(one for one, _ in schedule))}
@@ -50,9 +59,7 @@ def run(
         header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
         if one.vm.kernel is not None:
             header.append(("system.kernel.options", " ".join(one.vm.append)))
-        boots.append(
-            boot_once(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
-        )
+        boots.append(boot(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress))
         records.save(record(subject, tuple(variants.values()), plan, boots), out / RECORD)
     return record(subject, tuple(variants.values()), plan, boots)
 

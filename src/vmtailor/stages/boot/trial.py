@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,15 @@ from vmtailor.analysis.bootstats import difference, judge
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
+from vmtailor.base.store import Store
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Variant, Vm
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Variant, Vm, VmBoot
 from vmtailor.stages.boot import profile, series
+from vmtailor.stages.boot.attribution import Counting, Known, attributed, countable
 from vmtailor.stages.boot.once import Plan, boot_once
-from vmtailor.stages.boot.recipes import Recipe, apply, expected_s, merge
+from vmtailor.stages.boot.recipes import Recipe, apply, expected_instructions, expected_s, merge
 
 BASE = "base"
 TOGETHER = "together"
@@ -25,6 +28,7 @@ TOGETHER = "together"
 BETWEEN = 4
 
 OnBoot = Callable[[str, int, float], None]
+Predict = Callable[[Recipe], tuple[float | None, str]]
 
 
 @dataclass(frozen=True)
@@ -39,36 +43,70 @@ class _Shown:
 class _Tried:
     recipe: Recipe
     vm: Vm | None
-    predicted_s: float | None
+    predicted: float | None
     predicted_from: str
     problem: str = ""
 
 
 def run(
     subject: str, vm: Vm, plan: Plan, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
-    judged_by: JudgedBy = JudgedBy.READY, on_boot: OnBoot | None = None,
+    judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
+    on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine. First one boot that shows more of itself, for the predictions; then the machine as it
-    is and
-    each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
+    is
+    and each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
 
-    The machine as it is is booted again after every few changed ones, so that the spread between its boots is known."""
+    The machine as it is is booted again after every few changed ones, so that the spread between its boots is known. To
+    judge by instructions, the kernel must be `known`."""
     out.mkdir(parents=True, exist_ok=True)
-    shown = _shown(vm, plan, out, natives, judged_by, on_boot)
-    tried = [_prepare(recipe, vm, shown, out, natives) for recipe in wanted]
+    boot: series.Booter = boot_once
+    predict: Predict
+    if judged_by is JudgedBy.INSTRUCTIONS:
+        if known is None or store is None:
+            raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
+        vm = countable(vm)
+        boot = _counting(known, natives)
+        cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
+        predict = functools.partial(expected_instructions, cost=cost)
+    else:
+        predict = _seconds_of(_shown(vm, plan, out, natives, judged_by, on_boot))
+    tried = [_prepare(recipe, vm, predict, out, natives) for recipe in wanted]
     base = series.variant(BASE, vm)
     changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
     schedule = _schedule(base, changed, times)
-    found = series.run(subject, schedule, plan, out, on_boot=on_boot)
+    found = series.run(subject, schedule, plan, out, boot=boot, on_boot=on_boot)
     results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
         more = [(_together(good, vm, out, natives), number) for number in range(1, max(times, 2) + 1)]
-        found = series.run(subject, more, plan, out, before=found, on_boot=on_boot)
+        found = series.run(subject, more, plan, out, before=found, boot=boot, on_boot=on_boot)
         results.append(_together_result(good, found, judged_by))
-    done = replace(found, trials=tuple(results), interaction_s=_interaction(results), judged_by=judged_by)
+    done = replace(found, trials=tuple(results), interaction=_interaction(results), judged_by=judged_by)
     records.save(done, out / series.RECORD)
     return done
+
+
+def _counting(known: Known, natives: Natives) -> series.Booter:
+    counting = Counting(known, natives)
+
+    def boot(
+        vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> VmBoot:  # fmt: skip
+        return counting.boot(vm, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
+
+    return boot
+
+
+def _seconds_of(shown: _Shown | None) -> Predict:
+    def predict(recipe: Recipe) -> tuple[float | None, str]:
+        if shown is None:
+            return None, ""
+        predicted, source = expected_s(recipe, shown.timeline)
+        return (predicted * shown.share if predicted is not None else None), source
+
+    return predict
 
 
 def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
@@ -111,16 +149,14 @@ def _shown(
     return _Shown(timeline, share)
 
 
-def _prepare(recipe: Recipe, vm: Vm, shown: _Shown | None, out: Path, natives: Natives) -> _Tried:
+def _prepare(recipe: Recipe, vm: Vm, predict: Predict, out: Path, natives: Natives) -> _Tried:
     try:
         changed = apply(recipe, vm, out, natives.folder / "small-init")
     except UserInputError as error:
         return _Tried(recipe, None, None, "", error.message)
     if changed == vm:
         return _Tried(recipe, None, None, "", "the machine is like this already")
-    predicted, source = expected_s(recipe, shown.timeline) if shown is not None else (None, "")
-    if shown is not None and predicted is not None:
-        predicted *= shown.share
+    predicted, source = predict(recipe)
     return _Tried(recipe, changed, predicted, source)
 
 
@@ -138,21 +174,25 @@ def _cpu(found: BootSeries, variant: str) -> list[float]:
     return [b.cpu_s for b in found.of(variant) if b.cpu_s is not None and b.outcome is Outcome.READY]
 
 
+def _instructions(found: BootSeries, variant: str) -> list[float]:
+    return [float(b.instructions) for b in found.of(variant) if b.instructions and b.outcome is Outcome.READY]
+
+
 def _result_of(one: TrialResult, name: str, found: BootSeries, judged_by: JudgedBy) -> TrialResult:
     """The result with what was measured filled in."""
     problems = [f"{b.outcome}: {b.problem}" for b in found.of(name) if b.outcome is not Outcome.READY]
-    by = _cpu if judged_by is JudgedBy.CPU else _ready
+    by = {JudgedBy.CPU: _cpu, JudgedBy.READY: _ready, JudgedBy.INSTRUCTIONS: _instructions}[judged_by]
     before, after = by(found, BASE), by(found, name)
     gain, cpu = difference(before, after), difference(_cpu(found, BASE), _cpu(found, name))
     wall = difference(_ready(found, BASE), _ready(found, name)) if found.clock is Clock.WALL else None
     # Few boots, but of a figure that hardly varies: a difference must be larger than the spread on both sides.
-    by_spread = found.clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.CPU
+    by_spread = found.clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY
     verdict = judge(before, after, exact=by_spread)
     return replace(
         one,
-        saving_s=gain[0] if gain else None,
-        low_s=gain[1] if gain else None,
-        high_s=gain[2] if gain else None,
+        saving=gain[0] if gain else None,
+        low=gain[1] if gain else None,
+        high=gain[2] if gain else None,
         wall_saving_s=wall[0] if wall else None,
         cpu_saving_s=cpu[0] if cpu else None,
         verdict=Verdict.WORSE if problems else verdict,
@@ -163,14 +203,14 @@ def _result_of(one: TrialResult, name: str, found: BootSeries, judged_by: Judged
 def _result(tried: _Tried, found: BootSeries, judged_by: JudgedBy) -> TrialResult:
     recipe = tried.recipe
     blank = TrialResult(
-        recipe.id, recipe.advice, recipe.does, tried.predicted_s, tried.predicted_from, None, None, None, None, None,
+        recipe.id, recipe.advice, recipe.does, tried.predicted, tried.predicted_from, None, None, None, None, None,
         Verdict.UNDECIDED, tried.problem,
     )  # fmt: skip
     return blank if tried.vm is None else _result_of(blank, recipe.id, found, judged_by)
 
 
 def _together_result(good: Sequence[_Tried], found: BootSeries, judged_by: JudgedBy) -> TrialResult:
-    known = [t.predicted_s for t in good if t.predicted_s is not None]
+    known = [t.predicted for t in good if t.predicted is not None]
     predicted = sum(known) if len(known) == len(good) else None
     names = ", ".join(t.recipe.id for t in good)
     blank = TrialResult(TOGETHER, "", names, predicted, "the sum", None, None, None, None, None, Verdict.UNDECIDED)
@@ -179,6 +219,6 @@ def _together_result(good: Sequence[_Tried], found: BootSeries, judged_by: Judge
 
 def _interaction(results: Sequence[TrialResult]) -> float | None:
     last = results[-1] if results else None
-    if last is None or last.id != TOGETHER or last.saving_s is None:
+    if last is None or last.id != TOGETHER or last.saving is None:
         return None
-    return last.saving_s - sum(r.saving_s or 0.0 for r in results[:-1] if r.verdict is Verdict.BETTER)
+    return last.saving - sum(r.saving or 0.0 for r in results[:-1] if r.verdict is Verdict.BETTER)

@@ -30,10 +30,14 @@ def counters(*blocks: tuple[int, int, tuple[tuple[str, int], ...]], early: froze
     insns = np.array([n for _, n, _ in blocks], np.uint32)
     starts = np.cumsum(insns) - insns
     table = Blocks(
-        np.array([a for a, _, _ in blocks], np.uint64), insns, insns * 4,
-        np.array([i in early for i in range(len(blocks))], np.bool_), starts.astype(np.uint32),
-        np.full(int(insns.sum()), 4, np.uint8),
-    )  # fmt: skip
+        vaddr=np.array([a for a, _, _ in blocks], np.uint64),
+        insns=insns,
+        size=insns * 4,
+        early=np.array([i in early for i in range(len(blocks))], np.bool_),
+        ports=np.zeros(len(blocks), np.uint16),
+        lengths_at=starts.astype(np.uint32),
+        lengths=np.full(int(insns.sum()), 4, np.uint8),
+    )
     phases = list(dict.fromkeys(p for _, _, runs in blocks for p, _ in runs))
     stretches = []
     for phase in phases:

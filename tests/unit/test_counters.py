@@ -239,6 +239,11 @@ def test_names_that_would_break_the_configuration_are_refused(name: str) -> None
         PluginConfig(marks=(Mark(name, 1),)).text()
 
 
+def test_the_kernel_begins_at_its_mark() -> None:
+    assert "kernel 77" in PluginConfig(marks=(Mark("start_kernel", 0x77),)).text().splitlines()
+    assert "kernel" not in PluginConfig(marks=(Mark("x", 0x77),)).text()
+
+
 def test_too_many_owners_are_refused() -> None:
     with pytest.raises(VmtailorError, match="14 owners"):
         PluginConfig(owners=tuple(Owner(f"o{i}", i, i + 1) for i in range(15))).text()

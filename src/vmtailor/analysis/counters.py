@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.drivers.plugin import Mark, Span
+from vmtailor.drivers.plugin import START_KERNEL, Mark, Span
 from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
 from vmtailor.model.counters import Counters, Stretch, Totals
 
@@ -18,7 +18,7 @@ from vmtailor.model.counters import Counters, Stretch, Totals
 IMAGE_MAP = 0xFFFFFFFF80000000
 #: The mark at the kernel's first instruction.
 KERNEL_MARK = "kernel"
-START_KERNEL_MARK = "start_kernel"
+START_KERNEL_MARK = START_KERNEL
 #: Marks that begin a phase. What runs after other marks belongs to the phase under way: the moment between "ready" and
 #: "load" to start-up; what follows "load_end", or the container's end, to stop.
 PHASE_MARKS = {
@@ -99,8 +99,8 @@ def kernel_marks(symbols: Mapping[str, int]) -> tuple[Mark, ...]:
     decompressor jumps to it. Both get the mark; the one that is reached first counts."""
     entries = sorted({symbols[name] - IMAGE_MAP for name in ("pvh_start_xen", "startup_64") if name in symbols})
     marks = [Mark(KERNEL_MARK, at) for at in entries if at > 0]
-    if "start_kernel" in symbols:
-        marks.append(Mark(START_KERNEL_MARK, symbols["start_kernel"]))
+    if START_KERNEL_MARK in symbols:
+        marks.append(Mark(START_KERNEL_MARK, symbols[START_KERNEL_MARK]))
     return tuple(marks)
 
 

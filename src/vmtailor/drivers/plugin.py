@@ -37,6 +37,8 @@ _BLOCK = np.dtype(
 )
 _ROW = np.dtype([("block", "<u8"), ("entries", "<u8"), ("executed", "<u8")])
 _SPAN = np.dtype([("span", "<u8"), ("totals", "<u8", (5,))])
+#: The mark where the kernel proper begins.
+START_KERNEL = "start_kernel"
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
 
@@ -79,6 +81,7 @@ class PluginConfig:
     """What the plugin shall do.
 
     `kernel`: the address of start_kernel; lower-half code before it is firmware and early kernel, afterwards user code.
+    By default that of the mark of that name.
     `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on;
     without it, boots with disks differ a little.
     """
@@ -95,8 +98,11 @@ class PluginConfig:
         if len(self.owners) > MAX_OWNERS:
             raise VmtailorError(f"the plugin tells {MAX_OWNERS} owners apart, not {len(self.owners)}")
         lines = [f"mode {self.mode}", f"devices {'on' if self.devices else 'off'}"]
-        if self.kernel is not None:
-            lines.append(f"kernel {self.kernel:x}")
+        kernel = self.kernel
+        if kernel is None:
+            kernel = next((mark.address for mark in self.marks if mark.name == START_KERNEL), None)
+        if kernel is not None:
+            lines.append(f"kernel {kernel:x}")
         lines += [f"owner {_word(o.name)} {o.start:x} {o.end:x}" for o in self.owners]
         lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in self.marks]
         lines += [f"span {_word(s.name)} {s.address:x}" for s in self.spans]

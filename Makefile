@@ -77,6 +77,7 @@ fuzz: setup
 docs: setup
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/python tools/advice_reference.py
+	$(BIN)/python tools/catalogue_reference.py
 
 clean:
 	rm -rf $(BUILD) $(VENV)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/reference/catalogue.md from the catalogue of platform and policy; with --check only say whether it is
+up to date."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+from vmtailor.analysis import catalogue
+from vmtailor.analysis.catalogue import Entry, When
+from vmtailor.model.plan import Cause
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
+
+HEAD = """<!-- Written by tools/catalogue_reference.py from src/vmtailor/data: change that, then run `make docs`. -->
+# Platform and policy
+
+What a kernel of ours has without a trace asking for it. *Platform* is what the machine and our init need, whatever the
+container is; it is no bigger than what a static program that prints needs. *Policy* is what must stay although no trace
+shows it: protection, and what speed needs. An entry counts only where its condition holds; "where possible" marks
+entries that a compiler or a kernel version may lack. `vmtailor explain BUNDLE SYMBOL` names the entry that kept it.
+
+Format of the files: `src/vmtailor/analysis/catalogue.py`.
+"""
+
+LEFT_OUT = """## Protection of the distribution's kernel that is left out
+
+The policy is that no protection is weaker than the distribution's own kernel has it, where it has an effect. These have
+none in this machine, or belong to somebody else:
+
+| symbol | why it is left out |
+| --- | --- |
+| `RANDOMIZE_BASE`, `RANDOMIZE_MEMORY` | the base is randomised by the decompressor, which a kernel started at its PVH entry does not have; the memory part depends on it |
+| `MITIGATION_CALL_DEPTH_TRACKING` | another way to do what `MITIGATION_IBRS_ENTRY` does, off until `retbleed=stuff` is on the command line |
+| `MITIGATION_VMSCAPE` | protects a host from its guests; needs KVM in the kernel |
+| `X86_KERNEL_IBT` | KVM of these versions offers guests no CET |
+| `SHUFFLE_PAGE_ALLOCATOR` | off until `page_alloc.shuffle=1` is on the command line |
+| `KFENCE` | the distribution sets its sample interval to 0: off |
+| `SECCOMP` | what a program asks for itself: kept when the trace shows it |
+| `SECURITY_APPARMOR` and other security modules | do nothing without a policy loaded from user space |
+| `STRICT_DEVMEM`, `MODULE_SIG` | there is no `/dev/mem`, and there are no modules |
+"""  # noqa: E501
+
+LOOPS = """## Loops that only emulation causes
+
+Figures on the instruction clock are given gross, and net of these functions; no change is made for their sake.
+
+| loop | functions | entered when | why it does not count |
+| --- | --- | --- | --- |
+"""
+
+
+def condition(when: When, if_possible: bool) -> str:
+    """The condition of an entry in words; empty when it always holds."""
+    words = []
+    for title, value in (("machine", when.machine), ("root", when.root), ("kernel", when.kernel), ("CPUs", when.cpus)):
+        if value:
+            words.append(f"{title} {', '.join(value) if isinstance(value, tuple) else value}")
+    for title, flag in (("network", when.network), ("terminal", when.terminal), ("writable root", when.writable)):
+        if flag is not None:
+            words.append(title if flag else f"no {title}")
+    return ", ".join(words + (["where possible"] if if_possible else []))
+
+
+def row(entry: Entry) -> str:
+    """One line of a table."""
+    symbols = [f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in entry.symbols]
+    what = " ".join(symbols + [f"`{word}` (command line)" for word in entry.words])
+    return f"| `{entry.id}` | {what} | {condition(entry.when, entry.if_possible)} | {entry.reason} |"
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD]
+    for cause in (Cause.PLATFORM, Cause.POLICY):
+        parts += [f"## {cause.value.capitalize()}\n", "| entry | what | when | why |", "| --- | --- | --- | --- |"]
+        parts += [row(entry) for entry in catalogue.load().entries if entry.cause is cause]
+        parts.append("")
+    parts += [LEFT_OUT, LOOPS.rstrip("\n")]
+    text = (resources.files("vmtailor") / "data" / "emulation_loops.toml").read_text()
+    for loop in tomllib.loads(text)["loop"]:
+        functions = " ".join(f"`{name}`" for name in loop["functions"])
+        parts.append(f"| {loop['name']} | {functions} | {loop['condition']} | {loop['reason']} |")
+    return "\n".join(parts) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or check it. Returns the exit status."""
+    wanted = page()
+    if arguments == ["--check"]:
+        if PAGE.is_file() and PAGE.read_text() == wanted:
+            return 0
+        print(f"{PAGE} is not what the catalogue says; run: make docs", file=sys.stderr)
+        return 1
+    if arguments:
+        print("usage: catalogue_reference.py [--check]", file=sys.stderr)
+        return 2
+    PAGE.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

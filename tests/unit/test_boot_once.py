@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One boot against a machine that is played: every way it can end is a result, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from vmtailor.drivers.ready import parse_signal
+from vmtailor.model.vm import Outcome, Vm, VmBoot
+from vmtailor.stages.boot import series
+from vmtailor.stages.boot.once import Plan, boot_once
+
+FAKES = Path(__file__).resolve().parents[1] / "fakes" / "boot"
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: list[tuple[float, str]], *, ready: str = "login",
+    also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Vm | None = None, events: str = "[]",
+) -> VmBoot:  # fmt: skip
+    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_CONSOLE", json.dumps(console))
+    monkeypatch.setenv("FAKE_END", end)
+    monkeypatch.setenv("FAKE_EVENTS", events)
+    plan = Plan(parse_signal(ready), timeout_s, tuple(parse_signal(a) for a in also), (("net", re.compile("link up")),))
+    return boot_once(vm or Vm(network=False), plan, tmp_path / "boot", number=1, variant="base")
+
+
+def test_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = time.monotonic()
+    boot = play(
+        monkeypatch,
+        tmp_path,
+        [
+            (0.1, "[    0.000000] Linux version 6.12.1\r\n[    0.050000] eth0: link up\r\n"),
+            (0.2, "[    0.300000] Run /init as init process\r\n\x1b[0mhost lo"),
+            (0.1, "gin: "),
+        ],
+    )
+    assert time.monotonic() - started < 8
+    assert boot.outcome is Outcome.READY, boot.problem
+    assert [m.name for m in boot.milestones] == ["kernel", "net", "initrd", "login", "ready"]
+    ready, net = boot.at("ready"), boot.at("net")
+    assert ready is not None and net is not None and 0.2 < ready < 5 and net < ready
+    assert boot.cpu_s is not None
+    times = (tmp_path / "boot" / "console.times.log").read_text()
+    assert re.search(r"^\[\d+\.\d{6} \d+\.\d{6}\] \[    0\.000000\] Linux version 6\.12\.1$", times, re.M)
+
+
+def test_a_panic_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = "[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n"
+    boot = play(monkeypatch, tmp_path, [(0.0, lines)], timeout_s=30)
+    assert boot.outcome is Outcome.PANIC
+    assert boot.problem == "the kernel panicked: VFS: Unable to mount root fs"
+    assert b"Kernel panic" in (tmp_path / "boot" / "console.log").read_bytes()
+    assert boot.seconds < 10
+
+
+def test_a_shell_of_the_initial_ram_disk_is_a_dead_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot = play(monkeypatch, tmp_path, [(0.0, "ALERT! /dev/vdb does not exist.\r\n(initramfs) ")], timeout_s=30)
+    assert boot.outcome is Outcome.STOPPED
+    assert "gave up" in boot.problem
+
+
+def test_never_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot = play(monkeypatch, tmp_path, [(0.0, "still here\r\n")], timeout_s=0.5, ready="log:nothing like it")
+    assert boot.outcome is Outcome.TIMEOUT
+    assert boot.problem.endswith(": log:nothing like it")
+    assert boot.milestone("ready") is None
+
+
+def test_a_machine_that_ends_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot = play(monkeypatch, tmp_path, [(0.0, "bye\r\n")], end="exit")
+    assert boot.outcome is Outcome.STOPPED
+    assert "ended by itself" in boot.problem
+
+
+def test_ready_but_another_signal_never_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot = play(monkeypatch, tmp_path, [(0.0, "x login: ")], also=("log:docker is up",), timeout_s=0.6)
+    assert boot.outcome is Outcome.WRONG
+    assert "docker is up" in boot.problem
+
+
+def test_an_event_is_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot = play(monkeypatch, tmp_path, [], ready="event:RTC_CHANGE", events='["RTC_CHANGE"]')
+    assert boot.outcome is Outcome.READY
+
+
+def test_the_chart_of_processes_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stat = "1 (init) S 0 0 0 0 -1 4 5 6 0 0 3 4 0 0 20 0 1 0 29 1208320 97"
+    monkeypatch.setenv("FAKE_PROBE", f"@ 100\nc cpu 1 2 3 4 5\np {stat}\n@ 110\n")
+    vm = Vm(network=False, probe=True, collector=True)
+    boot = play(monkeypatch, tmp_path, [(0.3, ""), (0.5, "a login: ")], vm=vm)
+    assert boot.outcome is Outcome.READY
+    chart = (tmp_path / "boot" / "bootchart" / "proc_ps.log").read_text()
+    assert chart.startswith(f"100\n{stat}")
+
+
+def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_CONSOLE", json.dumps([[0.0, "a login: "]]))
+    variants = [series.variant(name, Vm(network=False)) for name in ("base", "other")]
+    plan = Plan(parse_signal("login"), 10.0)
+    found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")
+    assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
+    again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found)
+    assert again.boots == found.boots
+    assert (tmp_path / "out" / "boots.json").is_file()

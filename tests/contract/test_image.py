@@ -350,7 +350,12 @@ def test_a_hostile_layer_through_the_whole_stage(tmp_path: Path, store: Store) -
 
 def test_limits_of_the_whole_stage(layout: Path, store: Store) -> None:
     with pytest.raises(UserInputError, match="entries"):
-        fetch(f"oci:{layout}", store, ImageOptions(limits=Limits(entries=2)))
+        fetch(f"oci:{layout}", store, ImageOptions(limits=Limits(entries=6)))
+    # Directories that no entry describes do not count.
+    implied = write_layout(
+        layout.parent / "implied", [tar_of(file("a/b/c/d/prog", mode=0o755))], {"Cmd": ["/a/b/c/d/prog"]}
+    )
+    assert fetch(f"oci:{implied}", store, ImageOptions(limits=Limits(entries=1))).entries == 5
 
 
 def test_a_plain_directory(tmp_path: Path, store: Store) -> None:

@@ -109,15 +109,15 @@ def dpkg_packages(text: str) -> Iterator[Package]:
         # Images without dpkg itself (status.d) have no Status line.
         installed = fields.get("status", "install ok installed").split()[-1:] == ["installed"]
         source = fields.get("source", "").split(" ")[0]
-        words = [_word(fields.get(key, "")) for key in ("package", "version", "architecture")]
-        if installed and words[0] and words[1]:
-            yield Package("deb", *words, _word(source))
+        name, version = _word(fields.get("package", "")), _word(fields.get("version", ""))
+        if installed and name and version:
+            yield Package("deb", name, version, _word(fields.get("architecture", "")), _word(source))
 
 
 def apk_packages(text: str) -> Iterator[Package]:
     """Packages of an apk database."""
     for stanza in text.split("\n\n"):
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
-        words = [_word(fields.get(key, "")) for key in "PVAo"]
-        if words[0] and words[1]:
-            yield Package("apk", *words)
+        name, version, architecture, source = (_word(fields.get(key, "")) for key in "PVAo")
+        if name and version:
+            yield Package("apk", name, version, architecture, source)

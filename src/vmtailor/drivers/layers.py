@@ -33,12 +33,14 @@ from vmtailor.drivers.layer_reader import (
 from vmtailor.drivers.layer_tree import Node, Tree
 
 __all__ = [
-    "DamagedLayer", "Layer", "Limits", "Merged", "Tree", "is_compressed", "merge", "read_tree", "uncompress",
+    "OWN", "DamagedLayer", "Layer", "Limits", "Merged", "Tree", "is_compressed", "merge", "read_tree", "uncompress",
     "write_archive",
 ]  # fmt: skip
 
 #: Changes when the same layers would give other bytes than before: part of every cache key.
 VERSION = "1"
+#: For archives of our own making, whose layers were within their limits: implied directories come on top.
+OWN = Limits(entries=2**62, unpacked_bytes=2**62, metadata_bytes=2**62)
 _ZEROS = bytes(1 << 20)
 
 

@@ -34,7 +34,7 @@ from vmtailor.base.process import pasteable, require_tool, run, spawn
 from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers import unpack
 from vmtailor.drivers.layer_tree import Tree
-from vmtailor.drivers.layers import Layer, Limits, read_tree, write_archive
+from vmtailor.drivers.layers import OWN, Layer, read_tree, write_archive
 from vmtailor.model.plan import RootFormat
 
 #: Changes when the same input would give other bytes: part of every cache key.
@@ -96,10 +96,8 @@ def build(
         over = work / "extra.tar"
         over.write_bytes(extra_layer([CONSOLE, *extra]))
         layers = [Layer(archive, archive.name), Layer(over, "our own entries")]
-        # Our own archive is within the limits that its layers were read with; these are no narrower.
-        limits = Limits(entries=2**62, unpacked_bytes=2**62, metadata_bytes=2**62)
-        tree = read_tree(layers, limits)
-        source = _Source(tree, layers, limits, int(max(math.ceil(float(node.mtime)) for _, node in tree.walk())))
+        tree = read_tree(layers, OWN)
+        source = _Source(tree, layers, int(max(math.ceil(float(node.mtime)) for _, node in tree.walk())))
         made = work / "image"
         _BUILDERS[form](source, made, work, compression)
         made.chmod(0o644)
@@ -138,7 +136,6 @@ class _Source:
 
     tree: Tree
     layers: Sequence[Layer]
-    limits: Limits
     newest: int
 
     @property
@@ -147,7 +144,7 @@ class _Source:
         return sum(node.size for _, node in self.tree.walk())
 
     def write(self, out: IO[bytes]) -> None:
-        write_archive(self.tree, self.layers, out, self.limits)
+        write_archive(self.tree, self.layers, out, OWN)
 
 
 def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Mapping[str, str]) -> None:

@@ -18,13 +18,13 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.drivers import image_config, layers, skopeo
+from vmtailor.drivers.entry_point import DEFAULT_PATH, check_entry_point
 from vmtailor.drivers.layers import Layer, Limits
 from vmtailor.drivers.root_directory import archive_directory
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
-VERSION = "1"
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VERSION = "2"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -160,7 +160,7 @@ def fetch(
                 image = _from_skopeo(parsed, store, options, scratch)
             _remember(parsed, store, options, image)
     image = replace(image, reference=reference, config=_overridden(image.config, options))
-    _check_start(image, store, options)
+    _check_start(image, store)
     return image
 
 
@@ -326,45 +326,14 @@ def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
     )
 
 
-def _check_start(image: Image, store: Store, options: ImageOptions) -> None:
+def _check_start(image: Image, store: Store) -> None:
     """Check entry point and reserved names in the archive; the answer is remembered, since a large one takes long."""
     facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir))
     passed = store.root / "images" / f"{digest('start', VERSION, image.archive_sha256, facts)[:40]}.ok"
     if passed.is_file():
         return
-    if not image.config.argv:
-        raise UserInputError(
-            f"{image.reference} has no entry point and no command", hint="give one: --entrypoint PROGRAM"
-        )
-    tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], options.limits)
+    tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], layers.OWN)
     if tree.lookup(f"/{RESERVED}", follow=False) is not None:
         raise UserInputError(f"{image.reference} has a /{RESERVED}, which is where our own files go in its machine")
     check_entry_point(tree, image)
     records.write_atomic(passed, b"")
-
-
-def check_entry_point(tree: layers.Tree, image: Image) -> str:
-    """The path inside the image of what is executed. Raises UserInputError: not there, a directory, not executable."""
-    name = image.config.argv[0]
-    if not name:
-        raise UserInputError(f"the entry point of {image.reference} is an empty word")
-    if "/" in name:
-        candidates = [name if name.startswith("/") else f"{image.config.working_dir}/{name}"]
-    else:
-        search = dict(image.config.env).get("PATH", DEFAULT_PATH)
-        candidates = [f"{folder or image.config.working_dir}/{name}" for folder in search.split(":")]
-    problem = "is not in the image"
-    for candidate in candidates:
-        node = tree.lookup(candidate)
-        if node is None:
-            continue
-        if node.kind == tarfile.DIRTYPE:
-            problem = "is a directory"
-        elif node.kind != tarfile.REGTYPE or not node.mode & 0o111:
-            problem = "is not an executable file"
-        else:
-            return candidate
-    raise UserInputError(
-        f"the entry point '{name}' of {image.reference} {problem}",
-        hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
-    )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry points: found as the kernel would find them, and what interprets them too."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes.tars import directory, file, layers_of, symlink, tar_of
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.entry_point import check_entry_point, interpreter_of
+from vmtailor.drivers.layers import Layer, merge, read_tree
+from vmtailor.model.image import Image, ImageConfig
+
+
+def checked(folder: Path, argv: tuple[str, ...], *entries: tuple[tarfile.TarInfo, bytes], **config: Any) -> str:
+    archive = folder / "flat.tar"
+    merge(layers_of(folder, [tar_of(*entries)]), archive)
+    image = Image("oci:x", "sha256:0", ImageConfig("amd64", cmd=argv, **config), str(archive), "0", 1, 1)
+    return check_entry_point(read_tree([Layer(archive, "flat")]), image)
+
+
+def program(name: str, data: bytes = b"\x7fELF") -> tuple[tarfile.TarInfo, bytes]:
+    return file(name, data, mode=0o755)
+
+
+def test_found_through_path_working_directory_and_links(tmp_path: Path) -> None:
+    tree = (program("usr/bin/a"), symlink("bin", "/usr/bin"), symlink("usr/bin/b", "../../bin/a"), directory("srv"))
+    path = (("PATH", "/none:/bin"),)
+    assert checked(tmp_path, ("b",), *tree, env=path) == "/bin/b"
+    assert checked(tmp_path, ("a",), *tree) == "/usr/bin/a"
+    assert checked(tmp_path, ("./a",), *tree, working_dir="/usr/bin") == "/usr/bin/./a"
+    assert checked(tmp_path, ("../bin/a",), *tree, working_dir="/srv") == "/srv/../bin/a"
+    assert checked(tmp_path, ("a",), *tree, env=(("PATH", ""),), working_dir="/bin") == "/bin/a"
+
+
+def test_the_first_that_can_be_executed_counts(tmp_path: Path) -> None:
+    tree = (file("one/a", mode=0o644), directory("two/a"), program("three/a"))
+    assert checked(tmp_path, ("a",), *tree, env=(("PATH", "/one:/two:/three"),)) == "/three/a"
+    with pytest.raises(UserInputError, match="is a directory"):
+        checked(tmp_path, ("a",), *tree, env=(("PATH", "/one:/two"),))
+
+
+@pytest.mark.parametrize(
+    ("data", "needs"),
+    [(b"#!/bin/bash\necho", "/bin/bash"), (b"#! /usr/bin/env  python3\n", "/usr/bin/env"), (b"#!bin/sh", "bin/sh")],
+)
+def test_scripts_need_their_interpreter(tmp_path: Path, data: bytes, needs: str) -> None:
+    assert interpreter_of(data) == needs
+    with pytest.raises(UserInputError, match=f"'{needs}'.*is not in the image"):
+        checked(tmp_path, ("/run.sh",), program("run.sh", data))
+    with pytest.raises(UserInputError, match=f"'{needs}'.*is a directory"):
+        checked(tmp_path, ("/run.sh",), program("run.sh", data), directory(needs.lstrip("/")))
+    assert checked(tmp_path, ("/run.sh",), program("run.sh", data), program(needs.lstrip("/"))) == "/run.sh"
+
+
+def test_dynamic_programs_need_their_loader(tmp_path: Path) -> None:
+    source = tmp_path / "p.c"
+    source.write_text("int main(void) { return 0; }\n")
+    for flags, dynamic in (([], True), (["-static"], False)):
+        subprocess.run(["cc", *flags, "-o", str(tmp_path / "p"), str(source)], check=True)
+        data = (tmp_path / "p").read_bytes()
+        loader = interpreter_of(data[:8192])
+        assert (loader is not None) == dynamic
+        if loader is None:
+            assert checked(tmp_path, ("/p",), program("p", data)) == "/p"
+        else:
+            with pytest.raises(UserInputError, match="ld-linux"):
+                checked(tmp_path, ("/p",), program("p", data))
+            assert checked(tmp_path, ("/p",), program("p", data), program(loader.lstrip("/"))) == "/p"
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"#!", b"\x7fELF\x02\x01", b"\x7fELF\x01\x02"]))
+def test_any_bytes_name_an_interpreter_or_none(data: bytes, start: bytes) -> None:
+    found = interpreter_of(start + data)
+    assert found is None or found

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vmtailor.analysis import stats
 from vmtailor.analysis.modes import Mode, find
 from vmtailor.model.sample import Verdict
 
 CONFIDENCE = 0.95
 _DRAWS = 4000
 #: Two boots of one machine agree so well on the instruction clock, and differences below it mean nothing.
-EXACT_SHARE = 0.002
+EXACT_SHARE = 0.001
 #: Differences below this share are of no interest on the wall clock.
 SAME_SHARE = 0.02
 
@@ -49,37 +50,31 @@ def summarise(values: Sequence[float]) -> Summary | None:
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:
-    """How much less the median is afterwards, with its 95 % bootstrap interval; None where a side is empty."""
+    """How much less the median is afterwards, with its 95 % interval (the figure alone where a side has one value);
+    None
+    where a side is empty."""
     if not before or not after:
         return None
-    gain = statistics.median(before) - statistics.median(after)
-    if len(before) < 2 or len(after) < 2:
-        return gain, gain, gain
-    draws = np.median(_resampled(before), axis=1) - np.median(_resampled(after, seed=1), axis=1)
-    return gain, *_interval(draws)
+    found = stats.compare(before, after)
+    if found.low is None or found.high is None:
+        return -found.change, -found.change, -found.change
+    return -found.change, -found.high, -found.low
 
 
 def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Verdict:
-    """Better (less), worse, same or undecided. `exact`: on the instruction clock, where one boot a side is enough; on
-    the wall
-    clock fewer than three are never enough, and the interval of the difference must leave zero out."""
-    found = difference(before, after)
-    if found is None:
+    """Better (less), worse, same or undecided. `exact`: of a figure that hardly varies (instructions), where few
+    boots are
+    enough, and a difference must be larger than the spread on either side."""
+    if not before or not after:
         return Verdict.UNDECIDED
-    gain, low, high = found
+    if not exact:
+        return stats.compare(before, after, stats.Thresholds(relative=SAME_SHARE)).verdict
+    gain = statistics.median(before) - statistics.median(after)
     scale = abs(statistics.median(before)) or 1.0
-    if exact:
-        slack = max(EXACT_SHARE * scale, max(before) - min(before), max(after) - min(after))
-        low, high, least, sure = gain - slack, gain + slack, 0.0, slack <= 10 * EXACT_SHARE * scale
-        same = sure and abs(gain) <= slack
-    else:
-        least, sure = SAME_SHARE * scale, min(len(before), len(after)) >= 3
-        same = sure and max(abs(low), abs(high)) <= least
-    if sure and low > 0 and gain > least:
-        return Verdict.BETTER
-    if sure and high < 0 and -gain > least:
-        return Verdict.WORSE
-    return Verdict.SAME if same else Verdict.UNDECIDED
+    slack = max(EXACT_SHARE * scale, max(before) - min(before), max(after) - min(after))
+    if abs(gain) <= slack:
+        return Verdict.SAME if slack <= 10 * EXACT_SHARE * scale else Verdict.UNDECIDED
+    return Verdict.BETTER if gain > 0 else Verdict.WORSE
 
 
 def _resampled(values: Sequence[float], seed: int = 0) -> np.ndarray:

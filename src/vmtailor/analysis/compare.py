@@ -13,6 +13,7 @@ from pathlib import Path
 from vmtailor.analysis.analyze import analyze
 from vmtailor.analysis.boot_json import from_json
 from vmtailor.analysis.bootlog.bootchart import MEMBERS
+from vmtailor.analysis.saved_boots import saved_boots
 from vmtailor.analysis.stats import Difference, Thresholds
 from vmtailor.analysis.stats import compare as judge
 from vmtailor.base.errors import UserInputError
@@ -38,7 +39,12 @@ class _Item:
 
 
 def load(path: Path) -> list[Timeline]:
-    """The boots at a path: a log, a chart, a saved `analyze --json`, or a folder with one boot a file."""
+    """The boots at a path: a log, a chart, a saved `analyze --json`, a folder with one boot a file, or what `boot`
+    saved: its
+    folder (the machine as it was), or FOLDER/VARIANT."""
+    saved = saved_boots(path)
+    if saved:
+        return [analyze(files) for files in saved]
     if path.is_dir() and not {entry.name for entry in path.iterdir()} & MEMBERS:
         boots = [
             boot

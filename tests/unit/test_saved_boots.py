@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `boot` saved can be compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.analysis.compare import load
+from vmtailor.analysis.saved_boots import saved_boots
+from vmtailor.base import records
+from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot
+
+LOG = "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /sbin/init as init process\n"
+
+
+def test_folders_variants_and_single_boots(tmp_path: Path) -> None:
+    boots = []
+    for name, number, outcome in (("base", 1, "ready"), ("base", 2, "timeout"), ("small", 1, "ready")):
+        boots.append(VmBoot(number, name, Outcome(outcome), (), 1.0, f"{name}-{number}"))
+        (tmp_path / f"{name}-{number}").mkdir()
+        (tmp_path / f"{name}-{number}" / "console.log").write_text(LOG)
+        (tmp_path / f"{name}-{number}" / "console.times.log").write_text(LOG)
+    variants = tuple(Variant(name, Vm(), "") for name in ("base", "small"))
+    ready = ReadySignal(ReadyBy.LOGIN)
+    records.save(BootSeries("1", "vm", ready, 1.0, variants, tuple(boots)), tmp_path / "boots.json")
+    assert saved_boots(tmp_path) == [[tmp_path / "base-1" / "console.log"]]
+    assert saved_boots(tmp_path / "small") == [[tmp_path / "small-1" / "console.log"]]
+    assert saved_boots(tmp_path / "base-1") == [[tmp_path / "base-1" / "console.log"]]
+    assert saved_boots(tmp_path / "base-1" / "console.log") == []
+    assert [t.kernel.version for t in load(tmp_path / "small")] == ["6.12.1"]

@@ -15,10 +15,13 @@ from rich.markup import escape
 
 from vmtailor import __version__
 from vmtailor.base.errors import ExitCode, VmtailorError
+from vmtailor.cli.analyze import analyze
 from vmtailor.cli.boot import boot
+from vmtailor.cli.compare import compare
 from vmtailor.cli.doctor import doctor
 from vmtailor.cli.explain import explain
 from vmtailor.cli.fit import fit
+from vmtailor.cli.gate import gate
 from vmtailor.cli.report import report
 
 errors = Console(stderr=True, highlight=False)
@@ -51,7 +54,7 @@ def options(
         logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
 
 
-for verb in (fit, explain, report, boot, doctor):
+for verb in (fit, explain, report, boot, analyze, compare, gate, doctor):
     app.command()(verb)
 
 

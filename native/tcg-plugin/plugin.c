@@ -26,6 +26,7 @@ VT_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, 
 static struct config config;
 static bool kernel_seen;
 static unsigned kernel_counter, early_counter, ports_counter;
+static uint64_t early_total; // when the kernel proper was reached
 static unsigned user_counters[MAX_OWNERS];
 static unsigned owner = OWNER_BOOT; // whose code ran last in user space
 static uint64_t kernel_by_owner[MAX_OWNERS], kernel_at_switch;
@@ -33,8 +34,15 @@ static char *device_names[MAX_DEVICES];
 static uint64_t device_accesses[MAX_DEVICES], mmio_total;
 static unsigned device_count;
 
+// QEMU 8 and later key blocks by physical address: what the kernel ran at low addresses before it mapped itself high
+// (a copying loop, say) and runs again later is the same block to them. From there on it is the kernel's.
+static uint64_t kernel_now(void) {
+    uint64_t late = kernel_seen ? counter_value(early_counter) - early_total : 0;
+    return counter_value(kernel_counter) + late;
+}
+
 static void settle_owner(void) {
-    uint64_t now = counter_value(kernel_counter);
+    uint64_t now = kernel_now();
     kernel_by_owner[owner] += now - kernel_at_switch;
     kernel_at_switch = now;
 }
@@ -49,7 +57,7 @@ static void on_user_block(unsigned vcpu, void *userdata) {
 }
 
 static struct totals totals_now(void) {
-    struct totals totals = {.early = counter_value(early_counter), .kernel = counter_value(kernel_counter)};
+    struct totals totals = {.early = kernel_seen ? early_total : counter_value(early_counter), .kernel = kernel_now()};
     for (unsigned i = 0; i < config.owner_count; i++)
         totals.user += counter_value(user_counters[i]);
     totals.ports = counter_value(ports_counter);
@@ -203,7 +211,10 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     (void)id;
     watch_points(tb); // first, so that what is counted here is not yet counted at the mark
     if (vaddr >= KERNEL_HALF) {
-        kernel_seen |= config.kernel == KERNEL_HALF || (config.kernel >= vaddr && config.kernel < end_of(tb));
+        if (!kernel_seen && (config.kernel == KERNEL_HALF || (config.kernel >= vaddr && config.kernel < end_of(tb)))) {
+            early_total = counter_value(early_counter);
+            kernel_seen = true;
+        }
         count_system(tb, CLASS_KERNEL);
     } else if (!kernel_seen) {
         count_system(tb, CLASS_EARLY);

@@ -235,8 +235,11 @@ def block_costs(
 
 
 def executed_addresses(counters: Counters, wanted: Iterable[Phase] = tuple(Phase)) -> NDArray[np.uint64]:
-    """Addresses of all instructions of the kernel's blocks that were entered in some phases, sorted, each once."""
-    chosen = set(wanted)
+    """Addresses of all instructions of the kernel's blocks that were entered in some phases, sorted, each once. Early
+    blocks are at their place in the kernel's image; the firmware is left out."""
+    chosen = set(wanted) - {Phase.FIRMWARE}
     parts = [s.block for phase, s in phased(counters) if phase in chosen]
     blocks = np.unique(np.concatenate([np.empty(0, np.uint32), *parts]))
-    return counters.blocks.addresses(blocks[~counters.blocks.early[blocks]])
+    early = counters.blocks.early[blocks]
+    low = counters.blocks.addresses(blocks[early]) + np.uint64(IMAGE_MAP)
+    return np.union1d(counters.blocks.addresses(blocks[~early]), low)

@@ -13,6 +13,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,10 +112,16 @@ class Conditions:
         return conjunction(self.facts.file_condition(path), lines.at(frame.line), *inside)
 
 
+def _ran(counters: Counters) -> NDArray[np.uint32]:
+    """The blocks of the kernel that ran, each once."""
+    seen = np.unique(np.concatenate([s.block for s in counters.stretches] or [np.empty(0, np.uint32)]))
+    ran: NDArray[np.uint32] = seen[~counters.blocks.early[seen]]
+    return ran
+
+
 def addresses(counters: Counters) -> NDArray[np.uint64]:
     """Addresses of all kernel instructions that ran: what a symbolizer is asked about."""
-    ran = np.unique(np.concatenate([s.block for s in counters.stretches] or [np.empty(0, np.uint32)]))
-    return counters.blocks.addresses(ran[~counters.blocks.early[ran]])
+    return counters.blocks.addresses(_ran(counters))
 
 
 def attribute(
@@ -135,23 +142,17 @@ def attribute(
     Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
     """
     index_of = _Keys(conditions, enabled, choosable, always)
-    blocks = counters.blocks
-    cache: dict[int, list[tuple[int, int]]] = {}
+    shares = _shares(counters, frames, index_of)
     counts: dict[tuple[str, int], int] = defaultdict(int)
     remainder: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
     for stretch in counters.stretches:
         phase = phase_of(stretch)
         for block, executed in zip(stretch.block.tolist(), stretch.executed.tolist(), strict=True):
-            if blocks.early[block]:
+            if block not in shares:
                 continue
             total[phase] += executed
-            shares = cache.get(block)
-            if shares is None:
-                shares = cache[block] = _shares(
-                    blocks.addresses(np.array([block], np.uint32)).tolist(), frames, index_of
-                )
-            for key, part in _split(executed, shares):
+            for key, part in _split(executed, shares[block]):
                 if key < 0:
                     remainder[phase] += part
                 else:
@@ -197,17 +198,23 @@ class _Keys:
         return self._at[frame]
 
 
-def _shares(where: Sequence[int], frames: Mapping[int, Frames], number: _Keys) -> list[tuple[int, int]]:
-    """(key, instructions) of one block, in the order of its code; key -1 where nothing is known."""
-    shares: list[tuple[int, int]] = []
-    for address in where:
-        stack = frames.get(address)
-        key = number(stack) if stack else -1
-        if shares and shares[-1][0] == key:
-            shares[-1] = (key, shares[-1][1] + 1)
-        else:
-            shares.append((key, 1))
-    return shares
+def _shares(counters: Counters, frames: Mapping[int, Frames], number: _Keys) -> dict[int, list[tuple[int, int]]]:
+    """Block → (key, instructions) in the order of its code, for all that ran but what ran early; key -1: unknown."""
+    ran = _ran(counters)
+    blocks = counters.blocks
+    where = iter(blocks.instructions(ran).tolist())
+    found: dict[int, list[tuple[int, int]]] = {}
+    for block, length in zip(ran.tolist(), blocks.insns[ran].tolist(), strict=True):
+        shares: list[tuple[int, int]] = []
+        for address in islice(where, length):
+            stack = frames.get(address)
+            key = number(stack) if stack else -1
+            if shares and shares[-1][0] == key:
+                shares[-1] = (key, shares[-1][1] + 1)
+            else:
+                shares.append((key, 1))
+        found[block] = shares
+    return found
 
 
 def _split(executed: int, shares: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -96,6 +96,10 @@ class Blocks:
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
+        return np.unique(self.instructions(blocks))
+
+    def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """The addresses of all instructions of some blocks, block after block in the order given."""
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):
@@ -106,7 +110,8 @@ class Blocks:
         lengths = self.lengths[index].astype(np.uint64)
         ends = np.cumsum(lengths)
         before = np.repeat(ends[starts] - lengths[starts], counts)
-        return np.unique(np.repeat(self.vaddr[blocks], counts) + (ends - lengths - before))
+        found: NDArray[np.uint64] = np.repeat(self.vaddr[blocks], counts) + (ends - lengths - before)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

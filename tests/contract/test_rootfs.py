@@ -21,7 +21,7 @@ from tests.fakes.tars import device, directory, entry, file, hardlink, layers_of
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.process import run
 from vmtailor.drivers.layers import merge
-from vmtailor.drivers.rootfs import Extra, ExtraKind, build, erofs_reads_tar, ext4_size, extra_layer
+from vmtailor.drivers.rootfs import Extra, ExtraKind, build, erofs_reads_tar, ext4_size, extra_layer, identity
 from vmtailor.model.plan import RootFormat
 
 pytestmark = pytest.mark.contract
@@ -230,6 +230,11 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     time.sleep(0.5)
     assert str(tmp_path) not in run(["ps", "-eo", "args"], timeout_s=30).text
     assert set(run(["ipcs", "-q"], timeout_s=30).text.splitlines()) <= before
+
+
+@pytest.mark.parametrize("form", list(RootFormat))
+def test_the_tool_s_version_is_known(form: RootFormat) -> None:
+    assert re.search(r"\d+\.\d+", identity(form).split(" ", 1)[1])
 
 
 def test_which_mkfs_reads_tar(tmp_path: Path) -> None:

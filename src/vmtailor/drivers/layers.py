@@ -18,6 +18,7 @@ from typing import IO
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.store import disk_full_is_a_host_error
+from vmtailor.drivers.decompress import is_compressed
 from vmtailor.drivers.layer_reader import (
     DamagedLayer,
     ForwardReader,
@@ -26,7 +27,6 @@ from vmtailor.drivers.layer_reader import (
     Meter,
     damage_is_reported,
     entries_of,
-    is_compressed,
     opened,
     uncompress,
 )

@@ -37,7 +37,7 @@ from vmtailor.drivers.layer_tree import Tree
 from vmtailor.drivers.layers import OWN, Layer, read_tree, write_archive
 from vmtailor.model.plan import RootFormat
 
-#: Changes when the same input would give other bytes: part of every cache key.
+#: Changes when the same input would give other bytes.
 VERSION = "1"
 #: File system UUID and seed of directory hashes. One machine has one root, so it need not be unique.
 UUID = "766d7461-696c-4f72-8000-000000000001"
@@ -67,6 +67,13 @@ class Extra:
 
 #: What the kernel opens for PID 1 before anything is mounted.
 CONSOLE = Extra("dev/console", ExtraKind.CHARACTER_DEVICE, mode=0o600, device=(5, 1))
+
+
+_TOOLS = {
+    RootFormat.EROFS: ("mkfs.erofs", "erofs-utils", "--version"),
+    RootFormat.SQUASHFS: ("tar2sqfs", "squashfs-tools-ng", "--version"),
+    RootFormat.EXT4: ("mke2fs", "e2fsprogs", "-V"),
+}
 
 
 @dataclass(frozen=True)
@@ -188,6 +195,15 @@ def _end_gently(group: int) -> None:
         while time.monotonic() < deadline:
             os.killpg(group, 0)
             time.sleep(0.02)
+
+
+@cache
+def identity(form: RootFormat) -> str:
+    """What the bytes depend on beside the input: our own version and the tool's. Part of every cache key."""
+    name, package, option = _TOOLS[form]
+    finished = run([require_tool(name, package), option], timeout_s=30, ok=range(256))
+    words = (finished.text + finished.error_text).strip().splitlines()
+    return f"{VERSION} {words[0] if words else name}"
 
 
 @cache

@@ -24,7 +24,7 @@ def hostname_of(image: Image) -> str:
 def build_root(image: Image, form: RootFormat, natives: Natives, store: Store) -> Path:
     """The root file system of an image, the same file for baseline and tailored machine. Made once."""
     config = guest_volume.config_bytes(image.config, hostname_of(image))
-    key = digest(_LAYOUT, image.archive_sha256, config, natives.init, natives.client, form)
+    key = digest(_LAYOUT, rootfs.identity(form), image.archive_sha256, config, natives.init, natives.client, form)
 
     def fill(folder: Path) -> None:
         with step(f"root file system ({form})"):

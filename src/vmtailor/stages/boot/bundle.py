@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle booted with its own exercise: ready is what the exercise says, and its answers are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.analysis import boots
+from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.drivers import plugin, rig
+from vmtailor.drivers.guest_volume import Run
+from vmtailor.drivers.plugin import PluginConfig
+from vmtailor.drivers.qemu import Ending
+from vmtailor.model.boot import Boot
+from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.machine import Clock, Disk, Machine
+from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
+from vmtailor.stages.boot.once import Plan
+
+EXERCISE = "exercise.json"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A bundle's folder, read."""
+
+    folder: Path
+    bundle: Bundle
+    exercise: Exercise
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a path is a bundle's folder."""
+    return (path / RECORD).is_file()
+
+
+def load(path: Path) -> Loaded:
+    """Read a bundle. Raises UserInputError when it is damaged or not whole."""
+    bundle = records.load(Bundle, path / RECORD)
+    for name in (bundle.kernel, bundle.root, bundle.system_map, EXERCISE):
+        if not (path / name).is_file():
+            raise UserInputError(f"the bundle {path} lacks {name}", hint="make it again with vmtailor fit")
+    return Loaded(path.absolute(), bundle, records.load(Exercise, path / EXERCISE))
+
+
+def vm_of(loaded: Loaded, vm: Vm) -> Vm:
+    """The bundle's machine, with the accelerator, clock and words that the user chose."""
+    bundle = loaded.bundle
+    return Vm(
+        kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
+        kernel=str(loaded.folder / bundle.kernel), append=(*bundle.words, *vm.append),
+        disks=(VmDisk(str(loaded.folder / bundle.root)),), network=bundle.network, entropy=False,
+        cpu_model=vm.cpu_model, accelerator=vm.accelerator, clock=vm.clock,
+    )  # fmt: skip
+
+
+class BundleBooter:
+    """Boots variants of a bundle's machine; takes the place of `boot_once` in a series."""
+
+    def __init__(self, loaded: Loaded, natives: Natives) -> None:
+        self._loaded = loaded
+        self._natives = natives
+        self._table = SymbolTable.parse((loaded.folder / loaded.bundle.system_map).read_text("ascii", "replace"))
+
+    def __call__(
+        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> VmBoot:  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        exercise = self._loaded.exercise
+        counted = vm.clock is Clock.INSTRUCTIONS
+        config = PluginConfig(marks=boots.marks(self._table, self._natives)) if counted else None
+        setup = rig.Setup(
+            machine_of(vm), Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
+        )
+        outcome = rig.drive(setup, folder)
+        (folder / "console.log").write_text(outcome.console, "utf-8", "replace")
+        counters = plugin.parse(outcome.counts, "the plugin's counts") if counted and outcome.counts else None
+        boot = boots.make_boot(outcome, exercise, counters, self._table)
+        problems = boots.failures(outcome, exercise)
+        return VmBoot(
+            number=number,
+            variant=variant,
+            outcome=_outcome(outcome.end.ending, boot, bool(problems)),
+            milestones=_milestones(boot),
+            seconds=outcome.seconds,
+            folder=folder.name,
+            problem="; ".join(problems),
+            instructions=_to_init(boot),
+        )
+
+
+def machine_of(vm: Vm) -> Machine:
+    """The machine as the rig starts it."""
+    if vm.kernel is None:
+        raise UserInputError("a bundle's machine has a kernel of its own")
+    return Machine(
+        kind=vm.kind, memory_bytes=vm.memory_bytes, kernel=vm.kernel, append=vm.append, initrd=vm.initrd,
+        disks=tuple(Disk(disk.path) for disk in vm.disks), network=vm.network, cpus=vm.cpus, cpu_model=vm.cpu_model,
+        clock=vm.clock, accelerator=vm.accelerator,
+    )  # fmt: skip
+
+
+def _outcome(ending: Ending, boot: Boot, wrong: bool) -> Outcome:
+    if not wrong:
+        return Outcome.READY
+    if ending is Ending.PANIC:
+        return Outcome.PANIC
+    if boot.milestone("ready") is not None:
+        return Outcome.WRONG
+    return Outcome.TIMEOUT if ending is Ending.DEADLINE else Outcome.STOPPED
+
+
+def _milestones(boot: Boot) -> tuple[VmMilestone, ...]:
+    found = [
+        VmMilestone(
+            m.name, m.wall_s, m.virtual_ns / 1e9 if m.virtual_ns is not None else None, m.executed, "mark of our init"
+        )
+        for m in boot.milestones
+    ]
+    return tuple(sorted(found, key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
+
+
+def _to_init(boot: Boot) -> int | None:
+    begin, end = boot.milestone(KERNEL_MARK), boot.milestone("init")
+    if begin is None or end is None or begin.executed is None or end.executed is None:
+        return None
+    return end.executed - begin.executed

@@ -96,6 +96,31 @@ def test_erofs_holds_everything(archive: Path, tmp_path: Path) -> None:
     assert about("/.vmtailor/more") == ""
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root; the other tests look with the tools' own eyes")
+@pytest.mark.parametrize("form", list(RootFormat))
+def test_a_kernel_reads_back_what_was_put_in(archive: Path, tmp_path: Path, form: RootFormat) -> None:
+    image = build(archive, tmp_path / "root", form, EXTRA).path
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    if run(["mount", "-o", "loop,ro", str(image), str(mounted)], timeout_s=30, ok=range(256)).returncode != 0:
+        pytest.skip(f"this kernel does not mount {form}")
+    try:
+        ping, pong = (mounted / "bin" / name for name in ("ping", "pong"))
+        status = ping.stat()
+        assert (status.st_mode, status.st_uid, status.st_gid, status.st_nlink) == (0o104755, 12, 34, 2)
+        assert status.st_mtime == 1_700_000_000 and status.st_ino == pong.stat().st_ino
+        assert os.getxattr(pong, "security.capability") == CAPABILITY
+        assert os.major((mounted / "dev/console").stat().st_rdev) == 5
+        assert (mounted / "big").read_bytes() == BIG and (mounted / "big").stat().st_uid == 100_000
+        assert (mounted / "tmp").stat().st_mode == 0o041777
+        assert (mounted / "sh").readlink() == Path("bin/ping")
+        names = {path.name for path in mounted.iterdir()} - {"lost+found"}
+        assert names == {".vmtailor", "big", "bin", "dev", "fifo", "new\nline", "sh", "tmp"}
+        assert {path.name for path in (mounted / ".vmtailor").iterdir()} == {"init", "rw"}
+    finally:
+        run(["umount", str(mounted)], timeout_s=30)
+
+
 def test_erofs_compressed_is_smaller(archive: Path, tmp_path: Path) -> None:
     plain = build(archive, tmp_path / "plain")
     packed = build(archive, tmp_path / "packed", compression="lz4hc")

@@ -105,7 +105,8 @@ def _after_kernel(observed: Observed, marks: Marks, kernel: PhaseSpan) -> list[P
         if not in_initrd
         else "end of the initial RAM disk"
     )
-    end = next((marks[name] for name in ("finished", "login") if name in marks and marks[name][0] >= begin), None)
+    ends = [marks[name] for name in ("finished", "login") if name in marks and marks[name][0] >= begin]
+    end = next(iter(ends), None) or _target(marks, begin)
     if end is None:
         observed.warn(WarningCode.PHASE_OPEN, "the log does not say when user space had finished starting")
         spans.append(PhaseSpan(PhaseName.USERSPACE, begin, None, f"start: {how}; its end is not in the log"))
@@ -145,6 +146,17 @@ def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
     return spans
 
 
+#: Targets at which a system counts as started, by their names and by the descriptions that older versions print.
+TARGETS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System")
+
+
+def _target(marks: Marks, begin: int) -> tuple[int, str] | None:
+    """When the first of the targets for several users was reached after `begin`."""
+    found = [(marks[f"unit-up:{name}"][0], name) for name in TARGETS if f"unit-up:{name}" in marks]
+    late = sorted(entry for entry in found if entry[0] >= begin)
+    return (late[0][0], f"'Reached target {late[0][1]}'") if late else None
+
+
 def _ready(observed: Observed, marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
     targets = [
         marks[f"target:{name}"]
@@ -156,9 +168,12 @@ def _ready(observed: Observed, marks: Marks, found: list[PhaseSpan]) -> list[Pha
         mark = next((marks[n] for n in marks if n.startswith("target:")), None)
     if mark is None:
         ends = [p for p in found if p.name == PhaseName.USERSPACE and p.end_us is not None and "systemd" in p.source]
-        if not ends or ends[-1].end_us is None:
-            return []
-        mark = (ends[-1].end_us, "systemd's 'Startup finished'")
+        if ends and ends[-1].end_us is not None:
+            mark = (ends[-1].end_us, "systemd's 'Startup finished'")
+        else:
+            mark = _target(marks, 0) or marks.get("cloud-init-finished")
+    if mark is None:
+        return []
     return [PhaseSpan(PhaseName.READY, mark[0], mark[0], mark[1])]
 
 

@@ -285,6 +285,21 @@ def _warnings(
             + (" …" if len(overlaps) > 4 else "")
             + "; their own time is an upper bound (boot with printk caller information to know)",
         )
+    if sum(1 for unit in observed.units if unit.start_us is None and unit.duration_us) > 1:
+        observed.warn(
+            WarningCode.UNITS_OVERLAP,
+            "units start side by side and their starts are not known: their durations do not add up "
+            "(systemd-analyze plot "
+            "--json knows the starts)",
+        )
+    early_stamps = {
+        c.end_us for c in initcalls[:400] if c.end_us is not None and quantised and c.end_us < quantised.until_us
+    }
+    if len(early_stamps) >= 3 and all(stamp % 1000 == 0 for stamp in early_stamps):
+        observed.warn(
+            WarningCode.TICK_STAMPS,
+            "the early time stamps are whole ticks too: nothing in this log is finer before the switch",
+        )
     put_off = sum(1 for p in probes if p.deferred)
     if put_off:
         observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")

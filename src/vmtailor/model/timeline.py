@@ -73,7 +73,6 @@ class WarningCode(StrEnum):
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"
-    MEMBER_IGNORED = "member-ignored"
     INPUT_CUT = "input-cut"
     NOTHING_FOUND = "nothing-found"
 

@@ -28,6 +28,7 @@ from vmtailor.analysis.bootlog import archive
 from vmtailor.analysis.bootlog.reader import read_path
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli import boot_view
+from vmtailor.model.timeline import WarningCode
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 LOG = (
@@ -165,3 +166,8 @@ def test_the_document_reads_back_and_keeps_its_order(tmp_path: Path) -> None:
     events = json.loads(trace_events(timeline))["traceEvents"]
     assert {e["ph"] for e in events} >= {"M", "X"}
     assert any(e["name"] == "early_init" and e["dur"] == 3141 for e in events)
+
+
+def test_every_warning_is_documented() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "boot-formats.md").read_text()
+    assert [code.value for code in WarningCode if f"| `{code.value}` |" not in text] == []

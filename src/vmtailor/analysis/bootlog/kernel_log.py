@@ -217,21 +217,21 @@ class KernelLog:
                 self._calls.calling(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = message
+            self._wrapped = _broken(message)
         elif head == b"initc":
             match = RETURNED.match(message)
             if match:
                 self._calls.returned(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = message
+            self._wrapped = _broken(message)
         elif head == b"probe":
             match = PROBE.match(message)
             if match:
                 self._calls.probe(match, at_us, caller)
                 self._last_line = message
                 return
-            self._wrapped = message
+            self._wrapped = _broken(message)
         self._other(at_us, caller, message)
 
     def _moves_on(self, at_us: int, message: bytes) -> bool:
@@ -256,6 +256,8 @@ class KernelLog:
             handler(observed, at_us, message)
         elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
             observed.mark("login", at_us, "login prompt")
+        elif message.startswith(b"cloud-init[") and b" finished at " in message:
+            observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
         elif message.startswith(b"entering initcall"):
             level = LEVEL.match(message)
             if level:
@@ -357,6 +359,13 @@ class KernelLog:
                 WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
             )
         return chosen
+
+
+def _broken(message: bytes) -> bytes:
+    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
+    one."""
+    whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
+    return message if whole and len(message) < 300 else b""
 
 
 def _text_of(line: bytes) -> bytes:

@@ -106,6 +106,10 @@ def read_svg(path: str, text: str) -> Observed:
             x, width = row.get(name, row.get("active", (0.0, 0.0)))
             phase = "userspace" if name in ("systemd", "userspace") else name
             begin = (x - zero) / scale
+            if "generators" in row:
+                left, wide = row["generators"]
+                at, wide_us = round((left - zero) / scale * 1e6), round(wide / scale * 1e6)
+                observed.units.append(Unit("generators", at, at + wide_us, wide_us, None, DurationSource.DRAWING.value))
             drawn.append(
                 PhaseSpan(phase, round(begin * 1e6), round((begin + width / scale) * 1e6), "systemd: drawing of plot")
             )

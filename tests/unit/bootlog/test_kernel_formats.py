@@ -60,6 +60,8 @@ FORMATS = {
     "grabserial -T": "[13:18:0{sec}.{frac:06d} 0.000100] [{stamp}] {text}",
     "ts": "Mar 06 13:18:0{sec} [{stamp}] {text}",
     "minicom": "[2026-03-06 13:18:0{sec}.{frac:06d}] [{stamp}] {text}",
+    "any prefix": "[info] [{stamp}] {text}",
+    "one space": "console> [{stamp}] {text}",
     "mail-quoted level": "> <6>[{stamp}] {text}",
 }
 COARSE = {"journal short", "journal short-iso", "journal short-full", "dmesg -T"}

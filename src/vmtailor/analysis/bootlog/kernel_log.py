@@ -31,6 +31,9 @@ class KernelLog:
         self._path = path
         self._boot = boot
         self._outer = stamps.detect_outer(sample)
+        plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
+        self._prefix = b"" if plain else stamps.constant_prefix(sample)
+        sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
         self._delta = sum(1 for line in sample if stamps.DELTA.match(line)) > len(sample) // 5
         self._kmsg = sum(1 for line in sample if stamps.KMSG.match(line)) > len(sample) // 5
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
@@ -65,6 +68,8 @@ class KernelLog:
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
+        if self._prefix:
+            lines = [line.removeprefix(self._prefix) for line in lines]
         if self._outer or self._delta or self._kmsg or self._decoded or self._relative:
             for line in lines:
                 self._line(line)

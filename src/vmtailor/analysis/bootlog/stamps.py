@@ -165,3 +165,12 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
 def has_stamps(lines: Sequence[bytes]) -> int:
     """How many lines begin with the kernel's own stamp, in any of its shapes."""
     return sum(1 for line in lines if KERNEL.match(line) or DELTA.match(line) or KMSG.match(line))
+
+
+def constant_prefix(lines: Sequence[bytes]) -> bytes:
+    """What a capturing program put before the kernel's own stamp on most lines, such as `[info] `. Empty when nothing."""
+    found = Counter(line[: match.start()] for line in lines if (match := INNER.search(line)) and match.start() < 80)
+    if not found:
+        return b""
+    prefix, count = found.most_common(1)[0]
+    return prefix if count >= 3 and count * 2 > sum(found.values()) else b""

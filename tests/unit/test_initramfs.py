@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError
 from vmtailor.drivers.initramfs import (
+    WANTED,
     baseline_initramfs,
     cpio,
     directory,
@@ -24,7 +25,10 @@ from vmtailor.drivers.initramfs import (
     node,
     providers,
     requested,
+    wanted_by,
 )
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import RootFormat
 
 
 def module(**info: str) -> bytes:
@@ -126,6 +130,14 @@ def test_what_the_kernel_asked_for_is_found_by_name_and_alias(tmp_path: Path) ->
     (modules / "kernel/net/af_packet.ko").write_bytes(packet)
     assert set(providers(modules, requested(log))) == {"af_packet", "overlay"}
     assert providers(modules, ["net-pf-1"]) == ()
+
+
+@pytest.mark.parametrize("machine", MachineKind)
+@pytest.mark.parametrize("root", RootFormat)
+def test_what_one_machine_wants_is_among_all_that_any_wants(machine: MachineKind, root: RootFormat) -> None:
+    wanted = wanted_by(machine, root, network=True)
+    assert set(wanted) < set(WANTED)
+    assert set(wanted) - set(wanted_by(machine, root)) == {"virtio_net"}
 
 
 def test_the_baselines_disk(tmp_path: Path) -> None:

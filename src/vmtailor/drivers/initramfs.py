@@ -18,6 +18,8 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.plan import RootFormat
 
 #: What the machines need of a kernel that has it as modules. One that is built in, or that a kernel does not have, is
 #: passed over; what cannot be done without is missed when the root disk does not appear.
@@ -25,6 +27,14 @@ WANTED = (
     "virtio_mmio", "virtio_pci", "virtio_blk", "virtio_net", "virtio_rng",
     "erofs", "squashfs", "ext4", "overlay",
 )  # fmt: skip
+
+_OF_MACHINE = {MachineKind.MICROVM: "virtio_mmio", MachineKind.Q35: "virtio_pci"}
+
+
+def wanted_by(machine: MachineKind, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
+    """No more of WANTED than one machine with such a root needs: what a fair baseline loads."""
+    return (_OF_MACHINE[machine], "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
+
 
 _REGULAR, _DIRECTORY, _LINK, _CHARACTER = 0o100000, 0o040000, 0o120000, 0o020000
 

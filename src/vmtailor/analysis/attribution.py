@@ -176,26 +176,34 @@ class _Keys:
         self._choosable = choosable
         self._always = always
         self._of_stack: dict[int, tuple[Frames, int]] = {}
-        self._at: dict[Frame, Expr] = {}
+        self._at: dict[tuple[str, int], Expr] = {}
+        self._symbols: dict[tuple[Expr, ...], str] = {}
 
     def __call__(self, stack: Frames) -> int:
         known = self._of_stack.get(id(stack))
         if known is not None:
             return known[1]
         outer = stack[-1]
-        condition = conjunction(*(self._condition(frame) for frame in reversed(stack)))
-        wanted = [s for s in asked_for(condition, self._enabled) if s not in self._always]
-        chosen = [s for s in wanted if self._choosable(s)]
-        symbol = (chosen or wanted or [""])[-1]
+        asked = dict.fromkeys(self._condition(frame) for frame in reversed(stack))
+        asked.pop(TRUE, None)
+        symbol = self._symbol(tuple(asked)) if asked else ""
         key = (outer.function, self._conditions.path(outer.file) or outer.file, symbol)
         number = self.keys.setdefault(key, len(self.keys))
-        self._of_stack[id(stack)] = (stack, number)
+        self._of_stack[id(stack)] = (stack, number)  # the stack is kept, so that its id stays its own
         return number
 
+    def _symbol(self, conditions: tuple[Expr, ...]) -> str:
+        if conditions not in self._symbols:
+            wanted = [s for s in asked_for(conjunction(*conditions), self._enabled) if s not in self._always]
+            chosen = [s for s in wanted if self._choosable(s)]
+            self._symbols[conditions] = (chosen or wanted or [""])[-1]
+        return self._symbols[conditions]
+
     def _condition(self, frame: Frame) -> Expr:
-        if frame not in self._at:
-            self._at[frame] = self._conditions.at(frame)
-        return self._at[frame]
+        place = (frame.file, frame.line)
+        if place not in self._at:
+            self._at[place] = self._conditions.at(frame)
+        return self._at[place]
 
 
 def _shares(counters: Counters, frames: Mapping[int, Frames], number: _Keys) -> dict[int, list[tuple[int, int]]]:

@@ -4,9 +4,9 @@ init."""
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,23 +82,31 @@ def _archive(data: bytes, at: int, found: dict[str, bytes]) -> int:
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:
+    """The archive that `data` begins with, unpacked, and what follows it."""
     try:
         if data.startswith(b"\x1f\x8b"):
-            return gzip.decompress(data)
-        if data.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
-            return lzma.decompress(data)
-        tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\x04\x22\x4d\x18": "lz4"}.get(data[:4])
-        if tool is None:
-            raise UserInputError(f"{path} is packed in a way that is not known here")
-        with tempfile.TemporaryFile() as out:
-            run([require_tool(tool), "-d", "-c", "-q", "-f"], timeout_s=120, stdin_bytes=data, stdout=out, ok=(0, 1))
-            out.seek(0)
-            unpacked = out.read(MAX_UNPACKED + 1)
-    except (OSError, EOFError, lzma.LZMAError, CommandFailed) as error:
+            gzipped = zlib.decompressobj(31)
+            unpacked, rest, whole = gzipped.decompress(data, MAX_UNPACKED), gzipped.unused_data, gzipped.eof
+        elif data.startswith((b"\xfd7zXZ\0", b"\x5d\0\0")):
+            lzmad = lzma.LZMADecompressor()
+            unpacked, rest, whole = lzmad.decompress(data, MAX_UNPACKED), lzmad.unused_data, lzmad.eof
+        else:
+            unpacked, rest, whole = _by_tool(data, path), b"", True
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
-    if not unpacked or len(unpacked) > MAX_UNPACKED:
+    if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
         raise UserInputError(f"{path} is damaged, or unpacks to more than {MAX_UNPACKED >> 20} MiB")
-    return unpacked
+    return unpacked + rest
+
+
+def _by_tool(data: bytes, path: Path) -> bytes:
+    tool = {b"\x28\xb5\x2f\xfd": "zstd", b"\x02\x21\x4c\x18": "lz4", b"\x04\x22\x4d\x18": "lz4"}.get(data[:4])
+    if tool is None:
+        raise UserInputError(f"{path} is packed in a way that is not known here")
+    with tempfile.TemporaryFile() as out:
+        run([require_tool(tool), "-d", "-c", "-q", "-f"], timeout_s=120, stdin_bytes=data, stdout=out, ok=(0, 1))
+        out.seek(0)
+        return out.read(MAX_UNPACKED + 1)
 
 
 def rebuild(initrd: Path, root: VmDisk, small_init: Path, out: Path, *, more: Sequence[str] = ()) -> tuple[str, ...]:

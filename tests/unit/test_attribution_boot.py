@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a boot's cost add up to its total."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vmtailor.analysis.attribution import Attribution, CostRow
+from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, phase_of, rows_of
+from vmtailor.base.errors import GuestError
+from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals
+
+
+def stretch(begin: str, end: str, at_end: Totals) -> Stretch:
+    none = np.empty(0, np.uint64)
+    return Stretch(begin, end, at_end, (), (), none.astype(np.uint32), none, none)
+
+
+def counters(*stretches: Stretch, spans: tuple[SpanReached, ...] = ()) -> Counters:
+    none = np.empty(0, np.uint64)
+    small = none.astype(np.uint32)
+    ports, lengths = none.astype(np.uint16), none.astype(np.uint8)
+    blocks = Blocks(none, small, small, none.astype(bool), ports, small, lengths)
+    return Counters(True, True, True, blocks, stretches, spans)
+
+
+COUNTED = counters(
+    stretch("reset", "kernel", Totals(early=500)),
+    stretch("kernel", "start_kernel", Totals(early=510, kernel=40)),
+    stretch("start_kernel", INIT_MARK, Totals(early=510, kernel=900, user=60, ports=7)),
+    stretch(INIT_MARK, "", Totals(early=510, kernel=5000, user=600, ports=9)),
+    spans=(
+        SpanReached("-", Totals(early=510, kernel=100)),
+        SpanReached("inet6_init", Totals(early=510, kernel=110)),
+        SpanReached("-", Totals(early=510, kernel=410, ports=3)),
+        SpanReached("late", Totals(early=510, kernel=2000, user=60)),
+        SpanReached("-", Totals(early=510, kernel=2100, user=60)),
+    ),
+)
+ROWS = (
+    CostRow(TO_INIT, "fib6_init", "net/ipv6/ip6_fib.c", "IPV6", 250),
+    CostRow(TO_INIT, "inet6_init", "net/ipv6/af_inet6.c", "IPV6", 40),
+    CostRow(TO_INIT, "start_kernel", "init/main.c", "", 580),
+    CostRow("", "later", "x.c", "X", 4100),
+)
+
+
+def test_rows_and_remainder_are_the_total() -> None:
+    cost = rows_of("6.12", COUNTED, Attribution(ROWS, {TO_INIT: 30, "": 0}, {TO_INIT: 900}))
+    assert cost.before_kernel == 500
+    assert cost.total == 970 == sum(f.instructions for f in cost.functions) + cost.early + cost.user + cost.unknown
+    assert [(s.symbol, s.instructions, s.functions) for s in cost.symbols] == [
+        ("IPV6", 290, ("fib6_init", "inet6_init"))
+    ]
+    assert cost.always_built == 580
+    assert cost.attributed_share == pytest.approx(870 / 970)
+    assert [(i.name, i.instructions, i.symbol, i.at, i.device_accesses) for i in cost.initcalls] == [
+        ("inet6_init", 300, "IPV6", 120, 3)
+    ]
+
+
+def test_phases_are_told_by_the_marks() -> None:
+    assert [phase_of(s) for s in COUNTED.stretches] == ["", TO_INIT, TO_INIT, ""]
+
+
+def test_a_kernel_that_never_came_to_init() -> None:
+    with pytest.raises(GuestError):
+        rows_of("6.12", counters(stretch("reset", "kernel", Totals(early=500))), Attribution((), {}, {}))

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes: the catalogue's recipes, how they are made on a machine, what is expected of them, and the whole trial,
+played."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import lzma
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.analysis.advice_catalogue import catalogue
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.drivers import disk, small_initrd
+from vmtailor.drivers.initramfs import cpio, file
+from vmtailor.drivers.ready import parse_signal
+from vmtailor.drivers.vm import command
+from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall
+from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.sample import Verdict
+from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
+from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmDisk
+from vmtailor.stages.boot import recipes, trial
+from vmtailor.stages.boot.once import Plan
+
+FAKES = Path(__file__).resolve().parents[1] / "fakes" / "boot"
+DIRECT = Vm(kernel="/k", initrd="/i", append=("root=/dev/vda", "debug", "loglevel=7"), disks=(VmDisk("/d"),))
+
+
+def recipe(name: str) -> recipes.Recipe:
+    return recipes.choose([name])[0]
+
+
+def test_every_recipe_is_one_of_the_catalogue() -> None:
+    known = {entry.id for entry in catalogue()} | {"ipv6"}
+    ids = [r.id for r in recipes.recipes()]
+    assert len(ids) == len(set(ids)) >= 15
+    for one in recipes.recipes():
+        assert one.advice in known, one.id
+        assert one.does
+        assert recipes.apply(replace(one, initrd=""), DIRECT, Path(), Path()) != DIRECT or one.initrd, one.id
+
+
+def test_choosing() -> None:
+    assert [r.id for r in recipes.choose(["audit", "timesyncd"])] == ["audit", "timesyncd"]
+    assert {r.id for r in recipes.choose(["slow-units"])} > {"timesyncd", "rsyslog"}
+    assert recipes.choose(["all"]) == recipes.recipes()
+    with pytest.raises(UserInputError, match="no change 'nothing'"):
+        recipes.choose(["nothing"])
+
+
+def test_changes_are_made() -> None:
+    quiet = recipes.apply(recipe("console-quiet"), DIRECT, Path(), Path())
+    assert quiet.append == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
+    assert "systemd.mask=rsyslog.service" in recipes.apply(recipe("rsyslog"), DIRECT, Path(), Path()).append
+    assert recipes.apply(recipe("pci-or-mmio"), DIRECT, Path(), Path()).kind is MachineKind.MICROVM
+    assert recipes.apply(recipe("memory"), DIRECT, Path(), Path()).memory_bytes == 1 << 30
+    assert recipes.apply(recipe("kvm-modules"), DIRECT, Path(), Path()).cpu_model == "max,-vmx,-svm"
+    both = recipes.merge([recipe("audit"), recipe("rsyslog")], DIRECT, Path(), Path())
+    assert both.append[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
+    with pytest.raises(UserInputError, match="only with --kernel"):
+        recipes.apply(recipe("audit"), replace(DIRECT, kernel=None), Path(), Path())
+
+
+def test_what_is_expected_is_read_from_the_rows() -> None:
+    timeline = Timeline(
+        kernel=KernelInfo(),
+        processes=[
+            Process("rsyslogd", 5, 1, 0, 10, 10, 250_000, "samples"),
+            Process("in:imuxsock", 6, 1, 0, 10, 10, 50_000, "samples"),
+            Process("rsyslogd", 7, 1, 0, 10, 10, 9, "samples", observer=True),
+            Process("other", 8, 1, 0, 10, 10, 900_000, "samples"),
+        ],
+        phases=(PhaseSpan("initrd", 1_000_000, 3_500_000, "x"),),
+    )
+    assert recipes.expected_s(recipe("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
+    assert recipes.expected_s(recipe("initrd-small"), timeline) == (2.5, "phase initrd")
+    assert recipes.expected_s(recipe("cron"), timeline) == (None, "")
+    cost = BootCost(
+        "6.12", 1000, 0, 0, 0, 0,
+        (CostOfFunction("keccakf_round", "crypto/sha3_generic.c", "CRYPTO_SHA3", 300),
+         CostOfFunction("jent", "crypto/jitterentropy.c", "CRYPTO_JITTERENTROPY", 30),
+         CostOfFunction("x", "kernel/x.c", "", 670)),
+        (), (CostOfInitcall("inet6_init", "net/ipv6/af_inet6.c", "IPV6", 1, 77, 0),),
+    )  # fmt: skip
+    assert recipes.expected_instructions(recipe("jitterentropy"), cost) == (330.0, "keccakf_round, jent")
+    assert recipes.expected_instructions(recipe("ipv6"), cost) == (77.0, "inet6_init")
+    assert recipes.expected_instructions(recipe("audit"), cost) == (None, "")
+
+
+def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every boot is played alike, so nothing gets better; what breaks is said."""
+    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_CONSOLE", json.dumps([[0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: "]]))
+    wanted = (recipe("audit"), recipe("memory"), recipe("initrd-small"))
+    vm = replace(DIRECT, network=False, initrd=None, memory_bytes=512 << 20)
+    found = trial.run("vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    by_id = {t.id: t for t in found.trials}
+    assert set(by_id) == {"audit", "memory", "initrd-small"}
+    assert by_id["memory"].problem == "the machine is like this already"
+    assert by_id["initrd-small"].problem == "there is no initial RAM disk to rebuild"
+    assert by_id["audit"].verdict in (Verdict.UNDECIDED, Verdict.SAME)
+    assert by_id["audit"].saving is not None
+    assert [(b.variant, b.outcome) for b in found.boots] == [(n, Outcome.READY) for n in ("base", "audit", "base")]
+    with pytest.raises(UserInputError, match="symbols are known"):
+        trial.run(
+            "vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
+            judged_by=JudgedBy.INSTRUCTIONS,
+        )  # fmt: skip
+
+
+def test_the_command_is_pure_and_never_writes_the_disk() -> None:
+    vm = replace(DIRECT, forwards=(22, 80), disks=(VmDisk("/a,b.qcow2", DiskFormat.QCOW2),))
+    argv = command(vm, console_fd=3, qmp_fd=4)
+    assert "if=none,id=d0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
+    assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
+    assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
+    assert "-icount" not in argv and argv.count("-serial") == 1
+    counted = command(
+        replace(vm, clock=Clock.INSTRUCTIONS, kind=MachineKind.MICROVM), console_fd=3, qmp_fd=4, probe_fd=5
+    )
+    assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
+    assert counted.count("-serial") == 2 and "virtio-blk-device,drive=d0" in counted
+
+
+def test_disks_are_told_by_content(tmp_path: Path) -> None:
+    raw, qcow, loader, ext4 = (tmp_path / name for name in ("raw", "qcow", "loader", "ext4"))
+    raw.write_bytes(bytes(4096))
+    qcow.write_bytes(b"QFI\xfb" + bytes(600))
+    loader.write_bytes(b"\xeb\x63" + bytes(508) + b"\x55\xaa")
+    ext4.write_bytes(bytes(1080) + b"\x53\xef" + bytes(4096))
+    assert disk.disk_of(raw).format is DiskFormat.RAW and not disk.has_loader(disk.disk_of(raw))
+    assert disk.disk_of(qcow).format is DiskFormat.QCOW2 and disk.has_loader(disk.disk_of(qcow))
+    assert disk.has_loader(disk.disk_of(loader))
+    assert small_initrd.file_system(disk.disk_of(ext4)) == "ext4"
+    assert small_initrd.file_system(disk.disk_of(raw)) == small_initrd.file_system(disk.disk_of(qcow)) == ""
+    for bad in (tmp_path / "none", tmp_path):
+        with pytest.raises(UserInputError):
+            disk.disk_of(bad)
+
+
+MEMBERS = cpio([file("lib/modules/6/kernel/a.ko", b"A" * 100), file("init", b"I", 0o755)])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_initial_ram_disks_are_read(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "initrd"
+    path.write_bytes(cpio([file("early", b"microcode")]) + pack(MEMBERS))
+    found = small_initrd.read(path)
+    assert found == {"early": b"microcode", "lib/modules/6/kernel/a.ko": b"A" * 100, "init": b"I"}
+    with_it = disk.with_collector(path, path, tmp_path / "out")
+    assert small_initrd.read(with_it)[disk.COLLECTOR] == path.read_bytes()
+
+
+@given(st.integers(0, len(MEMBERS)), st.binary(max_size=8))
+def test_damaged_ram_disks_are_the_users_error(cut: int, junk: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "initrd"
+        path.write_bytes(MEMBERS[:cut] + junk + MEMBERS[cut + len(junk) :])
+        with contextlib.suppress(UserInputError):
+            assert isinstance(small_initrd.read(path), dict)

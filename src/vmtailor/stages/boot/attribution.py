@@ -20,7 +20,7 @@ from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.drivers import kernel_packages, plugin, qemu
 from vmtailor.drivers.kconfig_shell import KconfigShell
-from vmtailor.drivers.plugin import Mark, PluginConfig
+from vmtailor.drivers.plugin import Mark, Mode, PluginConfig
 from vmtailor.drivers.symbolizer import symbolize
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
@@ -83,13 +83,15 @@ def of_package(kernel: Path, store: Store) -> Known:
 class Counting:
     """Boots on the instruction clock with the plugin, from kernel entry to init."""
 
-    def __init__(self, known: Known, natives: Natives) -> None:
-        """Raises UserInputError for a kernel whose symbols do not name where it starts init."""
+    def __init__(self, known: Known, natives: Natives, mode: Mode = Mode.COUNTS) -> None:
+        """`mode`: to compare totals, blocks counted whole are enough, and several times as fast.
+
+        Raises UserInputError for a kernel whose symbols do not name where it starts init."""
         table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
         marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
-        self._config = PluginConfig(marks=marks, spans=initcall_spans(table))
+        self._config = PluginConfig(mode=mode, marks=marks, spans=initcall_spans(table))
         self._library = natives.plugin(qemu.plugin_api())
 
     def boot(
@@ -115,9 +117,12 @@ def countable(vm: Vm) -> Vm:
 
 
 def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float) -> BootCost:
-    """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way.
+    """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way; what `out`
+    has of this kernel already is taken as it is.
 
     Raises GuestError when the kernel does not get that far."""
+    if (out / RECORD).is_file() and (saved := records.load(BootCost, out / RECORD)).release == known.release:
+        return saved  # counted by a run that was interrupted, or a first one
     folder = out / "attribution"
     # The line that ends the boot must be printed.
     words = tuple(word for word in vm.append if word != "quiet" and not word.startswith("loglevel="))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +63,18 @@ def run(
         boots.append(boot(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress))
         records.save(record(subject, tuple(variants.values()), plan, boots), out / RECORD)
     return record(subject, tuple(variants.values()), plan, boots)
+
+
+def saved(out: Path, plan: Plan, schedule: Sequence[tuple[Variant, int]]) -> BootSeries | None:
+    """Boots of an interrupted run in `out` that are as scheduled: same machine, same signal. None where there are
+    none."""
+    if not (out / RECORD).is_file():
+        return None
+    found = records.load(BootSeries, out / RECORD)
+    machines = {one.name: one.vm for one, _ in schedule}
+    same = tuple(one for one in found.variants if machines.get(one.name) == one.vm)
+    boots = tuple(b for b in found.boots if any(one.name == b.variant for one in same))
+    return replace(found, variants=same, boots=boots) if found.ready == plan.ready and boots else None
 
 
 def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:

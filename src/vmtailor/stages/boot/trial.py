@@ -13,6 +13,7 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
+from vmtailor.drivers.plugin import Mode
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline
@@ -25,7 +26,7 @@ from vmtailor.stages.boot.recipes import Recipe, apply, expected_instructions, e
 BASE = "base"
 TOGETHER = "together"
 #: So many changed machines are booted between two boots of the machine as it is.
-BETWEEN = 4
+BETWEEN = 6
 
 OnBoot = Callable[[str, int, float], None]
 Predict = Callable[[Recipe], tuple[float | None, str]]
@@ -75,7 +76,9 @@ def run(
     base = series.variant(BASE, vm)
     changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
     schedule = _schedule(base, changed, times)
-    found = series.run(subject, schedule, plan, out, boot=boot, on_boot=on_boot)
+    found = series.run(
+        subject, schedule, plan, out, before=series.saved(out, plan, schedule), boot=boot, on_boot=on_boot
+    )
     results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
@@ -88,7 +91,7 @@ def run(
 
 
 def _counting(known: Known, natives: Natives) -> series.Booter:
-    counting = Counting(known, natives)
+    counting = Counting(known, natives, Mode.COVERAGE)
 
     def boot(
         vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),

@@ -25,6 +25,8 @@ _ARCH_WORD = re.compile(rb"Detected architecture ([\w-]{1,30})")
 _VIRT_WORD = re.compile(rb"Detected virtualization ([\w-]{1,30})")
 _DROPPED = re.compile(rb"\*\* ?\d+ printk messages dropped")
 _RUN = re.compile(rb"Run (\S{1,200}) as init process")
+#: What runs first in an initial RAM disk: its /init, or our collector, which goes on as that.
+INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 
 _ARCHES = {"x86-64": "x86_64", "arm64": "arm64", "aarch64": "arm64", "x86": "i686"}
@@ -98,7 +100,10 @@ def _run(observed: Observed, at_us: int | None, message: bytes) -> None:
     if match:
         program = decode(match[1], 200)
         observed.mark(
-            "run-initrd" if program == "/init" else "run-init", at_us, f"'Run {program} as init process'", last=True
+            "run-initrd" if program in INITRD_PROGRAMS else "run-init",
+            at_us,
+            f"'Run {program} as init process'",
+            last=True,
         )
         observed.mark("run-any", at_us, f"'Run {program} as init process'")
 
@@ -225,3 +230,21 @@ HANDLERS: dict[bytes, Handler] = {
     b"Cloud-init": _cloud_init,
     b"[": _target,
 }
+
+_ARCH_SIGNS = (
+    ("arm64", ("CPU features: detected", "ARMv8", "arm64")),
+    ("arm", ("CPU: ARMv7", "CPU: ARMv6", "CPU: PIPT", "cr=10c5387d")),
+    ("riscv64", ("SBI specification", "riscv: base ISA")),
+    ("s390x", ("setup: Linux is running", "sclp_")),
+    ("mips", ("CPU0 revision is:",)),
+    ("x86_64", ("x86/fpu", "BIOS-e820", "smpboot:", "x86/PAT", "tsc: Detected", "e820:")),
+)
+
+
+def guess_arch(observed: Observed) -> str | None:
+    """The architecture from messages that only it prints; None when there are none."""
+    for _, text in observed.messages[:400]:
+        for arch, signs in _ARCH_SIGNS:
+            if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):
+                return architecture(arch)
+    return None

@@ -169,3 +169,9 @@ def test_damaged_ram_disks_are_the_users_error(cut: int, junk: bytes) -> None:
         path.write_bytes(MEMBERS[:cut] + junk + MEMBERS[cut + len(junk) :])
         with contextlib.suppress(UserInputError):
             assert isinstance(small_initrd.read(path), dict)
+
+
+def test_every_change_that_can_be_tried_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "boot-a-vm.md").read_text()
+    for one in recipes.recipes():
+        assert f"| `{one.id}`" in page and one.does in page, one.id

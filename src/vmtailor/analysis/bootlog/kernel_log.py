@@ -11,7 +11,7 @@ from itertools import chain, islice
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
 from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, QUICK, RETURNED, RETURNED_CUT, CallTracker
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, architecture
+from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
 from vmtailor.model.timeline import WarningCode
 
@@ -20,8 +20,14 @@ SAMPLE_LINES = 600
 #: Shorter silences are not worth a row.
 MIN_GAP_US = 1000
 MAX_GAPS = 200
+#: After so many lines a journal's offset from the kernel's clock is known well enough.
+SETTLED_LINES = 1000
 #: A clock that goes back further than this starts anew.
 BACKWARDS_US = 1_000_000
+
+
+#: First words that begin something this reader knows.
+_TELLING = frozenset({*HANDLERS, b"calling", b"Calling", b"initcall", b"probe", b"entering", b"cloud-init"})
 
 
 class KernelLog:
@@ -58,6 +64,7 @@ class KernelLog:
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
         self._coarse = self._outer is not None and not self._outer.kernel_clock
+        self._full = False
 
     def _format(self) -> str:
         if self._outer:
@@ -74,28 +81,44 @@ class KernelLog:
             for line in lines:
                 self._line(line)
             return
-        quick, plain = QUICK.match, self._plain
+        step, plain = self._step, self._plain
         for line in lines:
-            found = quick(line)
-            last = self._last_us
-            if found is None or last is None or self._wrapped:
+            if not step(line):
                 plain(line)
-                continue
+
+    def _step(self, line: bytes) -> bool:
+        """Take a line that is like most: whole, stamped soon after the one before, an initcall's or of no meaning here.
+
+        False leaves everything as it was, for the long way."""
+        last = self._last_us
+        if last is None or self._wrapped:
+            return False
+        found = QUICK.match(line)
+        if found is not None:
             seconds, fraction, name, module, task, ended, of, result, after = found.groups()
-            at_us = int(seconds) * 1_000_000 + int(fraction)
-            if not 0 <= at_us - last < MIN_GAP_US:
-                plain(line)
-                continue
-            self._last_us = at_us
-            self._last_line = line
-            observed = self.observed
-            observed.lines += 1
-            before = observed.characters
-            observed.characters = before + len(line) + 2
-            if name is not None:
-                self._calls.begin(name, module, at_us, before, int(task))
-            else:
-                self._calls.end(ended, of, at_us, before, int(result), int(after))
+        else:
+            plain = stamps.KERNEL.match(line) if self._full else None
+            if plain is None:
+                return False
+            seconds, fraction, _, message = plain.groups()
+            word = message.partition(b" ")[0]
+            if len(fraction) != 6 or word in _TELLING or b"[ " in message or message.endswith((b"login:", b"login: ")):
+                return False
+            name = ended = None
+        at_us = int(seconds) * 1_000_000 + int(fraction)
+        if not 0 <= at_us - last < MIN_GAP_US:
+            return False
+        self._last_us = at_us
+        self._last_line = line
+        observed = self.observed
+        observed.lines += 1
+        before = observed.characters
+        observed.characters = before + len(line) + 2
+        if name is not None:
+            self._calls.begin(name, module, at_us, before, int(task))
+        elif ended is not None:
+            self._calls.end(ended, of, at_us, before, int(result), int(after))
+        return True
 
     def _plain(self, line: bytes) -> None:
         found = stamps.KERNEL.match(line)
@@ -111,8 +134,10 @@ class KernelLog:
         if outer is not None:
             match = outer.regex.match(line)
             if match:
-                host_us = self._host_time(outer, match)
                 line = match[match.re.groups]
+                if outer.identified and self._settled and self._offset is not None and self._step(line):
+                    return  # the kernel's own stamp says all, and the offset is long known
+                host_us = self._host_time(outer, match)
                 if outer.identified:
                     ident = match[match.re.groups - 1]
                     if not ident.startswith(b"kernel"):
@@ -132,6 +157,10 @@ class KernelLog:
                 self._early.append((host_us, message))
         else:
             self._message(at_us, caller, message, len(line))
+
+    @property
+    def _settled(self) -> bool:
+        return self.observed.lines > SETTLED_LINES
 
     def _own_stamp(self, line: bytes) -> tuple[int | None, bytes | None, bytes]:
         if self._kmsg:
@@ -267,7 +296,7 @@ class KernelLog:
             level = LEVEL.match(message)
             if level:
                 self._calls.level = level[1].decode()
-        elif b"[" in message:
+        elif b"[ " in message:
             inner = stamps.INNER.search(message)
             if inner and inner.start() > 0:
                 # Two lines ran together: what stands before the second stamp is the first.
@@ -278,6 +307,8 @@ class KernelLog:
                 return
         if len(observed.messages) < MAX_MESSAGES:
             observed.messages.append((at_us, decode(message)))
+        else:
+            self._full = True
 
     def _cut_off(self) -> None:
         """The rest of a line never came: take what there is of it."""
@@ -399,26 +430,7 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
     if cleaner.cut:
         observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
     if observed.arch is None:
-        observed.arch = _guess_arch(observed)
+        observed.arch = guess_arch(observed)
     if not (observed.stamped or observed.version or observed.initcalls or observed.probes or observed.phases):
         observed.format = "not recognised"
     return observed
-
-
-_ARCH_SIGNS = (
-    ("arm64", ("CPU features: detected", "ARMv8", "arm64")),
-    ("arm", ("CPU: ARMv7", "CPU: ARMv6", "CPU: PIPT", "cr=10c5387d")),
-    ("riscv64", ("SBI specification", "riscv: base ISA")),
-    ("s390x", ("setup: Linux is running", "sclp_")),
-    ("mips", ("CPU0 revision is:",)),
-    ("x86_64", ("x86/fpu", "BIOS-e820", "smpboot:", "x86/PAT", "tsc: Detected", "e820:")),
-)
-
-
-def _guess_arch(observed: Observed) -> str | None:
-    """The architecture from messages that only it prints; None when there are none."""
-    for _, text in observed.messages[:400]:
-        for arch, signs in _ARCH_SIGNS:
-            if text.startswith(signs) or any(sign in text[:60] for sign in signs[:1]):
-                return architecture(arch)
-    return None

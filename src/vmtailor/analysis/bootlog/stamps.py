@@ -168,7 +168,7 @@ def has_stamps(lines: Sequence[bytes]) -> int:
 
 
 def constant_prefix(lines: Sequence[bytes]) -> bytes:
-    """What a capturing program put before the kernel's own stamp on most lines, such as `[info] `. Empty when nothing."""
+    """What a capturing program put before the stamp on most lines, such as `[info] `. Empty when nothing."""
     found = Counter(line[: match.start()] for line in lines if (match := INNER.search(line)) and match.start() < 80)
     if not found:
         return b""

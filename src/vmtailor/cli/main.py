@@ -23,6 +23,7 @@ from vmtailor.cli.explain import explain
 from vmtailor.cli.fit import fit
 from vmtailor.cli.gate import gate
 from vmtailor.cli.report import report
+from vmtailor.cli.run import run
 
 errors = Console(stderr=True, highlight=False)
 
@@ -56,6 +57,7 @@ def options(
 
 for verb in (fit, explain, report, boot, analyze, compare, gate, doctor):
     app.command()(verb)
+app.command(context_settings={"allow_interspersed_args": False})(run)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -72,6 +74,11 @@ def show(error: VmtailorError) -> None:
         errors.print(f"[bold]hint:[/] {escape(error.hint)}", soft_wrap=True)
 
 
+def say_interrupted() -> None:
+    """Tell a person who pressed Ctrl-C that nothing is lost."""
+    errors.print("[bold]interrupted:[/] what was finished is kept, and found again at the next try")
+
+
 def main() -> NoReturn:
     """The program. Exits with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _terminated)
@@ -81,9 +88,11 @@ def main() -> NoReturn:
         result = app(standalone_mode=False)
         code: int = result if isinstance(result, int) else ExitCode.DONE
     except typer.Exit as exit_:
+        if exit_.exit_code == ExitCode.INTERRUPTED:  # typer makes this of Ctrl-C
+            say_interrupted()
         sys.exit(exit_.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        errors.print("[bold]interrupted:[/] what was finished is kept, and found again at the next try")
+        say_interrupted()
         code = ExitCode.INTERRUPTED
     except VmtailorError as error:
         if debug:

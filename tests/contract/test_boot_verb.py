@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`boot` with real QEMU and a kernel of a hundred bytes (tests/guests/kernel.S): its ends, its ports, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.process import run
+from vmtailor.drivers.ready import parse_signal
+from vmtailor.drivers.vm import start
+from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.vm import Outcome, Vm, VmDisk
+from vmtailor.stages.boot.once import Plan, boot_once
+
+pytestmark = pytest.mark.contract
+
+SOURCE = Path(__file__).parent.parent / "guests" / "kernel.S"
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    elf = tmp_path_factory.mktemp("kernel") / "kernel"
+    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
+    run(["ld", "-m", "elf_x86_64", "-Ttext=0x100000", "-e", "start", "-o", str(elf), f"{elf}.o"], timeout_s=60)
+    return elf
+
+
+def verb(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "vmtailor", "boot", *words], check=False, capture_output=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("kind", MachineKind)
+@pytest.mark.parametrize("clock", Clock)
+def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind: MachineKind, clock: Clock) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    vm = Vm(
+        kind, 64 << 20, kernel=str(kernel), append=("hang",), disks=(VmDisk(str(disk)),), forwards=(22,), clock=clock
+    )
+    boot = boot_once(vm, Plan(parse_signal("log:hanging"), 60.0), tmp_path / "b", number=1, variant="base")
+    assert boot.outcome is Outcome.READY, boot.problem
+    assert disk.read_bytes() == bytes(1 << 20)
+
+
+def test_ports_are_told_and_open_only_on_the_loopback_address(kernel: Path) -> None:
+    vm = Vm(memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), forwards=(22, 80))
+    with start(vm) as running:
+        assert set(running.forwards) == {22, 80}
+        assert len(set(running.forwards.values())) == 2
+        table = Path("/proc/net/tcp").read_text()
+        for port in running.forwards.values():
+            assert f"0100007F:{port:04X} 00000000:0000 0A" in table
+            assert f"00000000:{port:04X} 00000000:0000 0A" not in table
+    assert running.ended
+
+
+def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path, tmp_path: Path) -> None:
+    vm = Vm(memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), forwards=(22,))
+    for name in ("tcp:22", "ssh"):
+        boot = boot_once(vm, Plan(parse_signal(name), 2.0), tmp_path / name[:3], number=1, variant="base")
+        assert boot.outcome is Outcome.TIMEOUT
+
+
+def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: Path) -> None:
+    done = verb("--kernel", str(kernel), "--append", "panic", "-n", "1", "--json", "-o", str(tmp_path / "out"))
+    assert done.returncode == 5, done.stderr
+    document = json.loads(done.stdout)
+    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/1"
+    assert document["boots"][0]["outcome"] == "panic"
+    assert (tmp_path / "out" / document["boots"][0]["folder"] / "console.log").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "nothing to boot"),
+        (("--kernel", "/none"), "does not exist"),
+        (("--kernel", __file__, "--ready", "soon"), "ready signal"),
+        (("--kernel", __file__, "--memory", "much"), "no amount of memory"),
+        (("--kernel", __file__, "--sample"), "--initrd"),
+        (("--kernel", __file__, "--clock", "instructions", "--cpus", "2"), "one CPU"),
+        (("--kernel", __file__, "--mark", "x"), "NAME=REGEX"),
+        (("--kernel", __file__, "--try", "nothing"), "no change 'nothing'"),
+    ],
+)
+def test_wrong_input_is_said(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    done = verb(*words, "-o", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stderr
+    assert says in " ".join(done.stderr.decode().split())
+
+
+def test_interrupted_it_leaves_nothing_running(kernel: Path, tmp_path: Path) -> None:
+    words = ("--kernel", str(kernel), "--append", "hang", "--ready", "log:never", "-o", str(tmp_path / "out"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vmtailor", "boot", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not (children := _children(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert children
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert b"interrupted" in errors
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle: every file that comes out, written so that an interrupted run leaves the old bundle or the new one."""
+"""The bundle: every file that comes out. An interrupted run leaves the old bundle or the new one, never half of it."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import records
@@ -34,13 +35,19 @@ def require_writable(out: Path) -> None:
         raise UserInputError(f"the folder {parent} does not exist", hint="make it, or name another with -o")
 
 
-def write(run: FitRun, findings: Findings, fitted: Fitted) -> Bundle:
-    """Write everything beside `out`, then put it in place."""
-    ground, out = findings.ground, findings.ground.options.out.absolute()
+def place(made: Path, out: Path, command: str) -> FitRun:
+    """Copy a finished bundle to where it was asked for. Its record names this place and this command.
+
+    An older bundle there is replaced at once, or, if something goes wrong, not at all."""
+    out = out.absolute()
     with disk_full_is_a_host_error(out.parent):
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
         try:
-            bundle = _fill(folder, run, findings, fitted)
+            shutil.copytree(made, folder, dirs_exist_ok=True)
+            run = replace(records.load(FitRun, folder / RUN), bundle=str(out), command=command)
+            records.save(run, folder / RUN)
+            records.save(replace(records.load(Bundle, folder / RECORD), name=out.name), folder / RECORD)
+            report.write_page(run, folder / report.PAGE)
             folder.chmod(0o755)
             if out.exists():
                 retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
@@ -51,11 +58,11 @@ def write(run: FitRun, findings: Findings, fitted: Fitted) -> Bundle:
                 folder.rename(out)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    assert ground is findings.ground
-    return bundle
+    return run
 
 
-def _fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> Bundle:
+def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
+    """Write every file of the bundle but the report, which depends on where the bundle will be."""
     ground, options = findings.ground, findings.ground.options
     root = f"root.{fitted.plan.root_format}"
     shutil.copyfile(fitted.kernel.image, folder / KERNEL)
@@ -90,8 +97,6 @@ def _fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> Bund
     for name in (trace.RECORD, findings.trace.coverage_file, findings.trace.requests_file):
         shutil.copyfile(findings.trace_folder / name, traced / name)
     (folder / SBOM).write_bytes(_bill(run, findings, fitted, folder / root))
-    report.write_page(run, folder / report.PAGE)
-    return bundle
 
 
 def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:

@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from vmtailor import __version__
 from vmtailor.analysis import file_uses, strace_log
 from vmtailor.analysis.sides import KernelFacts
+from vmtailor.base import records
+from vmtailor.base.store import digest
+from vmtailor.drivers import kbuild
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
-from vmtailor.pipeline import bundling, fitting, measuring, reducing
+from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing
 from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.ground import Ground, prepare
 from vmtailor.pipeline.options import Effort, FitOptions
 
 
@@ -39,6 +45,40 @@ def run_fit(options: FitOptions) -> FitRun:
     times = _Times()
     with times.of("prepare"):
         ground = prepare(options)
+    key = fit_key(ground)
+    if not options.store.has("fit", key):
+        made = Path(tempfile.mkdtemp(dir=ground.scratch, prefix="bundle-"))
+        try:
+            if not _make(ground, times, made).verified:  # not kept: the next try may go further
+                return bundling.place(made, options.out, options.command)
+            options.store.get("fit", key, lambda folder: _copy(made, folder))
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return bundling.place(options.store.path("fit", key), options.out, options.command)
+
+
+def _copy(made: Path, folder: Path) -> None:
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+def fit_key(ground: Ground) -> str:
+    """Everything that a finished fit depends on, this program's own code included."""
+    options = ground.options
+    return digest(
+        keys.code(),
+        keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools)),
+        ground.image.digest,
+        records.to_bytes(ground.image),
+        ground.source.digest,
+        kbuild.Toolchain().describe(),
+        repr(
+            (options.machine, options.cpus, options.keep, options.drop, options.terminal, options.boots, options.effort)
+        ),
+    )
+
+
+def _make(ground: Ground, times: _Times, folder: Path) -> FitRun:
+    options = ground.options
     with times.of("trace"):
         findings = fitting.find(ground)
     with times.of("plan, build, verify"):
@@ -52,7 +92,7 @@ def run_fit(options: FitOptions) -> FitRun:
             baseline = unmeasured("baseline", measuring.baseline_facts(findings))
             tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
     run = record(findings, fitted, baseline, tailored, times.seconds)
-    bundling.write(run, findings, fitted)
+    bundling.fill(folder, run, findings, fitted)
     return run
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from vmtailor.analysis import attribution, counters, demand_rules, explain, machines, repair
 from vmtailor.analysis.attribution import Attribution, SymbolCost
 from vmtailor.analysis.ksource import facts
@@ -30,8 +28,8 @@ from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Repair, Tree, Wishes
 from vmtailor.stages.verify import Verification
 
-#: Symbols that every x86-64 kernel has: no cost is put down to them.
-ALWAYS = frozenset({"X86", "X86_64", "64BIT", "MMU", "EXPERT", "MULTIUSER_ALWAYS"})
+#: Where x86-64 without address space randomisation puts modules; the kernel's image lies below.
+MODULES_START = 0xFFFFFFFFA0000000
 
 
 @dataclass(eq=False)
@@ -95,11 +93,11 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     counts = plugin.read(folder / record.coverage_file)
     where = attribution.addresses(counts).tolist()
-    sections = [(module.name, name, at) for module in record.modules for name, at in module.sections if name == ".text"]
+    sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(ground.kernel.debug_modules_dir).rglob("*.ko")}
-    first = min((at for _, _, at in sections), default=np.iinfo(np.uint64).max)
-    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), [at for at in where if at < first])
-    frames |= symbolizer.symbolize_modules(files, sections, [at for at in where if at >= first])
+    inside = [at for at in where if at >= MODULES_START]
+    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), [at for at in where if at < MODULES_START])
+    frames |= symbolizer.symbolize_modules(files, sections, inside)
     conditions = attribution.Conditions(tree.facts, facts.reader(ground.source.path))
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
     return attribution.attribute(
@@ -108,7 +106,7 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
         conditions,
         enabled={name for name, value in ground.config.items() if value in ("y", "m")},
         choosable=tree.kconfig.prompted,
-        always=ALWAYS,
+        always=tree.always(),
         phase_of=lambda stretch: phase_of.get(id(stretch), stretch.begin),
     )
 

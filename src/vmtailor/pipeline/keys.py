@@ -49,3 +49,13 @@ def content_sha256(path: Path) -> str:
     """The SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def code() -> str:
+    """The digest of this program's own code and data: what was decided by another version is decided again."""
+    package = Path(__file__).resolve().parent.parent
+    files = sorted(
+        path for path in package.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
+    )
+    return digest(*(part for path in files for part in (str(path.relative_to(package)), path)))

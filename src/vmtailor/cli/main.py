@@ -24,6 +24,7 @@ from vmtailor.cli.fit import fit
 from vmtailor.cli.gate import gate
 from vmtailor.cli.report import report
 from vmtailor.cli.run import run
+from vmtailor.cli.stages import build, plan, trace, verify
 
 errors = Console(stderr=True, highlight=False)
 
@@ -55,7 +56,7 @@ def options(
         logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
 
 
-for verb in (fit, explain, report, boot, analyze, compare, gate, doctor):
+for verb in (fit, trace, plan, build, verify, explain, report, boot, analyze, compare, gate, doctor):
     app.command()(verb)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 
@@ -87,9 +88,9 @@ def main() -> NoReturn:
         # Without its standalone mode the library turns typer.Exit into the value that is returned.
         result = app(standalone_mode=False)
         code: int = result if isinstance(result, int) else ExitCode.DONE
-    except typer.Exit as exit_:
-        if exit_.exit_code == ExitCode.INTERRUPTED:  # typer makes this of Ctrl-C
+        if code == ExitCode.INTERRUPTED:  # so does it with Ctrl-C
             say_interrupted()
+    except typer.Exit as exit_:
         sys.exit(exit_.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         say_interrupted()

@@ -84,6 +84,7 @@ def _budget(data: bytes) -> None:
 def check(observed: Observed) -> None:
     """Build the timeline and hold it to what every timeline must be."""
     timeline = build([observed])
+    b"".join(json_chunks(timeline))
     rows: list[Any] = [*timeline.initcalls, *timeline.probes, *timeline.units, *timeline.processes, *timeline.hotspots]
     for row in rows:
         if _CONTROLS.search(row.name):

@@ -58,7 +58,7 @@ def blocks(data: bytes) -> Iterator[tuple[int, list[bytes]]]:
     as it goes."""
     for block in data.replace(b"\r\n", b"\n").split(b"\n\n"):
         lines = block.strip(b"\n").split(b"\n")
-        if lines and lines[0].strip().isdigit() and len(lines[0]) < 16:
+        if lines and lines[0].strip().isdigit() and len(lines[0]) < 12:
             yield int(lines[0]), lines[1:]
 
 
@@ -127,18 +127,18 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
             if not match or len(rest := match[5].split()) < 18:
                 odd += 1
                 continue
-            try:
-                cpu, start = float(int(rest[9]) + int(rest[10])), int(rest[17])
-            except ValueError:
+            figures = (rest[9], rest[10], rest[17])
+            if not all(figure.isdigit() and len(figure) < 12 for figure in figures):
                 odd += 1
                 continue
+            cpu, start = float(int(figures[0]) + int(figures[1])), int(figures[2])
             _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=start, at=at, cpu=cpu)
     for at, lines in blocks(members.get("taskstats.log", b"")):
         period = (min(period[0], at) if period else at, max(period[1], at) if period else at)
         for line in lines:
             words = line.split(b" ")
             if len(words) != 6 or not all(
-                w.isdigit() and len(w) < 20 for w in (words[0], words[1], words[3], words[4], words[5])
+                w.isdigit() and len(w) < 18 for w in (words[0], words[1], words[3], words[4], words[5])
             ):
                 odd += bool(line.strip())
                 continue
@@ -204,7 +204,7 @@ def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process
 
 
 def _numbers(words: list[bytes]) -> list[int]:
-    return [int(word) for word in words if word.isdigit() and len(word) < 20]
+    return [int(word) for word in words if word.isdigit() and len(word) < 14]
 
 
 def _samples(observed: Observed, members: Mapping[str, bytes]) -> None:

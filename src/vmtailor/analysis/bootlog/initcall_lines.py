@@ -12,7 +12,7 @@ _SYMBOL = (
     rb"(?:0x[0-9a-f]+: )?(?:(\d+)_)?([A-Za-z_$.0x][\w.$]*)(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?:\(\))?"
     rb"(?: \[([\w.-]+)(?: [0-9a-f]+)?\])?"
 )
-CALLING = re.compile(rb"[Cc]alling  ?(?:initcall )?" + _SYMBOL + rb"(?: @ (\d+))?\s*$")
+CALLING = re.compile(rb"[Cc]alling  ?(?:initcall )?" + _SYMBOL + rb"(?: @ (\d{1,10}))?\s*$")
 RETURNED = re.compile(
     rb"initcall " + _SYMBOL + rb" returned (-?\d{1,10})(?:\.| after (\d{1,15}) (u|m|n)secs?(?:[ ,.].*)?)\s*$"
 )
@@ -27,7 +27,7 @@ _TO_US = {b"u": 1, b"m": 1000}
 #: The two lines that a long log consists of, whole and undamaged: seconds, fraction, then one of the two.
 QUICK = re.compile(
     rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{6})\](?:\[ *[TC]\d+\])? (?:"
-    rb"calling  ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])? @ (\d+)"
+    rb"calling  ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])? @ (\d{1,10})"
     rb"|initcall ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])?"
     rb" returned (-?\d{1,10}) after (\d{1,15}) usecs)$"
 )

@@ -40,6 +40,8 @@ _CHAIN = re.compile(
     r"^[\s│├└─●|`-]*(\S+\.(?:service|mount|device|socket|swap|target|slice|timer|path|scope|automount))"
     r"(?: @(" + _SPAN + r"))?\s*(?:\+(" + _SPAN + r"))?\s*$"
 )
+#: Longer spans are no boot's: 30 years.
+MOST_US = 1_000_000_000_000_000
 _ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
 
 
@@ -54,7 +56,7 @@ def parse_span(text: str) -> int | None:
         scale = _UNITS_US[part[3].rstrip("s") if len(part[3]) > 2 and part[3].endswith("s") else part[3]]
         fraction = int(part[2]) * scale / 10 ** len(part[2]) if part[2] else 0
         total += round(int(part[1]) * scale + fraction)
-    return total if end and end == len(text) else None
+    return total if end and end == len(text) and total < MOST_US else None
 
 
 def parse_startup_line(text: str) -> list[PhaseSpan]:

@@ -146,12 +146,18 @@ def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
     )
 
 
+def built(findings: Findings, made: Plan) -> KernelFiles:
+    """The kernel of a plan."""
+    ground = findings.ground
+    return build.build_kernel(made, ground.source.path, ground.source.digest, ground.options.store)
+
+
 def attempt(findings: Findings, made: Plan, purpose: str, added: Sequence[str], removed: Sequence[str] = ()) -> Fitted:
     """Build one plan and verify it; the trial is put on record."""
     ground = findings.ground
     started = time.monotonic()
-    kernel = build.build_kernel(made, ground.source.path, ground.source.digest, ground.options.store)
-    built = time.monotonic()
+    kernel = built(findings, made)
+    finished = time.monotonic()
     machine = machine_of(ground, made, kernel)
     verification = verified(findings, made, machine)
     findings.trials.append(
@@ -162,8 +168,8 @@ def attempt(findings: Findings, made: Plan, purpose: str, added: Sequence[str], 
             removed=tuple(removed),
             passed=verification.passed,
             failures=verification.failures,
-            build_seconds=built - started,
-            verify_seconds=time.monotonic() - built,
+            build_seconds=finished - started,
+            verify_seconds=time.monotonic() - finished,
         )
     )
     return Fitted(made, kernel, machine, verification)

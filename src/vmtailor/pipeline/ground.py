@@ -112,10 +112,11 @@ def tools_volume(store: Store) -> Path:
 def baseline_of(options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path) -> Machine:
     """The baseline machine, with an initial RAM disk made for it."""
     modules = Path(kernel.modules_dir)
-    key = digest("1", kernel.release, *kernel.origin, content(parts.stage1), *initramfs.WANTED)
+    wanted = initramfs.wanted_by(options.machine, options.root_format)
+    key = digest("1", kernel.release, *kernel.origin, content(parts.stage1), *wanted)
 
     def fill(folder: Path) -> None:
-        initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules)
+        initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
     return machines.baseline_machine(

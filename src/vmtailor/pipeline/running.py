@@ -147,7 +147,7 @@ def run_bundle(options: RunOptions) -> int:
         machine = replace(
             machine,
             append=(*machine.append, "VT_RUN=1"),
-            disks=(*machine.disks, Disk(str(volume), read_only=False)),
+            disks=(*machine.disks, Disk(str(volume))),
             network=bundle.network,
             ports=options.ports,
             outbound=options.outbound,

@@ -18,7 +18,7 @@ from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Clock, Machine, PublishedPort
+from vmtailor.model.machine import Clock, Machine, PublishedPort
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 from vmtailor.model.trace import Trace
 
@@ -87,7 +87,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
 
 
 def _as_used(target: Target, run: Run, deadline_s: float, scratch: Path, failures: list[str]) -> rig.Outcome:
-    machine = replace(target.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
+    machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
         outcome = rig.drive(rig.Setup(machine, run, target.natives, deadline_s), scratch)
         failures += boots.failures(outcome, target.exercise)

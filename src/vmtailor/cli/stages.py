@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor trace`, `plan`, `build` and `verify`: the single stages of `fit`."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from vmtailor.analysis import causes, strace_log
+from vmtailor.base.errors import AnswerNo
+from vmtailor.base.text import plain
+from vmtailor.cli.sizes import parse_memory
+from vmtailor.model.machine import Accelerator, Clock, MachineKind
+from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline import fitting, reverify
+from vmtailor.pipeline.fitting import Findings
+from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.stages import trace as trace_stage
+
+ImageArgument = Annotated[str, typer.Argument(help="An image, as `fit` takes it.")]
+ExerciseOption = Annotated[Path | None, typer.Option("--exercise", "-x", help="How the container is driven (TOML).")]
+MachineOption = Annotated[MachineKind, typer.Option(help="Machine type of the target.")]
+MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
+KernelOption = Annotated[str | None, typer.Option(help="Packaged baseline: a series, or an exact version.")]
+CpuModelOption = Annotated[str, typer.Option(help="CPU model traced on.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class Show(StrEnum):
+    """What `trace` prints."""
+
+    SYSCALLS = "syscalls"
+    TASKS = "tasks"
+    FILES = "files"
+    COVERAGE = "coverage"
+
+
+def trace(
+    image: ImageArgument,
+    exercise: ExerciseOption = None,
+    show: Annotated[Show, typer.Option(help="What of the trace to print.")] = Show.SYSCALLS,
+    machine: MachineOption = MachineKind.MICROVM,
+    memory: MemoryOption = "256M",
+    kernel: KernelOption = None,
+    cpu_model: CpuModelOption = "max",
+    json: JsonOption = False,
+) -> None:
+    """Run the exercise on the baseline and show what was seen."""
+    ground = prepare(
+        FitOptions(
+            reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
+            kernel=kernel, cpu_model=cpu_model,
+        )
+    )  # fmt: skip
+    if show is Show.COVERAGE:
+        _print(_coverage(fitting.find(ground)), json)
+        return
+    record, folder = fitting.traced(ground)
+    events = trace_stage.read_log(folder, record).events
+    if show is Show.FILES:
+        rows = [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in record.files]
+    elif show is Show.TASKS:
+        rows = _tasks(events)
+    else:
+        rows = [_call(call) for call in strace_log.summarise(events)]
+    _print(rows, json)
+
+
+def _call(call: Any) -> dict[str, Any]:
+    return {
+        "task": call.task,
+        "call": call.name,
+        "count": call.count,
+        "errors": ", ".join(f"{name} {count}" for name, count in call.errors),
+        "min_us": round(call.min_s * 1e6),
+        "mean_us": round(call.mean_s * 1e6),
+        "max_us": round(call.max_s * 1e6),
+        "never_changes": ", ".join(f"{index}: {value}" for index, value in call.constant_args),
+    }
+
+
+def _tasks(events: Any) -> list[dict[str, Any]]:
+    found: dict[tuple[int, str], list[int]] = {}
+    for event in events:
+        row = found.setdefault((event.pid, event.task), [0, 0])
+        row[0] += 1
+        row[1] += bool(event.error)
+    return [{"pid": pid, "task": task, "calls": calls, "errors": bad} for (pid, task), (calls, bad) in found.items()]
+
+
+def _coverage(findings: Findings) -> list[dict[str, Any]]:
+    rows = sorted(findings.costs.rows, key=lambda row: (row.phase, -row.instructions))
+    return [
+        {
+            "phase": row.phase,
+            "function": row.function,
+            "file": row.file,
+            "symbol": row.symbol,
+            "instructions": row.instructions,
+        }
+        for row in rows
+    ]
+
+
+def _print(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        typer.echo(json_module.dumps({"schema": "vmtailor/trace-rows/1", "rows": rows}, indent=1))
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in rows[0] if rows else ("nothing was seen",):
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(plain(str(value)) for value in row.values()))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def plan(
+    image: ImageArgument,
+    exercise: ExerciseOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
+    machine: MachineOption = MachineKind.MICROVM,
+    cpus: Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target.")] = 1,
+    memory: MemoryOption = "256M",
+    kernel: KernelOption = None,
+    root: Annotated[RootFormat, typer.Option(help="Root file system.")] = RootFormat.EROFS,
+    keep: Annotated[list[str] | None, typer.Option(help="Keep a symbol: NAME or NAME=VALUE.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Leave a symbol out.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Choose the configuration, and show every symbol with its reason. Nothing is built."""
+    options = FitOptions(
+        reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
+        memory_bytes=parse_memory(memory), kernel=kernel, root_format=root, keep=tuple(keep or ()),
+        drop=tuple(drop or ()),
+    )  # fmt: skip
+    made = fitting.planned(fitting.find(prepare(options)))
+    if out is not None:
+        from vmtailor.base import records
+
+        records.save(made, out)
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode({"schema": made.SCHEMA, **msgspec.to_builtins(made)})))
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("symbol", "value", "cause", "why"):
+        table.add_column(name, overflow="fold")
+    for choice in made.choices:
+        first = choice.reasons[0] if choice.reasons else None
+        why = f"{first.text} [{first.reference}]" if first else ""
+        if choice.prompted:
+            table.add_row(choice.name, choice.value, str(causes.cause_of(choice)), plain(why))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200, markup=False)
+    console.print(table)
+    console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")
+    for sentence in made.given_up:
+        console.print(f"given up: {sentence}")
+
+
+def build(
+    image: ImageArgument,
+    exercise: ExerciseOption = None,
+    machine: MachineOption = MachineKind.MICROVM,
+    memory: MemoryOption = "256M",
+    kernel: KernelOption = None,
+    source: Annotated[str | None, typer.Option(help="Kernel source: DIR or TARBALL[,SHA256].")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Plan, and build the kernel, without verifying it. Prints where it is."""
+    options = FitOptions(
+        reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
+        kernel=kernel, source=source,
+    )  # fmt: skip
+    findings = fitting.find(prepare(options))
+    made = fitting.planned(findings)
+    files = fitting.built(findings, made)
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode({"schema": files.SCHEMA, **msgspec.to_builtins(files)})))
+        return
+    typer.echo(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.xz_bytes:,} packed with xz)")
+    typer.echo(f"configuration  {files.config}")
+    typer.echo(f"symbols        {files.system_map}")
+
+
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote.")],
+    clock: Annotated[
+        Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
+    ] = Clock.INSTRUCTIONS,
+    accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it."""
+    found = reverify.verify_bundle(bundle, clock, accelerator)
+    if json:
+        document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
+        typer.echo(msgspec.json.format(msgspec.json.encode(document)))
+    elif found.passed:
+        typer.echo(f"verified: the container works in {bundle}, no call newly fails")
+    if not found.passed:
+        raise AnswerNo(f"the container does not work in {bundle}", hint="fit the image again", details=found.evidence)

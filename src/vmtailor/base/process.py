@@ -82,6 +82,17 @@ def kill_group(process: subprocess.Popen[bytes], grace_s: float = TERM_GRACE_S) 
     process.wait()
 
 
+#: What `spawn` started and has not ended yet, whatever thread did.
+_alive: set[subprocess.Popen[bytes]] = set()
+
+
+def end_all() -> None:
+    """End everything that runs just now. For the main thread, when it is interrupted while others wait for programs."""
+    for process in tuple(_alive):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def spawn(
     argv: Sequence[str],
@@ -102,10 +113,12 @@ def spawn(
         )  # fmt: skip
     except FileNotFoundError as error:
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
+    _alive.add(process)
     try:
         yield process
     finally:
         kill_group(process)
+        _alive.discard(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):

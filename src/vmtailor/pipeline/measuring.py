@@ -81,7 +81,7 @@ def _side(
         kernel,
         name,
         found.exact,
-        device_boot=found.devices,
+        device_boot=found.exact[0],
         wall_boots=found.wall,
         loops=loop_table(),
         min_memory_bytes=found.min_memory_bytes,

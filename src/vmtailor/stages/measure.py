@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage measure: one machine with the exercise: on the instruction clock, with devices counted, on the wall clock."""
+"""Stage measure: one machine with the exercise, on the instruction clock and on the wall clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from vmtailor.analysis import boots
 from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spans
+from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers import plugin, qemu, rig
@@ -39,14 +42,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Measured:
-    """All boots of one machine. `exact`: on the instruction clock; `devices`: one with accesses to devices counted;
-    `wall`: on the host's clock. `initcalls`: name → instructions, with what each called. `counts_file`: the plugin's
-    file of the first boot, in the record's folder."""
+    """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
+    host's clock. `initcalls`: name → instructions, with what each called. `counts_file`: the plugin's file of the first
+    boot, in the record's folder."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/measured/1"
+    SCHEMA: ClassVar[str] = "vmtailor/measured/2"
 
     exact: tuple[Boot, ...]
-    devices: Boot
     wall: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
     min_memory_bytes: int
@@ -57,29 +59,43 @@ COUNTS = "boot.counts"
 
 
 def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Callable[[str], None]) -> Measured:
-    """Boot `count` times on the instruction clock, once with devices counted, as often on the wall clock, and search
-    the least memory in which the exercise still passes. Raises GuestError when a boot that should work does not."""
-    config = PluginConfig(mode=Mode.COUNTS, marks=boots.marks(subject.table, subject.natives))
-    exact = []
-    for number in range(count):
-        note(f"instruction clock, boot {number + 1} of {count}")
-        exact.append(_counted(subject, config, scratch, folder / COUNTS if number == 0 else None))
-    note("device accesses")
-    devices = _counted(subject, replace(config, devices=True, spans=initcall_spans(subject.table)), scratch, None)
+    """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
+    the exercise still passes. Raises GuestError when a boot that should work does not."""
+    config = PluginConfig(
+        mode=Mode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
+    )
+    note(f"instruction clock, {count} boots; least memory")
+    # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.
+    with _pool() as pool:
+        exact = [
+            pool.submit(_counted, subject, config, scratch, folder / COUNTS if n == 0 else None) for n in range(count)
+        ]
+        least = pool.submit(least_memory, subject.machine.memory_bytes, lambda size: _passes(subject, size, scratch))
+        counted = [future.result() for future in exact]
+        memory = least.result()
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
         wall.append(_walled(subject, scratch))
-    note("least memory")
-    least = least_memory(subject.machine.memory_bytes, lambda size: _passes(subject, size, scratch))
     return Measured(
-        exact=tuple(boot for boot, _ in exact),
-        devices=devices[0],
+        exact=tuple(boot for boot, _ in counted),
         wall=tuple(wall),
-        initcalls=devices[1],
-        min_memory_bytes=least,
+        initcalls=counted[0][1],
+        min_memory_bytes=memory,
         counts_file=COUNTS,
     )
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Two workers. When this thread is interrupted, what they started is ended at once."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            process.end_all()
+            raise
 
 
 def _deadline(exercise: Exercise) -> float:
@@ -126,9 +142,10 @@ def _passes(subject: Subject, memory_bytes: int, scratch: Path) -> bool:
 
 
 def least_memory(known: int, passes: Callable[[int], bool]) -> int:
-    """The least memory that passes, to MEMORY_STEP, by bisection; `known` is a size that does. In bytes."""
+    """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
+    size that does. In bytes."""
     low, high = LEAST_MEMORY // MEMORY_STEP - 1, known // MEMORY_STEP
-    while high - low > 1:
+    while high - low > max(1, low // 16):
         # Small machines are likelier: the middle is taken on a scale of ratios.
         middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
         if passes(middle * MEMORY_STEP):

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmtailor.analysis.boot_json import from_json, json_chunks
-from vmtailor.analysis.compare import compare_boots, load
+from vmtailor.analysis.compare import compare_boots, compare_sides, load, load_side
 from vmtailor.analysis.compare_page import compare_page
+from vmtailor.analysis.compare_saved import Saved
 from vmtailor.analysis.stats import Thresholds, compare, floor, unstable
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.records import from_bytes, to_bytes
+from vmtailor.base.records import from_bytes, save, to_bytes
 from vmtailor.model.comparison import Comparison
 from vmtailor.model.sample import Verdict
+from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot, VmMilestone
 
 
 def log(calls: dict[str, int], config: str = "") -> str:
@@ -157,3 +159,42 @@ def test_a_set_is_never_better_or_worse_than_itself(values: list[float], factor:
         or Verdict.UNDECIDED in (one.verdict, other.verdict)
         or ({one.verdict, other.verdict} == {Verdict.SAME})
     )
+
+
+def series(folder: Path, ready_s: list[float]) -> Path:
+    folder.mkdir()
+    boots = []
+    for n, seconds in enumerate(ready_s):
+        (folder / f"b{n}").mkdir()
+        (folder / f"b{n}" / "console.log").write_text(log({"a_init": 20_000 + n}))
+        marks = (VmMilestone("ready", wall_s=seconds, executed=1000 + n),)
+        boots.append(VmBoot(n, "base", Outcome.READY, marks, seconds, f"b{n}"))
+    boots.append(VmBoot(99, "base", Outcome.PANIC, (VmMilestone("ready", wall_s=99.0),), 99.0, "b0"))
+    record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", Vm(), "qemu"),), tuple(boots))
+    save(record, folder / "boots.json")
+    return folder
+
+
+def test_saved_boots_are_compared_by_their_milestones(tmp_path: Path) -> None:
+    fast = load_side([series(tmp_path / "fast", [1.0, 1.01, 0.99, 1.0, 1.02])])
+    slow = load_side([series(tmp_path / "slow", [2.0, 2.01, 1.99, 2.0, 2.02])])
+    found = compare_sides(fast, slow, ("fast", "slow"))
+    rows = {(r.kind, r.name, r.unit): r for r in found.phases}
+    wall = rows["milestone", "ready", "µs"]
+    assert (wall.verdict, wall.before_us, wall.after_us, wall.boots) == ("slower", 1_000_000, 2_000_000, (5, 5))
+    assert rows["milestone", "ready", "instructions"].verdict == "same"
+    assert found.before.boots == 5
+    assert {r.name for r in found.items} == {"a_init"}
+
+
+def test_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="different kinds"):
+        compare_sides(Saved(samples={("figure", "x", "bytes"): [1.0]}), Saved(), ("a", "b"))
+    exact = compare_sides(
+        Saved(samples={("figure", "x", "bytes"): [1000.0]}, config={"A": "y"}),
+        Saved(samples={("figure", "x", "bytes"): [900.0]}, config={"B": "y"}),
+        ("a", "b"),
+    )
+    assert [(r.name, r.verdict, r.unit) for r in exact.items] == [("x", "faster", "bytes")]
+    assert [c.symbol for c in exact.config] == ["A", "B"]
+    assert 'false,"bytes"]' in compare_page(exact)

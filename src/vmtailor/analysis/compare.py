@@ -10,9 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from vmtailor.analysis.analyze import analyze
 from vmtailor.analysis.boot_json import from_json
 from vmtailor.analysis.bootlog.bootchart import MEMBERS
+from vmtailor.analysis.compare_saved import Samples, Saved, find
+from vmtailor.analysis.compare_saved import load as load_saved
 from vmtailor.analysis.saved_boots import saved_boots
 from vmtailor.analysis.stats import Difference, Thresholds
 from vmtailor.analysis.stats import compare as judge
@@ -23,6 +27,8 @@ from vmtailor.model.timeline import PhaseName, Timeline, Warn
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)
+#: Exact counts of two runs of one machine agree so well.
+EXACT_SHARE = 0.002
 #: Items that never reach this are left out of the comparison, unless they are gone or new.
 WORTH_US = 100
 
@@ -61,6 +67,54 @@ def load(path: Path) -> list[Timeline]:
         if head.startswith(b"{") and b'"vmtailor/timeline/' in head[:200]:
             return [from_json(path.read_bytes(), str(path))]
     return [analyze([path])]
+
+
+def load_side(paths: Sequence[Path]) -> Saved:
+    """All that several paths hold of one side: boots, saved series and runs."""
+    side = Saved()
+    for path in paths:
+        record = find(path)
+        if record is None:
+            side.timelines.extend(load(path))
+            continue
+        saved = load_saved(record)
+        side.timelines.extend(saved.timelines)
+        side.config = side.config or saved.config
+        for key, values in saved.samples.items():
+            side.samples.setdefault(key, []).extend(values)
+    return side
+
+
+def compare_sides(before: Saved, after: Saved, names: tuple[str, str]) -> Comparison:
+    """Compare two sides. Raises UserInputError when they have nothing in common to compare."""
+    if before.timelines and after.timelines:
+        found = compare_boots(before.timelines, after.timelines, names)
+    elif before.samples and after.samples:
+        found = Comparison(Side(names[0], 0, None, None), Side(names[1], 0, None, None), (), (), (), ())
+    else:
+        raise UserInputError(
+            "the two sides are of different kinds",
+            hint="compare logs with logs, and records of one verb with records of it",
+        )
+    figures = tuple(_figures(before.samples, after.samples))
+    config = found.config or tuple(_config(before.config, after.config))
+    phases = tuple(row for row in figures if row.kind == "milestone")
+    items = tuple(row for row in figures if row.kind != "milestone")
+    return msgspec.structs.replace(found, phases=(*phases, *found.phases), items=(*items, *found.items), config=config)
+
+
+def _figures(before: Samples, after: Samples) -> Iterator[Row]:
+    """Figures of records. Counts of instructions and bytes are exact: a single one a side is enough."""
+    for key in dict.fromkeys([*before, *after]):
+        kind, name, unit = key
+        left, right = before.get(key, []), after.get(key, [])
+        row = _row((kind, name, 1), left, right, (len(left), len(right)))
+        if left and right and unit != "µs":
+            slack = max(EXACT_SHARE * abs(row.before_us or 0.0), max(left) - min(left), max(right) - min(right))
+            change = (row.after_us or 0.0) - (row.before_us or 0.0)
+            verdict = Change.SAME if abs(change) <= slack else (Change.FASTER if change < 0 else Change.SLOWER)
+            row = msgspec.structs.replace(row, verdict=verdict, direction="")
+        yield msgspec.structs.replace(row, unit=unit)
 
 
 def compare_boots(before: Sequence[Timeline], after: Sequence[Timeline], names: tuple[str, str]) -> Comparison:

@@ -28,6 +28,8 @@ def compare_page(comparison: Comparison) -> str:
                 r.verdict,
                 r.direction,
                 r.moved,
+                r.unit,
+                r.unit,
             ]
             for r in comparison.items
         ]

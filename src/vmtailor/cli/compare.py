@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vmtailor.analysis.compare import compare_boots, load
+from vmtailor.analysis.compare import compare_sides, load_side
 from vmtailor.analysis.compare_page import compare_page
 from vmtailor.base.records import to_bytes, write_atomic
 from vmtailor.cli.boot_view import duration
@@ -30,7 +30,10 @@ _COLOURS = {
 
 def compare(
     before: Annotated[
-        Path, typer.Argument(help="A log, a chart, a saved analyze --json, or a folder with one log a boot.")
+        Path,
+        typer.Argument(
+            help="A log, a chart, a saved analyze --json, a folder with one log a boot, or what boot or fit wrote."
+        ),
     ],
     after: Annotated[Path, typer.Argument(help="The same, of the other side.")],
     more_before: Annotated[
@@ -45,9 +48,8 @@ def compare(
     all_rows: Annotated[bool, typer.Option("--all", help="Print what stayed the same too.")] = False,
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
-    left = [boot for path in (before, *(more_before or ())) for boot in load(path)]
-    right = [boot for path in (after, *(more_after or ())) for boot in load(path)]
-    found = compare_boots(left, right, (before.name or str(before), after.name or str(after)))
+    left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
+    found = compare_sides(left, right, (before.name or str(before), after.name or str(after)))
     if output is not None:
         write_atomic(output, compare_page(found).encode())
         typer.echo(f"written: {output}", err=True)
@@ -57,12 +59,16 @@ def compare(
         _show(found, top, all_rows)
 
 
+def _amount(row: Row, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return duration(round(value)) if row.unit == "µs" else f"{value:,.0f}{' ' + row.unit if row.unit else ''}"
+
+
 def _cells(row: Row) -> tuple[str | Text, ...]:
-    change = "–" if row.change_us is None else f"{'+' if row.change_us > 0 else ''}{duration(round(row.change_us))}"
+    change = "–" if row.change_us is None else f"{'+' if row.change_us > 0 else ''}{_amount(row, row.change_us)}"
     between = (
-        ""
-        if row.low_us is None or row.high_us is None
-        else f"{duration(round(row.low_us))} … {duration(round(row.high_us))}"
+        "" if row.low_us is None or row.high_us is None else f"{_amount(row, row.low_us)} … {_amount(row, row.high_us)}"
     )
     name = row.name + (f" (run {row.occurrence})" if row.occurrence > 1 else "")
     verdict = Text(row.verdict, style=_COLOURS.get(Change(row.verdict), ""))
@@ -73,8 +79,8 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     return (
         row.kind,
         name,
-        duration(None if row.before_us is None else round(row.before_us)),
-        duration(None if row.after_us is None else round(row.after_us)),
+        _amount(row, row.before_us),
+        _amount(row, row.after_us),
         change,
         Text(between, style="dim"),
         verdict,

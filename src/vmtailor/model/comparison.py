@@ -24,7 +24,8 @@ class Change(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One phase or item. Medians in µs; `low` and `high` bound the difference (95 %), None where a side is a single
+    """One phase, item or figure. Medians in `unit` (the fields say µs, as nearly all are); `low` and `high` bound the
+    difference (95 %), None where a side is a single
     boot.
     `direction` says which way an undecided one leans. `boots` counts in how many boots of each side it was."""
 
@@ -43,6 +44,7 @@ class Row(msgspec.Struct, frozen=True):
     boots: tuple[int, int] = (1, 1)
     before_path: str = ""
     after_path: str = ""
+    unit: str = "µs"
 
 
 class ConfigChange(msgspec.Struct, frozen=True):

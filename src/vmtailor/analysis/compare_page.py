@@ -29,7 +29,6 @@ def compare_page(comparison: Comparison) -> str:
                 r.direction,
                 r.moved,
                 r.unit,
-                r.unit,
             ]
             for r in comparison.items
         ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -35,8 +36,11 @@ Chunks = Iterator[bytes]
 
 
 def read_path(path: Path, boot: int = 0) -> list[Observed]:
-    """Read a file or a folder. Raises UserInputError when it cannot be read or is too large once unpacked."""
+    """Read a file, a folder, or (`-`) standard input. Raises UserInputError when it cannot be read or is too large
+    once unpacked."""
     try:
+        if str(path) == "-":
+            return [read_chunks("standard input", archive.decompress(sys.stdin.buffer), boot)]
         if path.is_dir():
             return _read_folder(path, boot)
         return [read_chunks(str(path), archive.open_chunks(path), boot)]

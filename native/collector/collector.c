@@ -13,8 +13,8 @@
  *     i PID READ WRITTEN   bytes from and to disks
  *     x PID                it is gone
  *
- * It samples ten times a second, less often where that would cost more than a twentieth of the processor's time. Kernel
- * threads are looked at in every tenth sample.
+ * It samples ten times a second; less often, but twice at least, where that would cost more than a twentieth of the
+ * processor's time. Kernel threads are looked at in every tenth sample.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #define PERIOD_NS 100000000L
+#define MAX_PERIOD_NS 500000000L
 #define SHARE 20 /* the period is at least this many times what a sample costs */
 #define KERNEL_THREADS_EVERY 10
 #define MAX_TASKS 4096
@@ -242,7 +243,9 @@ static int watch(void) {
         int64_t began = nanoseconds(), cost;
         sample(number, proc, stat_fd, disks_fd);
         cost = nanoseconds() - began;
-        int64_t left = (cost * SHARE > PERIOD_NS ? cost * SHARE : PERIOD_NS) - cost;
+        int64_t period = cost * SHARE > PERIOD_NS ? cost * SHARE : PERIOD_NS;
+        int64_t left = (period < MAX_PERIOD_NS ? period : MAX_PERIOD_NS) - cost;
+        left = left > 0 ? left : PERIOD_NS;
         struct timespec wait = {left / 1000000000, left % 1000000000};
         nanosleep(&wait, NULL);
     }

@@ -38,7 +38,7 @@ DIRECT = Vm(kernel="/k", initrd="/i", append=("root=/dev/vda", "debug", "logleve
 
 
 def recipe(name: str) -> recipes.Recipe:
-    return recipes.choose([name])[0]
+    return next(r for r in recipes.recipes() if r.id == name)
 
 
 def test_every_recipe_is_one_of_the_catalogue() -> None:
@@ -68,6 +68,9 @@ def test_changes_are_made() -> None:
     assert recipes.apply(recipe("kvm-modules"), DIRECT, Path(), Path()).cpu_model == "max,-vmx,-svm"
     both = recipes.merge([recipe("audit"), recipe("rsyslog")], DIRECT, Path(), Path())
     assert both.append[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
+    lists = recipes.merge([recipe("input-probes"), recipe("modules-unused")], DIRECT, Path(), Path()).append
+    (modules,) = [word for word in lists if word.startswith("module_blacklist=")]
+    assert modules.startswith("module_blacklist=psmouse,") and ",drm," in modules
     with pytest.raises(UserInputError, match="only with --kernel"):
         recipes.apply(recipe("audit"), replace(DIRECT, kernel=None), Path(), Path())
 

@@ -21,6 +21,7 @@ from vmtailor.model.vm import Vm
 
 #: So many rows are named for a prediction.
 MOST_NAMED = 6
+LISTED = "module_blacklist"
 FILE = Path(__file__).resolve().parents[2] / "data" / "trials.toml"
 
 
@@ -105,7 +106,7 @@ def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
     words = (*recipe.add, *(f"systemd.mask={unit}" for unit in recipe.mask))
     changed = replace(
         vm,
-        append=(*kept, *(word for word in words if word not in kept)),
+        append=_joined(kept, words),
         kind=recipe.kind or vm.kind,
         cpu_model=f"{vm.cpu_model},{recipe.cpu}" if recipe.cpu else vm.cpu_model,
         machine_options=(*vm.machine_options, *recipe.machine),
@@ -120,6 +121,20 @@ def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
         small_initrd.rebuild(Path(vm.initrd), vm.disks[0], small_init, out)
         changed = replace(changed, initrd=str(out))
     return changed
+
+
+def _joined(kept: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """The command line with more words. Of `module_blacklist=` the kernel takes only the last, so its lists become
+    one."""
+    found = list(kept)
+    for word in words:
+        name, _, value = word.partition("=")
+        place = next((i for i, w in enumerate(found) if name == LISTED and w.startswith(f"{LISTED}=")), None)
+        if place is not None:
+            found[place] = f"{found[place]},{value}"
+        elif word not in found:
+            found.append(word)
+    return tuple(found)
 
 
 def merge(recipes_: Iterable[Recipe], vm: Vm, folder: Path, small_init: Path) -> Vm:

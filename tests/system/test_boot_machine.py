@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine with an init of its own, for real: a packaged kernel, an initial RAM disk, an ext4 disk whose init is a
+small program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base import natives
+from vmtailor.base.process import require_tool, run
+from vmtailor.base.store import Store
+from vmtailor.drivers import disk, kernel_packages, small_initrd
+from vmtailor.drivers.initramfs import cpio, directory, file, node
+from vmtailor.drivers.ready import parse_signal
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.vm import Outcome, Vm, VmDisk
+from vmtailor.stages.boot import profile
+from vmtailor.stages.boot.attribution import release_of
+from vmtailor.stages.boot.once import Plan, boot_once
+
+pytestmark = pytest.mark.system
+
+INIT = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+    if (!fork()) {
+        prctl(PR_SET_NAME, "busy child");
+        for (volatile unsigned long i = 0; i < 400000000ul; i++)
+            ;
+        _exit(0);
+    }
+    sleep(4);
+    printf("the disk's init runs as %d\n", getpid());
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelBaseline:
+    return kernel_packages.provide(Store())
+
+
+def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_path: Path) -> None:
+    source, root = tmp_path / "init.c", tmp_path / "root"
+    source.write_text(INIT)
+    for name in ("sbin", "dev", "proc", "root"):
+        (root / name).mkdir(parents=True)
+    run([require_tool("musl-gcc", "musl-tools"), "-static", "-o", str(root / "sbin/init"), str(source)], timeout_s=60)
+    image = tmp_path / "disk"
+    run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image), "16M"], timeout_s=60)
+    # A distribution's initial RAM disk, as far as it matters here: it has the modules.
+    modules = Path(kernel.modules_dir) / "kernel"
+    needed = ("virtio_blk", "crc32c-intel", "crc32c_generic", "ext4", "jbd2", "mbcache", "crc16")
+    found = [path for name in needed for path in modules.rglob(f"{name}.ko*")]
+    initrd = tmp_path / "initrd"
+    initrd.write_bytes(cpio([file(f"usr/lib/modules/x/kernel/{p.name}", p.read_bytes()) for p in found]))
+    folder = natives.locate().folder
+    small = tmp_path / "small"
+    loaded = small_initrd.rebuild(initrd, VmDisk(str(image)), folder / "small-init", small)
+    assert "virtio_blk" in loaded
+
+    words = ("root=/dev/vda", "ro", "console=ttyS0", "panic=-1")
+    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(small), append=words, disks=(VmDisk(str(image)),))
+    vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
+    boot = boot_once(
+        vm, Plan(parse_signal("log:the disk's init runs as 1$"), 280.0), tmp_path / "boot", number=1, variant="base"
+    )
+    console = (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")
+    assert boot.outcome is Outcome.READY, f"{boot.problem}\n{console[-3000:]}"
+    assert {m.name for m in boot.milestones} >= {"kernel", "root mounted", "ready"}
+
+    timeline = profile.timeline_of(tmp_path / "boot")
+    assert timeline.kernel.version == kernel.release == release_of(Path(kernel.vmlinuz))
+    processes = {p.name: p for p in timeline.processes}
+    assert processes["busy child"].exclusive_us and processes["busy child"].exclusive_us > 50_000
+    assert processes[disk.COLLECTOR].observer
+
+
+def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBaseline, tmp_path: Path) -> None:
+    initrd = tmp_path / "initrd"
+    program = (natives.locate().folder / "small-init").read_bytes()
+    initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
+    words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
+    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
+    boot = boot_once(vm, Plan(parse_signal("login"), 200.0), tmp_path / "boot", number=1, variant="base")
+    assert boot.outcome is Outcome.PANIC
+    assert "root=LABEL=x is no device" in (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")

@@ -6,8 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from vmtailor.analysis.boot_json import from_json, json_chunks
 from vmtailor.analysis.compare import compare_boots, compare_sides, load, load_side
@@ -16,6 +18,7 @@ from vmtailor.analysis.compare_saved import Saved
 from vmtailor.analysis.stats import Thresholds, compare, floor, unstable
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.records import from_bytes, save, to_bytes
+from vmtailor.cli.compare import compare as compare_command
 from vmtailor.model.comparison import Comparison
 from vmtailor.model.sample import Verdict
 from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot, VmMilestone
@@ -198,3 +201,14 @@ def test_different_kinds_are_not_compared(tmp_path: Path) -> None:
     assert [(r.name, r.verdict, r.unit) for r in exact.items] == [("x", "faster", "bytes")]
     assert [c.symbol for c in exact.config] == ["A", "B"]
     assert 'false,"bytes"]' in compare_page(exact)
+
+
+def test_names_with_brackets_reach_the_terminal_whole(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.log", tmp_path / "b.log"
+    a.write_text(log({"a_init": 20_000}).replace("a_init+0x0/0x10", "a_init+0x0/0x10 [bus]"))
+    b.write_text(log({"b_init": 20_000}))
+    app = typer.Typer()
+    app.command()(compare_command)
+    result = CliRunner().invoke(app, [str(a), str(b)], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert "a_init [bus]" in result.output

@@ -78,7 +78,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
         verdict.append(", moved", style="cyan")
     return (
         row.kind,
-        name,
+        Text(name),
         _amount(row, row.before_us),
         _amount(row, row.after_us),
         change,

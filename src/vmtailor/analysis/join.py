@@ -34,7 +34,7 @@ def _trust(source: Observed) -> int:
 
 
 def _facts(whole: Observed, source: Observed) -> None:
-    if source.version and whole.version and source.version != whole.version:
+    if source.version and whole.version and not _same_kernel(source.version, whole.version):
         whole.warn(
             WarningCode.DIFFERENT_BOOTS,
             f"the files name different kernels: {whole.version}, and {source.version} in {source.path}",
@@ -52,6 +52,11 @@ def _facts(whole: Observed, source: Observed) -> None:
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps
+
+
+def _same_kernel(one: str, other: str) -> bool:
+    """A configuration's title has the version without what was put behind it (`6.1.0`, `6.1.0-9-amd64`)."""
+    return one.startswith(other) or other.startswith(one)
 
 
 def _shift(source: Observed, whole: Observed, zero: int | None) -> int:

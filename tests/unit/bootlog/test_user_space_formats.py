@@ -319,3 +319,12 @@ def test_two_kernels_are_not_one_boot(tmp_path: Path) -> None:
     one = "[    0.000000] Linux version 6.1.0 (gcc) #1\n[    1.000000] Run /init as init process\n"
     timeline = timeline_of(tmp_path, one, one.replace("6.1.0", "6.6.0"))
     assert "different-boots" in codes(timeline)
+
+
+def test_a_log_and_its_configuration(tmp_path: Path) -> None:
+    log = "[    0.000000] Linux version 6.1.0-9-amd64 (gcc) #1\n[    1.000000] Run /init as init process\n"
+    config = "#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 6.1.0 Kernel Configuration\n#\nCONFIG_HZ=250\n# CONFIG_AUDIT is not set\n"
+    timeline = timeline_of(tmp_path, log, config)
+    assert (timeline.kernel.version, timeline.kernel.arch) == ("6.1.0-9-amd64", "x86_64")
+    assert timeline.config == {"HZ": "250"}
+    assert "different-boots" not in codes(timeline)

@@ -99,6 +99,8 @@ def test_what_is_expected_is_read_from_the_rows() -> None:
     assert recipes.expected_instructions(recipe("jitterentropy"), cost) == (330.0, "keccakf_round, jent")
     assert recipes.expected_instructions(recipe("ipv6"), cost) == (77.0, "inet6_init")
     assert recipes.expected_instructions(recipe("audit"), cost) == (None, "")
+    with_helpers = replace(cost, user=50)
+    assert recipes.expected_instructions(recipe("initrd-small"), with_helpers) == (50.0, "helpers in user space")
 
 
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

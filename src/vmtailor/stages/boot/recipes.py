@@ -48,6 +48,7 @@ class Counts:
     files: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     initcalls: tuple[str, ...] = ()
+    helpers: bool = False  # programs that the kernel starts before init (modprobe) end at once: they are not there
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,9 @@ def expected_instructions(recipe: Recipe, cost: BootCost) -> tuple[float | None,
         if wanted.initcalls and re.fullmatch("|".join(wanted.initcalls), call.name):
             total += call.instructions
             seen.append(call.name)
+    if wanted.helpers and cost.user:
+        total += cost.user
+        seen.insert(0, "helpers in user space")
     named = list(dict.fromkeys(seen))
     rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return (float(total), ", ".join(named[:MOST_NAMED]) + rest) if seen else (None, "")

@@ -65,8 +65,9 @@ def environment(ccache_dir: Path | None = None) -> dict[str, str]:
         "KBUILD_BUILD_VERSION": "1",
         "SOURCE_DATE_EPOCH": "1767225600",
         "CCACHE_DIR": str(ccache_dir or cache_root() / "ccache"),
-        # Absolute paths become relative to the build folder, so that folders beside each other share results.
-        "CCACHE_BASEDIR": "/",
+        # Build folders beside each other share results: the source's path is the same for all, the folder's own is not
+        # hashed. No CCACHE_BASEDIR: it would make the source's path relative before the compiler sees it, so that the
+        # kernel's -fmacro-prefix-map no longer matches, and paths end up in the kernel.
         "CCACHE_NOHASHDIR": "1",
         # vmtailor's own object files are never older than their sources; their times need no second look.
         "CCACHE_SLOPPINESS": "time_macros,include_file_mtime,include_file_ctime",

@@ -131,7 +131,7 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
 
 
 def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tuple[str, ...]:
-    """Where the tailored machine (`other`) answers otherwise than the baseline (`one`), though nobody said what is right."""
+    """Where the tailored machine (`other`) answers otherwise than the baseline (`one`); nobody said what is right."""
     found = []
     if one.exit_code != other.exit_code:
         found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")

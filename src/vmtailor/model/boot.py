@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Milestone:
-    """`executed`: instructions since reset. `virtual_ns`: executed plus waited, where known. `wall_s`: since QEMU ran."""
+    """`executed`: instructions since reset. `virtual_ns`: executed plus waited, where known. `wall_s`: of QEMU."""
 
     name: str
     executed: int | None = None

@@ -44,7 +44,7 @@ class PublishedPort:
 @dataclass(frozen=True)
 class Machine:
     """One virtual machine. `network` adds a virtio network device behind QEMU's user-mode stack (no root). `acpi`: only
-    for microvm, where a distribution's kernel finds its devices no other way. `outbound`: the guest may open connections
+    for microvm, where a packaged kernel finds its devices no other way. `outbound`: the guest may open connections
     to the world and to the host's loopback services; otherwise only published ports lead in."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/1"

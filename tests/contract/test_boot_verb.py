@@ -71,6 +71,27 @@ def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path,
         assert boot.outcome is Outcome.TIMEOUT
 
 
+def test_a_disk_that_nothing_starts_from_says_so(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    plan = Plan(parse_signal("login"), 60.0)
+    boot = boot_once(Vm(disks=(VmDisk(str(disk)),), network=False), plan, tmp_path / "b", number=1, variant="base")
+    assert boot.outcome is Outcome.STOPPED
+    assert boot.problem == "no system to boot was found"
+
+
+def test_a_loader_of_the_disks_own_is_started(tmp_path: Path) -> None:
+    # mov dx, 0x3f8; then each letter to the serial port; then stay
+    code = b"\xba\xf8\x03" + b"".join(b"\xb0" + bytes([c]) + b"\xee" for c in b"vm login: ") + b"\xeb\xfe"
+    disk = tmp_path / "disk"
+    disk.write_bytes(code.ljust(510, b"\0") + b"\x55\xaa" + bytes(1 << 20))
+    done = verb(str(disk), "-n", "1", "--json", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["boots"][0]["outcome"] == "ready"
+    assert document["figures"]["base"]["ready"]["count"] == 1
+
+
 def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: Path) -> None:
     done = verb("--kernel", str(kernel), "--append", "panic", "-n", "1", "--json", "-o", str(tmp_path / "out"))
     assert done.returncode == 5, done.stderr

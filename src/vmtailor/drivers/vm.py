@@ -36,7 +36,9 @@ def command(vm: Vm, *, console_fd: int, qmp_fd: int, probe_fd: int | None = None
     """QEMU's argument list. Pure. The descriptors are ends of socket pairs that QEMU inherits; `plugin` is the value
     of -plugin."""
     microvm = vm.kind is MachineKind.MICROVM
-    machine = ",".join((_MICROVM if microvm else str(vm.kind), *vm.machine_options))
+    # Without a screen the firmware, and a loader that uses it, print on the serial line.
+    screen = ("graphics=off",) if vm.kernel is None and not microvm else ()
+    machine = ",".join((_MICROVM if microvm else str(vm.kind), *screen, *vm.machine_options))
     argv = ["qemu-system-x86_64", "-M", machine, "-m", f"{vm.memory_bytes >> 20}M", "-smp", str(vm.cpus)]
     argv += ["-cpu", vm.cpu_model, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if vm.clock is Clock.INSTRUCTIONS:

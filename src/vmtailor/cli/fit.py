@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.base.errors import AnswerNo
+from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
@@ -74,7 +74,7 @@ def fit(
         boots=boots,
         budget=budget,
         effort=effort,
-        entrypoint=None if entrypoint is None else tuple(shlex.split(entrypoint)),
+        entrypoint=None if entrypoint is None else _words(entrypoint),
         authfile=authfile,
         command=shlex.join(["vmtailor", *sys.argv[1:]]),
     )
@@ -85,3 +85,13 @@ def fit(
             "the container does not work in the tailored machine",
             hint=f"{out}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """A command line as a shell would read it."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UserInputError(
+            f"the entry point {text!r} is no command line: {error}", hint="close every quotation mark"
+        ) from error

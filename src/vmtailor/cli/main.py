@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -14,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vmtailor import __version__
-from vmtailor.base.errors import ExitCode, VmtailorError
+from vmtailor.base.errors import ExitCode, HostError, VmtailorError
 from vmtailor.cli.analyze import analyze
 from vmtailor.cli.boot import boot
 from vmtailor.cli.compare import compare
@@ -80,6 +82,36 @@ def say_interrupted() -> None:
     errors.print("[bold]interrupted:[/] what was finished is kept, and found again at the next try")
 
 
+def of_host(error: OSError) -> HostError:
+    """What the operating system refused, where nobody nearer to it knew better."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" in {Path(str(error.filename)).parent}" if error.filename else ""
+        return HostError(
+            f"no space is left{where or ' for temporary files, or for the cache'}",
+            hint="free some, or set TMPDIR or XDG_CACHE_HOME elsewhere",
+        )
+    what = f"{error.filename}: " if error.filename else ""
+    return HostError(f"{what}{error.strerror or error}", hint="run it again with --debug to see what needed it")
+
+
+def _other(error: Exception, debug: bool) -> ExitCode:
+    """Show what is none of our own errors; returns the exit code."""
+    if hasattr(error, "format_message"):  # click's own words for wrong options
+        errors.print(f"[bold red]error:[/] {escape(error.format_message())}", soft_wrap=True)
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            errors.print(f"[bold]hint:[/] {escape(context.command_path)} --help", soft_wrap=True)
+        return ExitCode.USER_INPUT
+    if debug:
+        errors.print_exception()
+    if isinstance(error, OSError):
+        show(of_host(error))
+        return ExitCode.HOST
+    errors.print(f"[bold red]bug:[/] {escape(type(error).__name__)}: {escape(str(error))}", soft_wrap=True)
+    errors.print("[bold]hint:[/] run it again with --debug, and report what it prints", soft_wrap=True)
+    return ExitCode.BUG
+
+
 def main() -> NoReturn:
     """The program. Exits with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _terminated)
@@ -104,16 +136,5 @@ def main() -> NoReturn:
         sys.stderr.close()
         code = ExitCode.DONE
     except Exception as error:
-        if hasattr(error, "format_message"):  # click's own words for wrong options
-            errors.print(f"[bold red]error:[/] {escape(error.format_message())}", soft_wrap=True)
-            context = getattr(error, "ctx", None)
-            if context is not None:
-                errors.print(f"[bold]hint:[/] {escape(context.command_path)} --help", soft_wrap=True)
-            code = ExitCode.USER_INPUT
-        else:
-            if debug:
-                errors.print_exception()
-            errors.print(f"[bold red]bug:[/] {escape(type(error).__name__)}: {escape(str(error))}", soft_wrap=True)
-            errors.print("[bold]hint:[/] run it again with --debug, and report what it prints", soft_wrap=True)
-            code = ExitCode.BUG
+        code = _other(error, debug)
     sys.exit(int(code))

@@ -57,4 +57,4 @@ def run(
         accelerator=accelerator,
         outbound=outbound,
     )
-    raise typer.Exit(run_bundle(options))
+    sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
+from vmtailor.analysis.bootlog.host_clock import HostClock
 from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, QUICK, RETURNED, RETURNED_CUT, CallTracker
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
@@ -55,9 +55,7 @@ class KernelLog:
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
-        self._offset: int | None = None
-        self._days = 0
-        self._last_of_day: int | None = None
+        self._clock = HostClock()
         self._relative_us = 0
         self._damaged = 0
         self._unstamped = 0
@@ -135,9 +133,9 @@ class KernelLog:
             match = outer.regex.match(line)
             if match:
                 line = match[match.re.groups]
-                if outer.identified and self._settled and self._offset is not None and self._step(line):
+                if outer.identified and self._settled and self._clock.offset_us is not None and self._step(line):
                     return  # the kernel's own stamp says all, and the offset is long known
-                host_us = self._host_time(outer, match)
+                host_us = self._clock.read(outer, match)
                 if outer.identified:
                     ident = match[match.re.groups - 1]
                     if not ident.startswith(b"kernel"):
@@ -146,9 +144,9 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
-        if host_us is not None:
+        if host_us is not None and outer is not None:
             self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
-            at_us = self._on_kernel_clock(host_us, at_us, message)
+            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
         if at_us is None and host_us is None:
             self._bare(message)
         elif at_us is None:
@@ -179,33 +177,6 @@ class KernelLog:
         if start:
             return self._relative_us, None, start[1]
         return None, None, line
-
-    def _host_time(self, outer: stamps.Outer, match: re.Match[bytes]) -> int:
-        value = outer.time(match)
-        if outer.wraps:
-            if self._last_of_day is not None and value < self._last_of_day - stamps.DAY_US // 2:
-                self._days += 1
-            self._last_of_day = value
-            value += self._days * stamps.DAY_US
-        return value
-
-    def _on_kernel_clock(self, host_us: int, own_us: int | None, message: bytes) -> int | None:
-        outer = self._outer
-        assert outer is not None
-        if outer.kernel_clock:
-            return own_us if own_us is not None else host_us
-        if own_us is not None:
-            # The line with the least delay on its way to the host tells the offset best.
-            if self._offset is None or host_us - own_us < self._offset:
-                self._offset = host_us - own_us
-            return own_us
-        if self._offset is None:
-            if not message.startswith((b"Linux version", b"Booting Linux")) and not (
-                outer.identified and self.observed.lines == 0
-            ):
-                return None
-            self._offset = host_us
-        return host_us - self._offset
 
     def _bare(self, line: bytes) -> None:
         """A line without a stamp: the rest of a wrapped one, a console's own, or a log without stamps."""
@@ -362,26 +333,26 @@ class KernelLog:
                 WarningCode.NO_TIME_STAMPS,
                 "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
             )
-        if outer and not outer.kernel_clock and self._offset is not None and outer.epoch:
-            observed.epoch_zero_us = self._offset
+        if outer and not outer.kernel_clock and self._clock.offset_us is not None and outer.epoch:
+            observed.epoch_zero_us = self._clock.offset_us
 
     def _early_lines(self) -> None:
         """Lines of firmware and loader, captured with the host's clock before the kernel's began."""
         if not self._early:
             return
-        if self._offset is None:
-            self._offset = self._early[0][0]
+        if self._clock.offset_us is None:
+            self._clock.offset_us = self._early[0][0]
             self.observed.relative = True
-        first = self._early[0][0] - self._offset
+        first = self._early[0][0] - self._clock.offset_us
         self.observed.mark("capture", first, "first line of the serial capture")
         for host_us, message in self._early:
             handler = HANDLERS.get(message.partition(b" ")[0])
             if handler is not None:
-                handler(self.observed, host_us - self._offset, message)
+                handler(self.observed, host_us - self._clock.offset_us, message)
             elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-                self.observed.mark("login", host_us - self._offset, "login prompt")
+                self.observed.mark("login", host_us - self._clock.offset_us, "login prompt")
         if self._last_us is None:
-            self._last_us = self.observed.last_us = self._early[-1][0] - self._offset
+            self._last_us = self.observed.last_us = self._early[-1][0] - self._clock.offset_us
             self.observed.first_us = first
 
     def finish(self) -> Observed:

@@ -154,8 +154,10 @@ def test_changes_fit_the_kernel(tmp_path: Path, version: str, word: str) -> None
     ("version", "applies"), [("4.19.0", True), ("5.5.19", True), ("5.6.0", False), ("6.12.117", False)]
 )
 def test_what_no_longer_applies_says_so(tmp_path: Path, version: str, applies: bool) -> None:
-    config = f"#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 {version} Kernel "
-    "Configuration\n#\nCONFIG_UNWINDER_ORC=y\n"
+    config = (
+        f"#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 {version} Kernel "
+        "Configuration\n#\nCONFIG_UNWINDER_ORC=y\n"
+    )
     remedy = remedies(tmp_path, boot(version=version), config)["orc-sort"]
     assert remedy.applies is applies
     assert applies or "5.6" in remedy.why

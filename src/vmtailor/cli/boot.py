@@ -181,7 +181,7 @@ def _bundle(path: Path, own: Vm, timeout_s: float, times: int, out: Path) -> Boo
     vm = bundle.vm_of(loaded, own)
     natives_ = natives.locate()
     # What ready means is the exercise's to say; the plan is for the record.
-    plan = Plan(ReadySignal(ReadyBy.EVENT, event="EXERCISE"), timeout_s)
+    plan = Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s)
     with step(f"boot {path.name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:

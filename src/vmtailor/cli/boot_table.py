@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vmtailor.analysis.bootstats import Summary, summarise
+from vmtailor.base.figures import millions
 from vmtailor.base.text import plain, plural
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
@@ -76,14 +78,20 @@ def _milestones(series: BootSeries, variant: str, console: Console) -> None:
     for name, summary in summaries(series, variant):
         if summary.two_modes:
             low, high = summary.modes
-            middle = Text(f"{low.median:.2f} ({low.count}×) or {high.median:.2f} ({high.count}×)", style="yellow")
-            table.add_row(
-                plain(name), middle, Text("two modes", style="yellow"), f"{summary.min:.2f}", f"{summary.max:.2f}"
-            )
+            middle = Text(f"{_s(low.median)} ({low.count}×) or {_s(high.median)} ({high.count}×)", style="yellow")
+            table.add_row(plain(name), middle, Text("two modes", style="yellow"), _s(summary.min), _s(summary.max))
             continue
-        interval = f"{summary.low:.2f} – {summary.high:.2f}"
-        table.add_row(plain(name), f"{summary.median:.2f}", interval, f"{summary.min:.2f}", f"{summary.max:.2f}")
+        interval = f"{_s(summary.low)} – {_s(summary.high)}"
+        table.add_row(plain(name), _s(summary.median), interval, _s(summary.min), _s(summary.max))
     console.print(table)
+    counted = [b.instructions for b in boots if b.instructions is not None]
+    if counted:
+        differ = f", the boots differ by {max(counted) - min(counted):,}" if len(counted) > 1 else ""
+        console.print(Text(f"{millions(statistics.median(counted))} instructions from kernel entry to init{differ}"))
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.2f}" if seconds >= 10 else f"{seconds:.3f}"
 
 
 def _failures(series: BootSeries, out: Path, console: Console) -> None:

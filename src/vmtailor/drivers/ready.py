@@ -27,6 +27,8 @@ def parse_signal(text: str) -> ReadySignal:
     kind, _, rest = text.partition(":")
     try:
         by = ReadyBy(kind)
+        if by is ReadyBy.EXERCISE:
+            raise ValueError("only a bundle has an exercise, and uses it by itself")
         if by is ReadyBy.LOG:
             re.compile(rest)
             if not rest:

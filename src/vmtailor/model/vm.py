@@ -62,6 +62,7 @@ class ReadyBy(StrEnum):
     SSH = "ssh"  # an SSH banner
     HTTP = "http"  # a good answer
     EVENT = "event"  # a QEMU event
+    EXERCISE = "exercise"  # what a bundle's own exercise says; not to be chosen
 
 
 @dataclass(frozen=True)

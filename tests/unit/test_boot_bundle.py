@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle as a machine to boot, and a series as a person and a program see it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.cli.boot_table import document, show
+from vmtailor.model.bundle import Bundle
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.plan import RootFormat
+from vmtailor.model.sample import Verdict
+from vmtailor.model.vm import (
+    BootSeries,
+    JudgedBy,
+    Outcome,
+    ReadyBy,
+    ReadySignal,
+    TrialResult,
+    Variant,
+    Vm,
+    VmBoot,
+    VmMilestone,
+)  # fmt: skip
+from vmtailor.stages.boot import bundle
+
+
+def write_bundle(folder: Path) -> None:
+    made = Bundle(
+        "hello", "oci:x", "sha256:0", ImageConfig("amd64"), "vmlinux", "6.12", "config", "System.map", "root.erofs",
+        RootFormat.EROFS, MachineKind.MICROVM, 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
+    )  # fmt: skip
+    records.save(made, folder / "bundle.json")
+    records.save(Exercise("x", Ready(ReadyKind.EXIT)), folder / "exercise.json")
+    for name in ("vmlinux", "System.map", "root.erofs"):
+        (folder / name).write_bytes(b"x")
+
+
+def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
+    assert not bundle.is_bundle(tmp_path)
+    write_bundle(tmp_path)
+    assert bundle.is_bundle(tmp_path)
+    vm = bundle.vm_of(bundle.load(tmp_path), Vm(clock=Clock.INSTRUCTIONS, append=("debug",)))
+    machine = bundle.machine_of(vm)
+    assert machine.kind is MachineKind.MICROVM and machine.memory_bytes == 64 << 20 and not machine.network
+    assert machine.append == ("root=/dev/vda", "quiet", "debug")
+    assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[0].read_only
+    assert machine.clock is Clock.INSTRUCTIONS
+    (tmp_path / "System.map").unlink()
+    with pytest.raises(UserInputError, match=r"lacks System\.map"):
+        bundle.load(tmp_path)
+
+
+def series(*boots: VmBoot, trials: tuple[TrialResult, ...] = ()) -> BootSeries:
+    return BootSeries(
+        "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", Vm(), "qemu"),), boots, trials=trials,
+        judged_by=JudgedBy.INSTRUCTIONS if trials else JudgedBy.READY, interaction=-2e6 if trials else None,
+    )  # fmt: skip
+
+
+def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str = "") -> VmBoot:
+    marks = (VmMilestone("ready", at, at - 1, source="x"),)
+    return VmBoot(number, "base", outcome, marks, at, f"base-{number}", problem, cpu_s=at / 2)
+
+
+def shown(found: BootSeries, out: Path) -> str:
+    text = io.StringIO()
+    show(found, out, Console(file=text, width=200, highlight=False))
+    return text.getvalue()
+
+
+def test_two_modes_are_shown_as_two(tmp_path: Path) -> None:
+    times = (5.0, 5.1, 5.05, 6.2, 6.3, 6.25, 5.07, 6.21)
+    text = shown(series(*(boot(n, at) for n, at in enumerate(times, 1))), tmp_path)
+    assert "5.060 (4×) or 6.230 (4×)" in text and "two modes" in text
+    assert "\x1b[31m" not in text
+
+
+def test_a_failed_boot_is_shown_with_its_console(tmp_path: Path) -> None:
+    (tmp_path / "base-1").mkdir()
+    (tmp_path / "base-1" / "console.times.log").write_text("[1.0 0.0] \x1b]0;evil\x07last words\n")
+    text = shown(series(boot(1, 3.0, Outcome.PANIC, "the kernel panicked: x"), boot(2, 4.0)), tmp_path)
+    assert "1 of 2 boots ready" in text and "panic: the kernel panicked: x" in text
+    assert "last words" in text and "\x1b]" not in text
+
+
+def test_trials_are_shown_and_saved(tmp_path: Path) -> None:
+    good = TrialResult(
+        "audit", "audit", "no audit", 3e6, "audit_init", 2.5e6, 2e6, 3e6, None, 0.5, Verdict.BETTER
+    )  # fmt: skip
+    found = series(boot(1, 3.0), trials=(good,))
+    text = shown(found, tmp_path)
+    assert "+3.00" in text and "+2.50" in text and "better" in text and "M instr" in text
+    assert "together the changes save 2.00 M instr less" in text
+    record = document(found, tmp_path)
+    assert next(iter(record)) == "schema"
+    assert record["trials"][0]["verdict"] == "better" and record["figures"]["base"]["ready"]["median"] == 3.0

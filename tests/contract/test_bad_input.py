@@ -205,7 +205,9 @@ def test_a_full_folder_for_temporary_files(tmp_path: Path) -> None:
         env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
         ended = run_program(tmp_path, "fit", f"oci:{image}", "-o", tmp_path / "bundle", env=env)
         (small / "filler").unlink()
+        assert list(small.iterdir()) == []
     assert ended.code == 3 and ended.stderr.count("error:") == 1 and "hint:" in ended.stderr, ended.stderr
+    assert "no space is left" in ended.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

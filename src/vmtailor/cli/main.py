@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from vmtailor import __version__
 from vmtailor.base.errors import ExitCode, HostError, VmtailorError
+from vmtailor.base.process import CommandFailed
 from vmtailor.cli.analyze import analyze
 from vmtailor.cli.boot import boot
 from vmtailor.cli.compare import compare
@@ -94,6 +95,15 @@ def of_host(error: OSError) -> HostError:
     return HostError(f"{what}{error.strerror or error}", hint="run it again with --debug to see what needed it")
 
 
+def _known(error: VmtailorError) -> VmtailorError:
+    """A program of the host that failed, where nobody nearer to it knew why, in the right family."""
+    if isinstance(error, CommandFailed):
+        if "No space left on device" in error.details:
+            return of_host(OSError(errno.ENOSPC, ""))
+        return HostError(error.message, hint="vmtailor doctor checks the tools", details=error.details)
+    return error
+
+
 def _other(error: Exception, debug: bool) -> ExitCode:
     """Show what is none of our own errors; returns the exit code."""
     if hasattr(error, "format_message"):  # click's own words for wrong options
@@ -130,6 +140,7 @@ def main() -> NoReturn:
     except VmtailorError as error:
         if debug:
             errors.print_exception()
+        error = _known(error)
         show(error)
         code = error.exit_code
     except BrokenPipeError:

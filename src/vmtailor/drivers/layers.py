@@ -70,7 +70,7 @@ def merge(layers: Sequence[Layer], out: Path, limits: Limits | None = None) -> M
     free = shutil.disk_usage(out.parent).free
     if free < needed:
         raise HostError(
-            f"the image needs {needed >> 20} MB in {out.parent}, which has {free >> 20} MB left",
+            f"no space is left for the image: it needs {needed / 1e6:.1f} MB, {free / 1e6:.1f} MB are free",
             hint="free some, or set XDG_CACHE_HOME elsewhere",
         )
     with disk_full_is_a_host_error(out.parent), out.open("wb") as file:

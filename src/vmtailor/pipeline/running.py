@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import select
@@ -33,7 +34,7 @@ from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, PublishedP
 STOP_S = 10.0
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL
-_PORT = re.compile(r"(?:(?P<address>\d+\.\d+\.\d+\.\d+):)?(?P<host>\d+):(?P<guest>\d+)(?:/(?P<protocol>tcp|udp))?\Z")
+_PORT = re.compile(r"(?:(?P<address>[0-9.]+):)?(?P<host>[0-9]+):(?P<guest>[0-9]+)(?:/(?P<protocol>tcp|udp))?\Z")
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,17 @@ def parse_port(text: str) -> PublishedPort:
     """`[ADDRESS:]HOST:GUEST[/PROTOCOL]`; the loopback address unless one is given."""
     match = _PORT.match(text)
     if match is None or not all(0 < int(match[part]) < 65536 for part in ("host", "guest")):
-        raise UserInputError(f"'{text}' publishes no port", hint="for example -p 8080:80, or -p 0.0.0.0:8080:80/tcp")
-    return PublishedPort(
-        match["address"] or "127.0.0.1", int(match["host"]), int(match["guest"]), match["protocol"] or "tcp"
-    )
+        raise _no_port(text)
+    address = match["address"] or "127.0.0.1"
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise _no_port(text) from None
+    return PublishedPort(address, int(match["host"]), int(match["guest"]), match["protocol"] or "tcp")
+
+
+def _no_port(text: str) -> UserInputError:
+    return UserInputError(f"'{text}' publishes no port", hint="for example -p 8080:80, or -p 0.0.0.0:8080:80/tcp")
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -113,7 +121,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
     size = shutil.get_terminal_size()
     return Run(
         argv=argv,
-        env=tuple(_variable(text) for text in options.env),
+        env=tuple(variable for text in options.env for variable in _variable(text)),
         user=options.user,
         cwd=options.cwd,
         hostname=options.hostname,
@@ -123,11 +131,14 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
     )
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variable(text: str) -> tuple[tuple[str, str], ...]:
+    """NAME=VALUE sets; NAME alone passes ours on, where it is set, as container engines do."""
     name, equals, value = text.partition("=")
-    if not name:
+    if not name or "\0" in text:
         raise UserInputError(f"'{text}' sets no variable", hint="write it as NAME=VALUE")
-    return name, value if equals else os.environ.get(name, "")
+    if equals:
+        return ((name, value),)
+    return ((name, os.environ[name]),) if name in os.environ else ()
 
 
 def run_bundle(options: RunOptions) -> int:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was wrong with a boot, in sentences, and where two machines answer differently."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from vmtailor.analysis import boots
+from vmtailor.drivers.qemu import End, Ending
+from vmtailor.drivers.rig import Outcome
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
+
+RUN_TO_END = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(exit_code=3, stdout="hello\n"))
+SERVER = Exercise(
+    "x",
+    Ready(ReadyKind.TCP, Step(StepKind.TCP, port=80), 20.0),
+    (
+        Step(StepKind.HTTP, port=80, path="/a", repeat=5, expect=Expect(status=200)),
+        Step(StepKind.HOST_COMMAND, argv=("curl",)),
+        Step(StepKind.COMMAND, argv=("app", "check")),
+    ),
+)
+
+
+def outcome(report: GuestReport, ending: Ending = Ending.EXITED) -> Outcome:
+    code = {Ending.EXITED: 0, Ending.PANIC: 0, Ending.DEADLINE: None, Ending.DIED: 1}[ending]
+    end = End(ending, "qemu …", "tail", "qemu: complaint", 12.0, code)
+    return Outcome(report, end, "qemu …", 1000.0, 12.0)
+
+
+def result(step: int, done: int = 1, right: int | None = None, **more: Any) -> StepResult:
+    return StepResult(step, "http", done, done if right is None else right, True, 1000, **more)
+
+
+FINE = GuestReport(exit_code=3, stdout="hello\n")
+SERVED = GuestReport(exit_code=0, results=(result(READY_STEP), result(0, 5), result(1)))
+
+
+def test_nothing_is_wrong() -> None:
+    assert boots.failures(outcome(FINE), RUN_TO_END) == ()
+    assert boots.failures(outcome(SERVED), SERVER) == ()
+
+
+@pytest.mark.parametrize(
+    ("report", "ending", "said"),
+    [
+        (GuestReport(), Ending.PANIC, "kernel panicked"),
+        (GuestReport(), Ending.DEADLINE, "not done after 12 s"),
+        (GuestReport(), Ending.DIED, "QEMU ended with status 1"),
+        (GuestReport(), Ending.EXITED, "did not run to its end"),
+        (GuestReport(fatal=GuestNote("TMPFS", "mount: no such device")), Ending.EXITED, "(kernel symbol TMPFS)"),
+        (GuestReport(exit_code=127, exit_reason="execve(x): No such file"), Ending.EXITED, "execve(x)"),
+        (GuestReport(exit_code=4, stdout="hello\n"), Ending.EXITED, "the exit code is 4, expected 3"),
+        (GuestReport(exit_code=3, stdout="hullo\n"), Ending.EXITED, "output is not what is expected"),
+    ],
+)
+def test_a_program_that_should_run_to_its_end(report: GuestReport, ending: Ending, said: str) -> None:
+    found = boots.failures(outcome(report, ending), RUN_TO_END)
+    assert any(said in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        ((), "not become ready within 20 s; it ended with exit code 0"),
+        ((result(READY_STEP, 3, 0, why="refused"),), "not become ready within 20 s: refused"),
+        ((result(READY_STEP), result(1)), "load step 1 (GET :80/a) was not done"),
+        ((result(READY_STEP), result(0, 5, 4, why="status 500"), result(1)), "4 of 5 right: status"),
+        ((result(READY_STEP), result(0, 4), result(1)), "load step 1 (GET :80/a): 4 of 5 right"),
+        ((result(READY_STEP), result(0, 5), result(1, 1, 0)), "load step 2 (app check): 0 of 1 right"),
+    ],
+)  # fmt: skip
+def test_a_server(results: tuple[StepResult, ...], said: str) -> None:
+    found = boots.failures(outcome(GuestReport(exit_code=0, results=results)), SERVER)
+    assert len(found) == 1 and said in found[0], found
+
+
+def test_differences_where_nobody_said_what_is_right() -> None:
+    free = dataclasses.replace(RUN_TO_END, expect=Expect())
+    assert boots.differences(FINE, FINE, free) == ()
+    assert (
+        "exit code is 4, on the baseline 3"
+        in boots.differences(FINE, GuestReport(exit_code=4, stdout="hello\n"), free)[0]
+    )
+    assert "output" in boots.differences(FINE, GuestReport(exit_code=3, stdout="hullo\n"), free)[0]
+    one, other = (
+        GuestReport(exit_code=0, results=(result(0, 5, first=Answer(status=status, sha256=body)),))
+        for status, body in ((200, "aa"), (200, "bb"))
+    )
+    assert "body" in boots.differences(one, other, SERVER)[0]
+    worse = GuestReport(exit_code=0, results=(result(0, 5, first=Answer(status=500)),))
+    assert "step 1 is answered otherwise" in boots.differences(one, worse, SERVER)[0]
+    # A body that differs from request to request on the baseline says nothing.
+    changing = GuestReport(exit_code=0, results=(dataclasses.replace(one.results[0], same=False),))
+    assert boots.differences(changing, other, SERVER) == ()
+    # A step that was not done fails by itself.
+    assert boots.differences(one, GuestReport(exit_code=0), SERVER) == ()
+
+
+def test_evidence_shows_what_was_said_last() -> None:
+    report = GuestReport(stdout="out\n" * 100 + "last words\n", stderr="err\n", console="oops\n")
+    text = boots.evidence(outcome(report, ending=Ending.DIED), ["it failed"])
+    for part in ("it failed", "last words", "err", "oops", "qemu: complaint", "qemu …"):
+        assert part in text
+    assert text.count("out\n") < 30
+
+
+def test_a_boot_on_the_wall_clock_has_marks_but_no_counts() -> None:
+    report = dataclasses.replace(FINE, marks=(Mark("init", 5000, 1, 1, 1000.25), Mark("ready", 9000, 1, 1, 1001.0)))
+    boot = boots.make_boot(outcome(report), RUN_TO_END)
+    init = boot.milestone("init")
+    assert init is not None and (init.executed, init.virtual_ns, init.wall_s) == (None, 5000, 0.25)
+    assert boot.answers_right and boot.requests == 0 and boot.phases == ()

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exercise's clients on the host, against a server on the loopback address."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from vmtailor.drivers.host_client import free_port, wrong_answers
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+
+BODY = b"a page\n"
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/" else 404)
+        self.end_headers()
+        self.wfile.write(BODY)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), _Server) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield int(server.server_address[1])
+        server.shutdown()
+        thread.join()
+
+
+def asked(step: Step, port: int) -> list[str]:
+    return wrong_answers(Exercise("x", Ready(ReadyKind.EXIT), (step,)), {80: port})
+
+
+def get(path: str = "/", **expect: object) -> Step:
+    return Step(StepKind.HTTP, port=80, path=path, expect=Expect(**expect))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        get(status=200),
+        get("/none", status=404),
+        get(status=200, contains="page", stdout="a page\n", sha256=hashlib.sha256(BODY).hexdigest()),
+        get(),
+    ],
+)
+def test_right_answers(port: int, step: Step) -> None:
+    assert asked(step, port) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (get("/none", status=200), "GET :80/none: status 404, expected 200"),
+        (get(contains="other"), "no 'other' in it"),
+        (get(stdout="a"), "another output"),
+        (get(sha256="0" * 64), "another body"),
+        (get("/none", status=200, contains="other"), "status 404, expected 200; no 'other'"),
+    ],
+)
+def test_wrong_answers(port: int, step: Step, said: str) -> None:
+    found = asked(step, port)
+    assert len(found) == 1 and said in found[0]
+
+
+def test_nobody_listens() -> None:
+    found = asked(get(status=200), free_port())
+    assert len(found) == 1 and "is not answered" in found[0]
+    idle = wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: free_port()})
+    assert len(idle) == 1 and "port 80 takes no connection" in idle[0]
+
+
+def test_a_port_that_no_step_asks_must_take_a_connection(port: int) -> None:
+    assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: port}) == []
+
+
+def command(script: str, **expect: object) -> Step:
+    argv = (sys.executable, "-c", script, "{port:80}", "http://127.0.0.1:{port:80}/{port:81}")
+    return Step(StepKind.HOST_COMMAND, argv=argv, expect=Expect(**expect))  # type: ignore[arg-type]
+
+
+def test_commands_on_the_host(port: int) -> None:
+    where = f"{port} http://127.0.0.1:{port}/0\n"
+    say = "import sys; print(*sys.argv[1:])"
+    run = [command(say, stdout=where), command(f"{say}; sys.exit(4)", exit_code=4)]
+    for step in run:
+        assert [text for text in asked(step, port) if "takes no" not in text] == []
+    wrong = asked(command(f"{say}; sys.exit(4)"), port)
+    assert len(wrong) == 1 and "exit code 4, expected 0" in wrong[0]
+    missing = asked(Step(StepKind.HOST_COMMAND, argv=("/no/such/program",)), port)
+    assert len(missing) == 1 and "is not answered" in missing[0]

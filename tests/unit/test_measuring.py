@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures from boots: the least memory, subsystems, one side of the table, what of a log is the container's."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.analysis import container_log, sides
+from vmtailor.analysis.sides import KernelFacts, LoopNames, make_side, spread
+from vmtailor.model.boot import Boot, FunctionCost, Milestone, Phase, PhaseCounts
+from vmtailor.model.guest import GuestReport, Mark
+from vmtailor.pipeline.measuring import folder_of
+from vmtailor.stages.measure import LEAST_MEMORY, MEMORY_STEP, least_memory
+
+MIB = 1 << 20
+
+
+@given(st.integers(LEAST_MEMORY // MIB, 4096), st.integers(0, 4096))
+def test_the_least_memory_is_found_for_any_threshold(needed: int, more: int) -> None:
+    """To one step, and to a sixteenth of large sizes."""
+    known = needed + more
+    tried: list[int] = []
+
+    def passes(size: int) -> bool:
+        tried.append(size)
+        return size >= needed * MIB
+
+    found = least_memory(known * MIB, passes)
+    assert needed * MIB <= found < (needed + max(1, needed // 16)) * MIB
+    assert found == known * MIB or found in tried  # it was seen to pass
+    assert len(tried) == len(set(tried)) and len(tried) <= 14
+    assert all(size % MEMORY_STEP == 0 and LEAST_MEMORY <= size < known * MIB for size in tried)
+
+
+def test_subsystems() -> None:
+    assert folder_of("kernel/sched/core.c") == "kernel"
+    assert folder_of("drivers/virtio/virtio.c") == "drivers/virtio"
+    assert folder_of("arch/x86/kernel/tsc.c") == "arch/x86"
+    assert folder_of("fs/open.c") == "fs"
+    assert folder_of("main.c") == folder_of("") == "other"
+
+
+def boot(kernel: int = 1000, load: int = 50, *, firmware: int = 7) -> Boot:
+    return Boot(
+        milestones=(
+            Milestone("kernel", firmware, firmware),
+            Milestone("init", firmware + kernel, 5_007_000, 0.5),
+            Milestone("ready", firmware + kernel + 300, 9_007_000, 0.75),
+        ),
+        phases=(
+            PhaseCounts(Phase.FIRMWARE, firmware, 0, port_accesses=1, mmio_accesses=1),
+            PhaseCounts(Phase.KERNEL, kernel, 0, port_accesses=10, mmio_accesses=5),
+            PhaseCounts(Phase.INIT, 90, 10, client_kernel=1000, client_user=1000, port_accesses=3, mmio_accesses=None),
+            PhaseCounts(Phase.START_UP, 150, 50, port_accesses=2, mmio_accesses=2),
+            PhaseCounts(Phase.LOAD, load, 2 * load, port_accesses=100, mmio_accesses=100),
+        ),
+        functions=(
+            FunctionCost("delay_tsc", Phase.KERNEL, 400),
+            FunctionCost("delay_tsc", Phase.LOAD, 20),
+            FunctionCost("tsc_read_refs", Phase.FIRMWARE, 3),
+            FunctionCost("memset", Phase.KERNEL, 500),
+        ),
+        exit_code=0, answers_right=True, requests=5, stdout="", stderr="", console="", failures=(), command="",
+        wall_seconds=1.0, conditions=(("clock", "instructions"),),
+    )  # fmt: skip
+
+
+FACTS = KernelFacts("6.12", "vmlinux", 900, 100, 5_000_000, 2_000_000)
+LOOPS = (
+    LoopNames("calibration", ("delay_tsc", "tsc_read_refs"), "waits for a timer"),
+    LoopNames("never", ("nothing",), "never runs"),
+)
+
+
+def test_a_side_of_equal_boots() -> None:
+    side = make_side(
+        FACTS, "tailored", [boot(), boot(), boot()], device_boot=boot(), wall_boots=[boot()], loops=LOOPS,
+        min_memory_bytes=20 * MIB,
+    )  # fmt: skip
+    assert (side.init_instructions, side.reset_instructions, side.ready_instructions) == (1000, 1007, 1300)
+    assert (side.init_instructions_net, side.reset_instructions_net) == (600, 604)
+    assert [(loop.name, loop.instructions) for loop in side.loops] == [("calibration", 403)]
+    assert side.init_virtual_us == (5_007_000 - 7) / 1000
+    assert side.init_wall_us == 500_000 and side.ready_wall_us == 750_000
+    assert side.device_accesses == 10 + 5 + 3 + 2 + 2
+    assert side.request_kernel_instructions == 10 and side.request_user_instructions == 20
+    assert dict(side.spread) == {"init_instructions": 0, "ready_instructions": 0, "request_kernel_instructions": 0}
+    assert side.functions[0] == FunctionCost("memset", Phase.KERNEL, 500)
+    assert side.boots == 3 and side.min_memory_bytes == 20 * MIB
+
+
+def test_a_side_whose_boots_differ_says_so() -> None:
+    boots = [boot(990), boot(1000), boot(1010, load=55)]
+    side = make_side(FACTS, "x", boots, device_boot=None, wall_boots=[], loops=LOOPS, min_memory_bytes=None)
+    found = dict(side.spread)
+    assert found["init_instructions"] == 20 / 1000
+    assert found["request_kernel_instructions"] == 0.1
+    assert side.init_instructions == 1000
+    assert side.device_accesses is None and side.init_wall_us is None
+
+
+def test_a_boot_that_never_reached_ready_gives_no_figure() -> None:
+    import dataclasses
+
+    early = dataclasses.replace(boot(), milestones=boot().milestones[:2], requests=0)
+    side = make_side(FACTS, "x", [early], device_boot=None, wall_boots=[early], loops=(), min_memory_bytes=None)
+    assert side.ready_instructions is None and side.ready_virtual_us is None and side.ready_wall_us is None
+    assert side.request_kernel_instructions is None and "request_kernel_instructions" not in dict(side.spread)
+
+
+@given(st.lists(st.integers(1, 10**12), max_size=9))
+def test_spread(values: list[int]) -> None:
+    found = spread(values)
+    assert found >= 0
+    assert (found == 0) == (len(set(values)) <= 1)
+
+
+def test_executed_leaves_the_client_out() -> None:
+    assert sides.executed(boot(), [Phase.INIT]) == 100
+
+
+LOG = b"""\
+10 100.000000 execve("/.vmtailor/init", ["/.vmtailor/init", "--exec"], 0x7) = 0 <0.000100>
+10 100.000100 setgid(33) = 0 <0.000001>
+10 100.000200 execve("/bin/app", ["app"], 0x7) = 0 <0.000100>
+10 100.000300 openat(AT_FDCWD, "/etc/app", O_RDONLY) = 3</etc/app> <0.000001>
+11 101.500000 execve("/.vmtailor/init", ["/.vmtailor/init", "--exec"], 0x7) = 0 <0.000100>
+11 101.500100 setuid(33) = 0 <0.000001>
+10 101.500200 read(3</etc/app>, "x", 1) = 1 <0.000001>
+11 101.500300 execve("/bin/check", ["check"], 0x7) = -1 ENOENT (No such file or directory) <0.000100>
+11 101.500400 execve("/usr/bin/check", ["check"], 0x7) = 0 <0.000100>
+11 101.500500 getpid() = 11 <0.000001>
+"""
+
+
+def test_what_our_init_prepares_is_not_the_containers() -> None:
+    report = GuestReport(
+        marks=(
+            Mark("init", 1, 1, 99_000_000_000),
+            Mark("entry", 2, 2, 100_000_000_000),
+            Mark("load", 3, 3, 101_000_000_000),
+        )
+    )
+    begins = container_log.phases(report)
+    assert begins == (("start-up", 100.0), ("load", 101.0))
+    events = container_log.read(LOG, begins).events
+    assert [(event.pid, event.name, event.phase) for event in events] == [
+        (10, "execve", "start-up"),
+        (10, "openat", "start-up"),
+        (10, "read", "load"),
+        (11, "execve", "load"),
+        (11, "getpid", "load"),
+    ]

@@ -24,7 +24,7 @@ from vmtailor.drivers.ready import FORMS, parse_signal, words_for
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmDisk
 from vmtailor.stages.boot import attribution, bundle, profile, recipes, series, trial
-from vmtailor.stages.boot.once import Plan
+from vmtailor.stages.boot.once import Plan, boot_once
 
 _SIZE = re.compile(r"(\d+)([KMG]?)i?B?")
 
@@ -167,11 +167,13 @@ def _booted(request: Request) -> BootSeries:
         def on_boot(name: str, number: int, seconds: float) -> None:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
+        exact = vm.clock is Clock.INSTRUCTIONS
         return series.run(
             request.subject,
             series.in_turn([series.variant("base", vm)], request.times),
             request.plan,
             request.out,
+            boot=attribution.Settled(natives.locate()) if exact else boot_once,
             on_boot=on_boot,
         )
 

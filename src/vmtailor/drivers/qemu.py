@@ -31,6 +31,9 @@ _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "
 #: microvm's transport for the first disk. Guests find transports, and name disks, from the highest number down; there
 #: are eight in any case.
 _FIRST_BUS = 7
+#: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot calibrate
+#: it against an emulated timer: it hangs. The guest's clocks still follow the host's time, waits included.
+_PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 _PANIC = re.compile(rb"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 _PORT_TAKEN = re.compile(r"Could not set up host forwarding rule '([^']*)'")
@@ -136,6 +139,8 @@ def command(
         argv += ["-sandbox", _SANDBOX]
     if counting:
         argv += _CLOCK
+    elif machine.accelerator is Accelerator.TCG and machine.cpus == 1:
+        argv += _PACED
     argv += ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
     if qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,path={_comma(qmp)}", "-mon", "chardev=qmp,mode=control"]

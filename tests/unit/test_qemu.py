@@ -122,6 +122,12 @@ def test_every_end_has_its_type(machine: Machine, what: str, ending: Ending) -> 
     assert not running.running
 
 
+def test_a_qemu_that_aborts_early_is_the_guests_end_and_no_host_error(machine: Machine) -> None:
+    with qemu.boot(fake(machine, "abort")) as running:
+        end = running.run(20)
+    assert (end.ending, end.returncode) == (Ending.DIED, -6)
+
+
 def test_a_panic_only_counts_on_the_kernels_own_console(machine: Machine) -> None:
     with qemu.boot(fake(machine, "panic")) as running:
         assert running.wait(20, console="a program printed something").ending is Ending.EXITED

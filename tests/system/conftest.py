@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One image, fitted once in a session by the program itself; every test that needs a bundle uses that one.
+
+On a fresh machine this is the session's only kernel compile. It goes into the user's cache, as any fit does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.program import Ended, run_program
+
+from vmtailor.base.process import require_tool
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+#: A whole fit on a slow machine, compile included, in seconds.
+FIT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The example `hello`, fitted. `document` is what `fit --json` printed; `arguments` repeat the fit, all but -o."""
+
+    layout: Path
+    bundle: Path
+    document: dict[str, Any]
+    arguments: tuple[str, ...]
+    ended: Ended
+
+
+@pytest.fixture(scope="session")
+def hello_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image, as an OCI layout."""
+    layout = tmp_path_factory.mktemp("image") / "hello"
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "hello", str(layout)], check=True, timeout=600)
+    return layout
+
+
+@pytest.fixture(scope="session")
+def hello(hello_layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Hello:
+    """The image's bundle, from a fit through the command line."""
+    folder = tmp_path_factory.mktemp("fit")
+    exercise = EXAMPLES / "hello" / "exercise.toml"
+    arguments = ("fit", f"oci:{hello_layout}", "--exercise", str(exercise), "--json", "--boots", "2")
+    ended = run_program(folder, *arguments, "-o", folder / "bundle", timeout_s=FIT_S)
+    assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
+    return Hello(hello_layout, folder / "bundle", json.loads(ended.stdout), arguments, ended)
+
+
+@pytest.fixture(scope="session")
+def no_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """An environment in which no machine boots and nothing is compiled: QEMU and make say what was tried, and fail."""
+    folder = tmp_path_factory.mktemp("no-builds")
+    real = require_tool("qemu-system-x86_64")
+    qemu = folder / "qemu"
+    qemu.write_text(
+        f'#!/bin/sh\nfor word; do\n[ "$word" = -kernel ] && {{ echo qemu "$@" >> {folder}/tried; exit 1; }}\ndone\n'
+        f'exec {real} "$@"\n'
+    )
+    tools = folder / "tools"
+    tools.mkdir()
+    make = tools / "make"
+    make.write_text(f'#!/bin/sh\necho make "$@" >> {folder}/tried\nexit 1\n')
+    for file in (qemu, make):
+        file.chmod(0o755)
+    yield {"VMTAILOR_QEMU": str(qemu), "PATH": f"{tools}:{os.environ['PATH']}"}
+    tried = folder / "tried"
+    assert not tried.exists(), tried.read_text()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job on the example `hello`: what comes out, that every symbol has its cause, and that it is found again."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+from cyclonedx.model.bom import Bom
+from tests.fakes.browser import opened
+from tests.fakes.program import assert_nothing_left, run_program
+from tests.system.conftest import Hello
+
+from vmtailor.analysis import catalogue
+from vmtailor.base import records
+from vmtailor.base.natives import locate
+from vmtailor.base.store import Store
+from vmtailor.model.bundle import Bundle
+from vmtailor.model.fit import FitRun
+from vmtailor.model.image import Image
+from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.trace import Trace
+from vmtailor.stages.root import build_root
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+TEXT = "Hello from a machine made to measure.\n"
+FIGURES = {
+    "symbols_y", "symbols_prompted", "kernel_bytes", "init_instructions", "init_instructions_net", "ready_instructions",
+    "init_virtual_us", "ready_virtual_us", "device_accesses", "request_kernel_instructions", "min_memory_bytes",
+    "init_wall_us",
+}  # fmt: skip
+#: The program runs to its end, so that there are no requests.
+NOT_TAKEN = {"request_kernel_instructions"}
+#: CPU seconds that a second fit of an unchanged image may take.
+SECOND_FIT_S = 10.0
+
+
+def test_the_document(hello: Hello) -> None:
+    document = hello.document
+    assert set(document) == {
+        "schema", "bundle", "verified", "degraded", "repairs", "symbols", "unexplained", "baseline", "tailored",
+    }  # fmt: skip
+    assert document["schema"] == "vmtailor/fit/1"
+    assert Path(document["bundle"]) == hello.bundle
+    assert document["verified"] is True
+    assert document["unexplained"] == 0 and document["degraded"] == []
+    assert set(document["symbols"]) == {"demanded", "platform", "repair", "policy", "dependency", "total_y"}
+    for name in ("baseline", "tailored"):
+        side = document[name]
+        assert set(side) >= FIGURES
+        missing = {key for key in FIGURES - NOT_TAKEN if not isinstance(side[key], int | float) or side[key] <= 0}
+        assert missing == set(), name
+    assert_nothing_left(hello.ended)
+
+
+def test_it_fits_better(hello: Hello) -> None:
+    before, after = hello.document["baseline"], hello.document["tailored"]
+    assert after["init_instructions_net"] <= 30e6
+    assert after["kernel_bytes"] <= 9e6
+    assert after["min_memory_bytes"] <= 32 << 20
+    symbols = hello.document["symbols"]
+    assert sum(symbols[cause] for cause in ("demanded", "platform", "repair", "dependency")) <= 110
+    for figure in ("symbols_y", "init_instructions", "init_instructions_net", "ready_instructions", "min_memory_bytes"):
+        assert after[figure] < before[figure] / 2, figure
+    assert after["symbols_prompted"] == sum(count for cause, count in symbols.items() if cause != "total_y")
+    assert after["symbols_y"] == symbols["total_y"]
+
+
+def test_boots_agree_to_the_instruction(hello: Hello) -> None:
+    run = records.load(FitRun, hello.bundle / "run.json")
+    for side in (run.baseline, run.tailored):
+        assert side.boots == 2
+        assert dict(side.spread)["init_instructions"] == 0.0, side.name
+        assert dict(side.spread)["ready_instructions"] == 0.0, side.name
+
+
+def test_every_symbol_has_a_cause_that_resolves(hello: Hello) -> None:
+    plan = records.load(Plan, hello.bundle / "plan.json")
+    trace = records.load(Trace, hello.bundle / "trace" / "trace.json")
+    lines = (hello.bundle / "trace" / trace.requests_file).read_bytes().splitlines()
+    book = catalogue.load()
+    names = {choice.name for choice in plan.choices}
+    kept = [choice for choice in plan.choices if choice.value in ("y", "m")]
+    assert len(kept) == plan.total_y == hello.document["symbols"]["total_y"]
+    traced = 0
+    for choice in kept:
+        assert choice.reasons, choice.name
+        for reason in choice.reasons:
+            kind, _, rest = reason.reference.partition(":")
+            if kind == "trace":
+                record, _, line = rest.partition(":")
+                assert record == "requests" and 0 < int(line) <= len(lines), (choice.name, reason)
+                assert lines[int(line) - 1].strip(), (choice.name, reason)
+                traced += 1
+            elif kind in ("platform", "policy"):
+                assert book.resolve(reason.reference) is not None, (choice.name, reason)
+            elif kind == "symbol":
+                assert reason.cause is Cause.DEPENDENCY
+                assert rest in names, (choice.name, reason)
+            elif kind == "repair":
+                assert reason.cause is Cause.REPAIR, (choice.name, reason)
+            else:
+                assert kind in ("image", "exercise", "kconfig"), (choice.name, reason)
+    assert plan.unexplained == ()
+    written = (hello.bundle / "config").read_text().splitlines()
+    assert {f"CONFIG_{choice.name}=y" for choice in kept if choice.value == "y"} == {
+        line for line in written if line.endswith("=y")
+    }
+
+
+def test_a_second_fit_builds_and_boots_nothing(hello: Hello, no_builds: dict[str, str], tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = run_program(tmp_path, *hello.arguments, "-o", tmp_path / "again", env=no_builds)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ended.code == 0, ended.stderr
+    assert "trace:" not in ended.stderr and "measure:" not in ended.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECOND_FIT_S
+    document = json.loads(ended.stdout)
+    assert document == {**hello.document, "bundle": str(tmp_path / "again")}
+    for name in ("vmlinux", "config", "root.erofs", "plan.json", "image.json", "exercise.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (hello.bundle / name).read_bytes(), name
+    assert records.load(Bundle, tmp_path / "again" / "bundle.json").name == "again"
+    assert_nothing_left(ended)
+
+
+def test_a_bundle_is_replaced_whole(hello: Hello, no_builds: dict[str, str], tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run_program(tmp_path, *hello.arguments, "-o", tmp_path / "bundle", env=no_builds).code == 0
+    assert [path.name for path in tmp_path.iterdir() if "bundle" in path.name] == ["bundle"]
+
+
+def test_a_bundle_can_be_moved_and_run(hello: Hello, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere, with a comma"
+    shutil.copytree(hello.bundle, moved)
+    ended = run_program(tmp_path, "run", moved)
+    assert (ended.code, ended.stdout, ended.stderr) == (3, TEXT, "")
+    assert_nothing_left(ended)
+
+
+def test_the_report_asks_nothing_of_a_network(hello: Hello) -> None:
+    with opened(hello.bundle / "report.html") as browser:
+        assert browser.requests == [] and browser.complaints == []
+        assert "fits" in browser.page.locator("h1").inner_text()
+
+
+def test_the_bill_of_materials(hello: Hello) -> None:
+    document = json.loads((hello.bundle / "sbom.cdx.json").read_bytes())
+    bom = Bom.from_json(document)  # type: ignore[attr-defined]
+    names = {component.name for component in bom.components}
+    assert any("linux" in name for name in names), names
+    assert {"init", "client", "root.erofs"} <= names
+
+
+def test_two_builds_of_the_root_give_the_same_bytes(hello: Hello, tmp_path: Path) -> None:
+    image = records.load(Image, hello.bundle / "image.json")
+    bundle = records.load(Bundle, hello.bundle / "bundle.json")
+    again = build_root(image, bundle.root_format, locate(), Store(tmp_path))
+    assert again.read_bytes() == (hello.bundle / bundle.root).read_bytes()
+
+
+def test_it_verifies_again_on_the_wall_clock(hello: Hello, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "verify", hello.bundle, "--clock", "wall", "--accelerator", "tcg", "--json")
+    assert ended.code == 0, ended.stderr
+    assert json.loads(ended.stdout)["verified"] is True
+    assert_nothing_left(ended)
+
+
+def test_explain_points_into_the_bundle(hello: Hello, tmp_path: Path) -> None:
+    inside = run_program(tmp_path, "explain", hello.bundle, "EROFS_FS")
+    assert inside.code == 0 and "EROFS_FS is in" in inside.stdout, inside.stdout
+    outside = run_program(tmp_path, "explain", hello.bundle, "EPOLL")
+    assert outside.code == 0 and "EPOLL" in outside.stdout and "epoll_create" in outside.stdout, outside.stdout

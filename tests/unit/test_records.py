@@ -14,7 +14,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import HealthCheck, Image, ImageConfig, Port
 
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 configs = st.builds(
     ImageConfig,
     architecture=text,

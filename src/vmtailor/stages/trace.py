@@ -31,7 +31,7 @@ BOOT_S = 300.0
 
 @dataclass(frozen=True)
 class TraceInputs:
-    """What is traced. `machine`: baseline with its root; `table`: its kernel's symbols; `tools`: the tracer's volume."""
+    """What is traced. `machine`: baseline with its root; `table`: its symbols; `tools`: the tracer's volume."""
 
     image: Image
     exercise: Exercise

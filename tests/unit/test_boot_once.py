@@ -52,6 +52,13 @@ def test_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert re.search(r"^\[\d+\.\d{6} \d+\.\d{6}\] \[    0\.000000\] Linux version 6\.12\.1$", times, re.M)
 
 
+def test_a_clock_set_wrong_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = "[    0.052000] tsc: PIT calibration deviates from HPET: 494423 2298402\r\na login: "
+    boot = play(monkeypatch, tmp_path, [(0.0, lines)])
+    assert boot.outcome is Outcome.READY
+    assert boot.kernel_warnings == ("tsc: PIT calibration deviates from HPET: 494423 2298402",)
+
+
 def test_a_panic_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = "[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n"
     boot = play(monkeypatch, tmp_path, [(0.0, lines)], timeout_s=30)

@@ -96,6 +96,8 @@ def _s(seconds: float) -> str:
 
 def _failures(series: BootSeries, out: Path, console: Console) -> None:
     for boot in series.boots:
+        for warning in boot.kernel_warnings[:3]:
+            console.print(Text(f"{boot.variant} {boot.number}: warning: {plain(warning)}", style="yellow"))
         if boot.outcome is Outcome.READY:
             continue
         console.print(Text(f"{boot.variant} {boot.number}: {boot.outcome}: {plain(boot.problem)}", style="red"))

@@ -18,7 +18,10 @@ from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMiles
 LAST_WORDS_S = 2.0
 #: Signals that are asked for over the network.
 BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
-_WARNING = re.compile(r"^(?:WARNING: CPU|BUG: |Oops|INFO: task .* blocked|rcu: INFO: .*stall)")
+#: Messages that make a boot doubtful. The last one: a busy host let the guest's clock be set to the wrong speed.
+_WARNING = re.compile(
+    r"^(?:WARNING: CPU|BUG: |Oops|INFO: task .* blocked|rcu: INFO: .*stall|tsc: PIT calibration deviates)"
+)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.analysis import attribution, counters, demand_rules, explain, machines, repair
@@ -19,7 +19,7 @@ from vmtailor.drivers.flat_archive import FlatArchive
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
-from vmtailor.model.plan import Plan
+from vmtailor.model.plan import Cause, Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import keys
@@ -236,13 +236,17 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
     return best
 
 
+def repairs_of(made: Plan) -> list[Repair]:
+    """The repairs that a plan holds."""
+    return [
+        Repair(choice.name, reason.reference.removeprefix("repair:"), reason.text)
+        for choice in made.choices
+        for reason in choice.reasons
+        if reason.cause is Cause.REPAIR
+    ]
+
+
 def without(findings: Findings, fitted: Fitted, names: Sequence[str]) -> Fitted:
     """The same plan without some symbols: built, verified, and on record as a trial."""
-    repairs = [
-        Repair(choice.name, reason.reference, reason.text)
-        for choice in fitted.plan.choices
-        for reason in choice.reasons
-        if reason.cause.value == "repair"
-    ]
-    made = planned(findings, repairs, drop=names)
-    return attempt(findings, replace(made), "unneeded?", (), names)
+    made = planned(findings, repairs_of(fitted.plan), drop=names)
+    return attempt(findings, made, "unneeded?", (), names)

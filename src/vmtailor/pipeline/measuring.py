@@ -58,9 +58,8 @@ def both_sides(findings: Findings, fitted: Fitted) -> tuple[Side, Side]:
     before = measured(findings, ground.baseline, ground.table, "the baseline")
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text())
     after = measured(findings, fitted.machine, table, "the tailored machine")
-    where = {row.function: row.file for row in findings.costs.rows}
-    baseline = _side(findings, baseline_facts(findings), "baseline", ground.baseline, before, where)
-    tailored = _side(findings, tailored_facts(fitted), "tailored", fitted.machine, after, where)
+    baseline = side_of(findings, baseline_facts(findings), "baseline", ground.baseline, before)
+    tailored = side_of(findings, tailored_facts(fitted), "tailored", fitted.machine, after)
     wanted = {phase.value for phase in TO_READY}
     costs: dict[str, int] = defaultdict(int)
     for row in findings.costs.rows:
@@ -69,9 +68,9 @@ def both_sides(findings: Findings, fitted: Fitted) -> tuple[Side, Side]:
     return replace(baseline, symbol_costs=_dearest(costs)), tailored
 
 
-def _side(
-    findings: Findings, kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: dict[str, str]
-) -> Side:
+def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine, found: Measured) -> Side:
+    """The figures of one machine, with its conditions."""
+    where = {row.function: row.file for row in findings.costs.rows}
     first = found.exact[0]
     folders: dict[str, int] = defaultdict(int)
     for row in first.functions:

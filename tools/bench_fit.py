@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-fit`: fit the examples, print what the figures are held against, write the documents of `fit --json`.
+
+    tools/bench_fit.py [--only lighttpd] [--peer NAME=CONFIG] [--removals 10 --seed 1] [--markdown]
+
+Each image is fitted twice through the command line: the first time takes what the cache does not have, the second must
+find everything there. `--peer` builds another project's configuration from the same source and measures it in the
+same way. `--removals` takes kept symbols out, one at a time, and sees whether the exercise notices. All of it can be
+interrupted: what was finished is found again.
+
+OUT gets {image: document}; OUT with `-details.json` gets times, peers and removals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from bench_fit_table import Peer, Removal, Result, Timing, show_all
+
+from vmtailor.analysis import causes
+from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.ksource.reasons import why_set
+from vmtailor.analysis.sides import KernelFacts
+from vmtailor.base import records
+from vmtailor.base.errors import BuildError, GuestError, VmtailorError
+from vmtailor.base.store import Store, digest, locked
+from vmtailor.drivers import kbuild, kconfig_file
+from vmtailor.model.fit import FitRun
+from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.plan import Cause, RootFormat
+from vmtailor.pipeline import fitting, measuring
+from vmtailor.pipeline.fitting import Findings, Fitted
+from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.stages.build import collect, located
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+#: Goals are for this one; the others are printed beside it.
+GOALS_OF = "lighttpd"
+#: What a machine of ours cannot be booted without; a peer that lacks one gets it, and the table says so.
+NEEDED = (
+    "PVH", "VIRTIO_MMIO", "VIRTIO_MMIO_CMDLINE_DEVICES", "VIRTIO_BLK", "SERIAL_8250_CONSOLE", "TMPFS", "OVERLAY_FS",
+)  # fmt: skip
+ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- fitting ---
+
+
+def vmtailor(*arguments: str, stdout: Any = subprocess.PIPE) -> tuple[bytes, float, int]:
+    """Run the program; its progress goes to our standard error. Returns output, seconds, most memory in bytes."""
+    started = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-m", "vmtailor", *arguments], stdout=stdout)
+    try:
+        output = process.stdout.read() if process.stdout is not None else b""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"vmtailor {' '.join(arguments)} failed with {process.returncode}")
+    return output, time.monotonic() - started, usage.ru_maxrss * 1024
+
+
+def fit(name: str, folder: Path, boots: int) -> Result:
+    """Build one example and fit it twice."""
+    layout, exercise = folder / "images" / name, EXAMPLES / name / "exercise.toml"
+    say(f"=== {name}")
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), name, str(layout)], check=True)
+    image = [f"oci:{layout}", "--exercise", str(exercise)]
+    bundle = folder / "bench" / name
+    bundle.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["fit", *image, "--json", "--boots", str(boots), "-o", str(bundle)]
+    _, first_s, _ = vmtailor(*argv)
+    say(f"=== {name}, the second time")
+    document, second_s, _ = vmtailor(*argv)
+    _, planning_s, planning_bytes = vmtailor("plan", *image, "--json", stdout=subprocess.DEVNULL)
+    run = records.load(FitRun, bundle / "run.json")
+    # A fit that was in the cache took no time now: what its stages took when it was made says more.
+    made_s = sum(seconds for _, seconds in run.stage_seconds)
+    return Result(name, json.loads(document), run, Timing(max(first_s, made_s), second_s, planning_s, planning_bytes))
+
+
+def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
+    """What the fit was made of, from the cache."""
+    options = FitOptions(
+        reference=f"oci:{folder / 'images' / name}",
+        out=folder / "bench" / name,
+        exercise_file=EXAMPLES / name / "exercise.toml",
+        boots=boots,
+        budget=1000,
+    )
+    findings = fitting.find(prepare(options))
+    return findings, fitting.fit_kernel(findings)
+
+
+# --- peers ---
+
+
+def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
+    """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
+    ground, store = findings.ground, findings.ground.options.store
+    work = store.root / "kernel-build" / f"peer-{digest(name, ground.source.digest)[:16]}"
+    with locked(work.with_suffix(".lock")):
+        added, remark = _complete(findings, fitted, config, work)
+        key = digest("peer", ground.source.digest, kbuild.Toolchain().describe(), work / ".config")
+        files = _built(store, key, ground.source.path, work, name)
+    kernel = records.load(KernelFiles, files / "kernel.json")
+    kernel = located(kernel, files)
+    machine = fitting.machine_of(ground, fitted.plan, kernel)
+    symbols = kconfig_file.parse(Path(kernel.config).read_text())
+    kconfig = findings.tree.kconfig
+    enabled = [symbol for symbol, value in symbols.items() if value == "y"]
+    facts = KernelFacts(
+        label=name,
+        file="vmlinux",
+        symbols_y=len(enabled),
+        symbols_prompted=sum(1 for symbol in enabled if kconfig.known(symbol) and kconfig.prompted(symbol)),
+        bytes=kernel.image_bytes,
+        compressed_bytes=kernel.xz_bytes,
+    )
+    table = SymbolTable.parse(Path(kernel.system_map).read_text())
+    try:
+        found = measuring.measured(findings, machine, table, name)
+    except GuestError as error:
+        return Peer(name, None, added, f"{remark}; {error.message}")
+    return Peer(name, measuring.side_of(findings, facts, name, machine, found), added, remark)
+
+
+def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
+    """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
+    source, root = findings.ground.source.path, fitted.plan.root_format
+    work.mkdir(parents=True, exist_ok=True)
+    as_it_is = dict(kbuild.configure_file(source, work, config).symbols)
+    wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]
+    missing = tuple(name for name in wanted if as_it_is.get(name) != "y")
+    if not missing:
+        return (), "as it is"
+    whole = work / "whole.config"
+    whole.write_text(config.read_text() + "".join(f"CONFIG_{name}=y\n" for name in missing))
+    now = dict(kbuild.configure_file(source, work, whole).symbols)
+    lost = [name for name in missing if now.get(name) != "y"]
+    if lost:
+        raise BuildError(f"{config} cannot have {', '.join(lost)}", hint="this peer cannot boot on our machine")
+    cannot = f"cannot mount the root: {ROOT_SYMBOL[root]} is not set" if ROOT_SYMBOL[root] in missing else "cannot boot"
+    return missing, f"as it is it {cannot}; measured with {', '.join(missing)} added"
+
+
+def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path:
+    def fill(folder: Path) -> None:
+        symbols = kconfig_file.parse((work / ".config").read_text())
+        kept = tuple((name, value) for name, value in symbols.items() if value != "n")
+        configured = kbuild.Configured(str(work), str(source), str(work / ".config"), kept, ())
+        compiled = kbuild.compile_kernel(configured, title=f"compiling {title}'s kernel")
+        records.save(collect(configured, compiled, folder), folder / "kernel.json")
+
+    return store.get("kernel", key, fill)
+
+
+# --- removals ---
+
+
+def drawn(fitted: Fitted, count: int, seed: int) -> list[str]:
+    """Kept symbols with a prompt, drawn with a fixed seed."""
+    names = sorted(c.name for c in fitted.plan.choices if c.prompted and causes.is_kept(c))
+    return random.Random(seed).sample(names, min(count, len(names)))
+
+
+def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
+    """Build and verify the kernel without one symbol."""
+    choice = fitted.plan.choice(name)
+    assert choice is not None
+    cause = causes.cause_of(choice)
+    if cause is Cause.POLICY:
+        return Removal(name, "policy", "policy", choice.reasons[0].text)
+    label = str(cause or "none")
+    try:
+        made = fitting.planned(findings, fitting.repairs_of(fitted.plan), drop=(name,))
+        left = made.choice(name)
+        if left is not None and causes.is_kept(left):
+            reason = why_set(findings.tree.kconfig, name)
+            return Removal(name, label, "cannot be removed alone", reason.text if reason else "something sets it")
+        before = {c.name for c in fitted.plan.choices if c.prompted and causes.is_kept(c)}
+        after = {c.name for c in made.choices if c.prompted and causes.is_kept(c)}
+        gone = tuple(sorted(before - after - {name}))
+        trial = fitting.without(findings, fitted, (name,))
+    except BuildError as error:
+        return Removal(name, label, "breaks", f"it cannot be built: {error.message}")
+    verification = trial.verification
+    if verification.passed:
+        return Removal(name, label, "unneeded", "the exercise passes without it", gone)
+    return Removal(name, label, "breaks", verification.failures[0], gone)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Fit the examples and print the table of figures.")
+    names = sorted(path.parent.name for path in EXAMPLES.glob("*/image.toml"))
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="some of the examples")
+    parser.add_argument("--out", type=Path, default=Path("build/bench-fit.json"), help="where the documents go")
+    parser.add_argument("--boots", type=int, default=3, help="boots of each side")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=CONFIG", help="another configuration file")
+    parser.add_argument("--removals", type=int, default=0, metavar="N", help="remove so many kept symbols, one by one")
+    parser.add_argument("--seed", type=int, default=1, help="which symbols are drawn")
+    parser.add_argument("--deep", default=GOALS_OF, metavar="NAME", help="the example for peers and removals")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    return parser.parse_args()
+
+
+def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result:
+    """Peers and removals of one image."""
+    findings, fitted = found_again(result.name, folder, chosen.boots)
+    removals = []
+    for number, name in enumerate(drawn(fitted, chosen.removals, chosen.seed), 1):
+        say(f"=== {result.name} without {name} ({number} of {chosen.removals})")
+        removals.append(removal(findings, fitted, name))
+        say(f"    {removals[-1].outcome}: {removals[-1].why}")
+    peers = []
+    for text in chosen.peer:
+        name, _, config = text.partition("=")
+        say(f"=== {name}'s configuration")
+        try:
+            peers.append(peer(findings, fitted, name, Path(config)))
+        except BuildError as error:
+            peers.append(Peer(name, None, (), error.message))
+    return Result(result.name, result.document, result.run, result.timing, tuple(peers), tuple(removals))
+
+
+def save(results: Sequence[Result], out: Path) -> None:
+    records.write_atomic(out, json.dumps({r.name: r.document for r in results}, indent=1).encode())
+    details = {
+        r.name: {
+            "timing": asdict(r.timing),
+            "peers": msgspec.to_builtins(r.peers),
+            "removals": [asdict(x) for x in r.removals],
+        }
+        for r in results
+    }
+    records.write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
+
+
+def main() -> None:
+    chosen = arguments()
+    folder = chosen.out.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    results: list[Result] = []
+    try:
+        for name in chosen.only:
+            results.append(fit(name, folder, chosen.boots))
+            save(results, chosen.out)
+        if chosen.peer or chosen.removals:
+            results = [deepened(r, chosen, folder) if r.name == chosen.deep else r for r in results]
+            save(results, chosen.out)
+    except VmtailorError as error:
+        raise SystemExit(f"error: {error.message}\n{error.details}") from error
+    missed = show_all(results, chosen.markdown)
+    print(f"{missed} goal(s) missed" if missed else "all goals met")
+
+
+if __name__ == "__main__":
+    main()

@@ -157,8 +157,7 @@ class TrialResult:
     `cpu_saving_s`: of host time and of QEMU's processor time up to ready.
 
     `predicted` was read, before it was tried, from what `predicted_from` names. `problem`: why it could not be tried,
-    or
-    what no longer worked."""
+    or what no longer worked."""
 
     id: str
     advice: str

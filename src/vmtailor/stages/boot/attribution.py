@@ -112,8 +112,7 @@ class Counting:
 
 class Settled:
     """Boots on the instruction clock with the plugin and no marks: it lets devices finish before the guest goes on,
-    without
-    which virtual time would depend on the host's disks. Takes the place of `boot_once` in a series."""
+    without which virtual time would depend on the host's disks. Takes the place of `boot_once` in a series."""
 
     def __init__(self, natives: Natives) -> None:
         self._library = natives.plugin(qemu.plugin_api())

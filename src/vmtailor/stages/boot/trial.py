@@ -55,8 +55,7 @@ def run(
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine. First one boot that shows more of itself, for the predictions; then the machine as it
-    is
-    and each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
+    is and each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
 
     The machine as it is is booted again after every few changed ones, so that the spread between its boots is known. To
     judge by instructions, the kernel must be `known`."""

@@ -130,7 +130,8 @@ def test_the_command_is_pure_and_never_writes_the_disk() -> None:
     assert "if=none,id=d0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
     assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
-    assert "-icount" not in argv and argv.count("-serial") == 1
+    assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
+    assert "-icount" not in command(replace(vm, cpus=2), console_fd=3, qmp_fd=4)
     counted = command(
         replace(vm, clock=Clock.INSTRUCTIONS, kind=MachineKind.MICROVM), console_fd=3, qmp_fd=4, probe_fd=5
     )

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import pasteable, require_tool, spawn
-from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import Vm
 
 #: A guest that prints without end is cut off here.
@@ -54,6 +54,8 @@ def command(vm: Vm, *, console_fd: int, qmp_fd: int, probe_fd: int | None = None
         ]
     else:
         argv += ["-accel", str(vm.accelerator)]
+        # Without it the time stamp counter is the host's, and while the host is busy the guest sets its clock wrong.
+        argv += ["-icount", "shift=auto"] if vm.accelerator is Accelerator.TCG and vm.cpus == 1 else []
     argv += ["-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control"]
     argv += ["-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"]
     if probe_fd is not None:

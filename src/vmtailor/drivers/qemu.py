@@ -31,7 +31,7 @@ _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "
 #: microvm's transport for the first disk. Guests find transports, and name disks, from the highest number down; there
 #: are eight in any case.
 _FIRST_BUS = 7
-#: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot calibrate
+#: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot check
 #: it against an emulated timer: it hangs. The guest's clocks still follow the host's time, waits included.
 _PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"

@@ -235,8 +235,7 @@ def test_interrupted_while_the_image_is_fetched(tmp_path: Path, number: int) -> 
 
 @pytest.mark.parametrize("verb", ["run", "verify", "report", "explain"])
 def test_a_bundle_that_is_none(tmp_path: Path, verb: str) -> None:
-    arguments = [verb, tmp_path / "nowhere"]
-    assert_clear(run_program(tmp_path, *arguments), 2, "nowhere")
+    assert_clear(run_program(tmp_path, verb, tmp_path / "nowhere"), 2, "nowhere")
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "bundle.json").write_text("{")

@@ -131,7 +131,12 @@ def started(
 def finish(running: Started, timeout_s: float, before: Mapping[int, str] | None = None) -> Ended:
     """Wait for the end and look around. Fails when it does not end in time."""
     began = time.monotonic()
-    running.process.wait(timeout_s)
+    try:
+        running.process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        running.process.terminate()  # it takes down what it started
+        running.process.wait(20.0)
+        raise
     left = {pid: line for pid, line in children().items() if pid not in (before or {})}
     for pid in left:
         with contextlib.suppress(ProcessLookupError):

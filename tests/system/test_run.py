@@ -174,11 +174,6 @@ def test_a_port_that_is_in_use(talker: Path, tmp_path: Path) -> None:
     assert_clear(ended, 3, "already in use", str(port))
 
 
-def test_not_enough_memory_is_said(hello: Hello, tmp_path: Path) -> None:
-    ended = run_program(tmp_path, "run", "--memory", "8M", hello.bundle)
-    assert_clear(ended, 5)
-
-
 def test_a_bundle_without_its_kernel(hello: Hello, tmp_path: Path) -> None:
     made = tmp_path / "broken"
     shutil.copytree(hello.bundle, made)

@@ -158,7 +158,9 @@ def run(
                 code = process.wait(max(0.0, started + timeout_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 raise HostError(
-                    f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s", details=pasteable(argv)
+                    f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s",
+                    hint="try it by hand, with the command below",
+                    details=pasteable(argv),
                 ) from None
         out.seek(0)
         err.seek(0)

@@ -53,7 +53,7 @@ def load(kind: type[T], path: Path) -> T:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise UserInputError(f"{path} does not exist") from None
+        raise UserInputError(f"{path} does not exist", hint="check the path") from None
     return from_bytes(kind, data, str(path))
 
 

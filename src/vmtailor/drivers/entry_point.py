@@ -29,7 +29,9 @@ def check_entry_point(tree: Tree, image: Image) -> str:
         )
     name = image.config.argv[0]
     if not name:
-        raise UserInputError(f"the entry point of {image.reference} is an empty word")
+        raise UserInputError(
+            f"the entry point of {image.reference} is an empty word", hint="give one: --entrypoint PROGRAM"
+        )
     candidates = _candidates(name, image)
     problem = "is not in the image"
     for candidate in candidates:

@@ -83,6 +83,11 @@ class GuestSession:
         return self.open and self._listening and bool(self._out)
 
     @property
+    def listening(self) -> bool:
+        """Has init said that it is there?"""
+        return self._listening
+
+    @property
     def ended(self) -> bool:
         """Has the container ended, or init given up?"""
         return self.exit_code is not None or self.fatal is not None

@@ -13,6 +13,7 @@ from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
 from vmtailor.drivers.apt import digest_of_file
 
+_GIVE = "give the top folder of a Linux source, or its tarball"
 # Files whose content tells one tree from another well enough: a patched tree differs in one of them or in its size.
 _TELLTALE = ("Makefile", "Kconfig", "MAINTAINERS", "localversion", "localversion-rt")
 
@@ -36,12 +37,12 @@ def version_of(source: Path) -> str:
     try:
         text = makefile.read_text("utf-8", "replace")[:4000]
     except OSError:
-        raise UserInputError(f"{source} is no kernel source: it has no Makefile") from None
+        raise UserInputError(f"{source} is no kernel source: it has no Makefile", hint=_GIVE) from None
     parts = []
     for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
         match = re.search(rf"^{name}\s*=\s*(\d*)\s*$", text, re.MULTILINE)
         if match is None:
-            raise UserInputError(f"{source} is no kernel source: its Makefile names no {name}")
+            raise UserInputError(f"{source} is no kernel source: its Makefile names no {name}", hint=_GIVE)
         parts.append(match[1] or "0")
     return ".".join(parts)
 
@@ -97,7 +98,9 @@ def unpack(tarball: Path, folder: Path, title: str) -> None:
                 timeout_s=1800,
             )  # fmt: skip
         except process.CommandFailed as error:
-            raise UserInputError(f"{tarball} cannot be unpacked", details=error.details) from error
+            raise UserInputError(
+                f"{tarball} cannot be unpacked", hint="fetch it again", details=error.details
+            ) from error
 
 
 def _digest_of_folder(path: Path) -> str:

@@ -182,7 +182,9 @@ def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Map
     if cramped or "No space left" in said or "Disk quota" in said:
         raise HostError("no space is left for the root file system", hint="free some and try again", details=said)
     raise BuildError(
-        f"{tool} could not make the root file system (status {code})", details=f"{pasteable(argv)}\n{said}"
+        f"{tool} could not make the root file system (status {code})",
+        hint="another format may do: --root",
+        details=f"{pasteable(argv)}\n{said}",
     )
 
 

@@ -32,6 +32,8 @@ from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, PublishedP
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
+#: Seconds within which init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever.
+START_S = 120.0
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL
 _PORT = re.compile(r"(?:(?P<address>[0-9.]+):)?(?P<host>[0-9]+):(?P<guest>[0-9]+)(?:/(?P<protocol>tcp|udp))?\Z")
@@ -198,6 +200,12 @@ class _Relay:
                 reading = self._turn(reading)
                 if self._asked is not None and time.monotonic() - self._asked > STOP_S:
                     self._killed = True
+                if not session.listening and self._running.elapsed_s > START_S:
+                    raise GuestError(
+                        f"the machine's init has not started within {START_S:g} s",
+                        hint="give the machine more memory, or fit the image again",
+                        details=f"{session.report().console[-4000:]}\n{self._running.command}".strip(),
+                    )
         if session.exit_code is not None:
             return session.exit_code
         if self._killed:

@@ -93,7 +93,7 @@ def load(path: Path, image: Image) -> Exercise:
         with path.open("rb") as file:
             document = tomllib.load(file)
     except OSError as error:
-        raise UserInputError(f"the exercise {path} cannot be read: {error.strerror}") from error
+        raise UserInputError(f"the exercise {path} cannot be read: {error.strerror}", hint=_EXAMPLE) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserInputError(f"{path} is not TOML: {error}", hint=_EXAMPLE) from error
     return parse(document, image, path.name)

@@ -269,7 +269,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch
 
 def _from_directory(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
     if not parsed.path.is_dir():
-        raise UserInputError(f"{parsed.path} is not a folder")
+        raise UserInputError(f"{parsed.path} is not a folder", hint="rootfs: takes a root file system in a folder")
     made = scratch / "rootfs.tar"
     archived = archive_directory(parsed.path, made)
     config = ImageConfig(architecture=options.architecture, env=(("PATH", DEFAULT_PATH),))
@@ -334,6 +334,9 @@ def _check_start(image: Image, store: Store) -> None:
         return
     tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], layers.OWN)
     if tree.lookup(f"/{RESERVED}", follow=False) is not None:
-        raise UserInputError(f"{image.reference} has a /{RESERVED}, which is where our own files go in its machine")
+        raise UserInputError(
+            f"{image.reference} has a /{RESERVED}, which is where our own files go in its machine",
+            hint="leave it out of the image",
+        )
     check_entry_point(tree, image)
     records.write_atomic(passed, b"")

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fits that cannot succeed, and fits that are interrupted, where real machines are needed to see it: one clear message,
+its exit code, nothing left behind, and what was finished is found again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.fakes.program import (
+    Ended,
+    Started,
+    assert_clear,
+    assert_nothing_left,
+    children,
+    finish,
+    interrupt,
+    run_program,
+    started,
+    subreaper,
+)
+from tests.system.conftest import EXAMPLES, Hello
+
+from vmtailor.base.store import Store, cache_root
+from vmtailor.drivers import kernel_packages
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+EXERCISE = EXAMPLES / "hello" / "exercise.toml"
+
+
+@pytest.fixture(scope="module")
+def version() -> str:
+    """Upstream version of the packaged baseline, which is in the cache afterwards."""
+    return kernel_packages.provide(Store()).version
+
+
+@pytest.fixture
+def no_scratch_left() -> Iterator[None]:
+    """No new folder stays in the cache's scratch space."""
+    scratch = cache_root() / "scratch"
+    before = set(scratch.iterdir()) if scratch.is_dir() else set()
+    yield
+    assert {path.name for path in set(scratch.iterdir()) - before} == set()
+
+
+def test_a_source_that_does_not_match_the_baseline(hello_layout: Path, version: str, tmp_path: Path) -> None:
+    tree = tmp_path / "linux-5.4.1"
+    tree.mkdir()
+    (tree / "Makefile").write_text("VERSION = 5\nPATCHLEVEL = 4\nSUBLEVEL = 1\n")
+    ended = run_program(tmp_path, "fit", f"oci:{hello_layout}", "--source", tree, "-o", tmp_path / "bundle")
+    assert_clear(ended, 2, "5.4.1", version)
+    (tree / "Makefile").write_text("all:\n")
+    ended = run_program(tmp_path, "fit", f"oci:{hello_layout}", "--source", tree, "-o", tmp_path / "bundle")
+    assert_clear(ended, 2, "no kernel source")
+    ended = run_program(tmp_path, "fit", f"oci:{hello_layout}", "--kernel", "1.2.3", "-o", tmp_path / "bundle")
+    assert ended.code in (2, 3) and ended.stderr.count("error:") == 1 and "1.2.3" in ended.stderr, ended.stderr
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.usefixtures("no_scratch_left")
+def test_an_exercise_that_never_becomes_ready(hello_layout: Path, version: str, tmp_path: Path) -> None:
+    del version
+    exercise = tmp_path / "exercise.toml"
+    exercise.write_text('[ready]\nkind = "tcp"\nport = 9\ntimeout_s = 2\n')
+    ended = run_program(
+        tmp_path, "fit", f"oci:{hello_layout}", "-x", exercise, "-o", tmp_path / "bundle", timeout_s=600
+    )
+    assert_clear(ended, 5, "does not work on the baseline", "did not become ready within 2 s", "Hello from a machine")
+    assert not (tmp_path / "bundle").exists()
+
+
+def stopped_at(folder: Path, ready: Callable[[Started], None], *arguments: str | Path, **env: str) -> Ended:
+    """Interrupt a fit when `ready` returns."""
+    with subreaper():
+        before = children()
+        with started(folder, *arguments, env=env) as running:
+            ready(running)
+            interrupt(running)
+            ended = finish(running, 30.0, before)
+    assert ended.code == 130, ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("interrupted:"), ended.stderr
+    assert "Traceback" not in ended.stderr and "error:" not in ended.stderr
+    assert_nothing_left(ended)
+    return ended
+
+
+@pytest.mark.usefixtures("no_scratch_left")
+def test_interrupted_while_the_baseline_boots(hello_layout: Path, version: str, tmp_path: Path) -> None:
+    """In the first boot and in the second; another memory size makes sure that neither is in the cache."""
+    del version
+    memory = f"{300 + os.getpid() % 100}M"
+    arguments = ("trace", f"oci:{hello_layout}", "-x", EXERCISE, "--memory", memory)
+
+    def booting(running: Started) -> None:
+        running.wait_for("trace: every system call")
+        running.wait_for_program("qemu-system")
+
+    stopped_at(tmp_path, booting, *arguments)
+    traces = cache_root() / "trace"
+    assert not traces.is_dir() or not any(path.name.startswith(".") for path in traces.iterdir())
+
+
+@pytest.mark.usefixtures("no_scratch_left")
+def test_interrupted_while_it_is_measured_and_taken_up_again(hello: Hello, tmp_path: Path) -> None:
+    """Everything but the measurement, with another number of boots, is found in the cache."""
+    arguments = [*hello.arguments[:-1], "1", "-o", str(tmp_path / "bundle")]
+
+    def measuring(running: Started) -> None:
+        running.wait_for("measure:", 300.0)
+        running.wait_for_program("qemu-system")
+
+    ended = stopped_at(tmp_path, measuring, *arguments)
+    assert "trace:" not in ended.stderr and "compiling" not in ended.stderr
+    assert not (tmp_path / "bundle").exists()
+
+
+@contextmanager
+def hanging(folder: Path, name: str) -> Iterator[str]:
+    """A PATH on which one program never ends, and heeds no signal."""
+    folder.mkdir()
+    program = folder / name
+    program.write_text("#!/bin/sh\ntrap '' INT TERM\nwhile :; do sleep 1000; done\n")
+    program.chmod(0o755)
+    yield f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.usefixtures("no_scratch_left")
+def test_interrupted_while_the_kernel_is_built(hello: Hello, tmp_path: Path) -> None:
+    """A symbol more makes another kernel."""
+    with hanging(tmp_path / "tools", "make") as path:
+
+        def building(running: Started) -> None:
+            running.wait_for_program("make", 300.0)
+
+        stopped_at(
+            tmp_path, building, *hello.arguments, "--keep", "IKCONFIG", "-o", str(tmp_path / "bundle"), PATH=path
+        )
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_interrupted_in_a_machine_that_runs(hello: Hello, tmp_path: Path) -> None:
+    """`verify` boots machines, too."""
+
+    def booting(running: Started) -> None:
+        running.wait_for_program("qemu-system")
+
+    stopped_at(tmp_path, booting, "verify", hello.bundle)

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from tests.fakes.program import (
     finish,
     interrupt,
     run_program,
+    small_disk,
     started,
     subreaper,
 )
@@ -171,21 +170,6 @@ def test_a_missing_tool(tmp_path: Path) -> None:
     assert_clear(fit(tmp_path, reference, PATH=nothing), 3, "qemu-system-x86_64", "apt-get install qemu-system-x86")
     only_qemu = path_with(tmp_path / "few", "qemu-system-x86_64")
     assert_clear(fit(tmp_path, reference, PATH=only_qemu), 3, "skopeo", "apt-get install skopeo")
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system with so much room."""
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    options = ["-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if subprocess.run(["mount", *options], check=False).returncode != 0:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("size", ["16k", "128k", "300k"])

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -194,3 +196,18 @@ def assert_clear(ended: Ended, code: int, *said: str) -> None:
 def assert_nothing_left(ended: Ended) -> None:
     assert ended.left_over == (), ended.left_over
     assert ended.left_files == (), ended.left_files
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system with so much room."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    options = ["-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(["mount", *options], check=False).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

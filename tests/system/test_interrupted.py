@@ -19,6 +19,7 @@ from tests.fakes.program import (
     finish,
     interrupt,
     run_program,
+    small_disk,
     started,
     subreaper,
 )
@@ -116,6 +117,23 @@ def test_interrupted_while_it_is_measured_and_taken_up_again(hello: Hello, tmp_p
     ended = stopped_at(tmp_path, measuring, *arguments)
     assert "trace:" not in ended.stderr and "compiling" not in ended.stderr
     assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize("size", ["1500k", "4m"])
+def test_a_full_disk_when_the_image_is_there(hello_layout: Path, version: str, tmp_path: Path, size: str) -> None:
+    """The baseline is in the cache; the volumes that a machine needs do not fit beside it any more."""
+    del version
+    with small_disk(tmp_path / "small", size) as small:
+        cache = small / "vmtailor"
+        cache.mkdir()
+        for kept in cache_root().iterdir():
+            if kept.name.startswith(("baselines", "kernel-", "kconfig", "facts", "packages")):
+                (cache / kept.name).symlink_to(kept)
+        ended = run_program(
+            tmp_path, "trace", f"oci:{hello_layout}", "-x", EXERCISE, env={"XDG_CACHE_HOME": str(small)}
+        )
+        assert_clear(ended, 3, "no space is left")
+        assert [path for path in cache.rglob(".filling*") if not path.is_symlink()] == []
 
 
 @contextmanager

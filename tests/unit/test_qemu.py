@@ -65,7 +65,7 @@ def test_disks_keep_their_order_and_their_commas() -> None:
     devices = [argv[i + 1] for i, word in enumerate(argv) if word == "-device"]
     assert devices == [
         "virtio-blk-device,drive=disk0,bus=virtio-mmio-bus.7",
-        "virtio-blk-device,drive=disk1,bus=virtio-mmio-bus.6",
+        "virtio-blk-device,drive=disk1,bus=virtio-mmio-bus.6,werror=report",
     ]
 
 

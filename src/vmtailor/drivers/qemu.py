@@ -169,7 +169,9 @@ def _devices(machine: Machine) -> list[str]:
         place = f",bus=virtio-mmio-bus.{_FIRST_BUS - number}" if microvm else ""
         read_only = "on" if disk.read_only else "off"
         argv += ["-drive", f"if=none,id=disk{number},file={_comma(disk.path)},format=raw,read-only={read_only}"]
-        argv += ["-device", f"virtio-blk-{flavour},drive=disk{number}{place}"]
+        # A full disk of the host is the guest's error; by default QEMU would halt the guest until somebody comes.
+        errors = "" if disk.read_only else ",werror=report"
+        argv += ["-device", f"virtio-blk-{flavour},drive=disk{number}{place}{errors}"]
     if machine.network:
         forwards = "".join(
             f",hostfwd={port.protocol}:{port.host_address}:{port.host_port}-:{port.guest_port}"

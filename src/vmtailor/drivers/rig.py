@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.natives import ADDRESSES, Natives
 from vmtailor.drivers import guest_volume, plugin, qemu
 from vmtailor.drivers.guest import GuestSession
@@ -22,6 +24,8 @@ from vmtailor.model.machine import Disk, Machine
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 #: Room for the tracer's log.
 TRACE_BYTES = 1 << 30
+#: A disk with less room than this counts as full.
+FULL_BYTES = 1 << 16
 #: The address that QEMU's user network gives its guest.
 NETWORK = "10.0.2.15/24,10.0.2.2,10.0.2.3"
 #: A fixed key: two boots that shall agree to the instruction must be told the same bytes.
@@ -92,9 +96,21 @@ def drive(setup: Setup, scratch: Path) -> Outcome:
             with contextlib.suppress(OSError):
                 session.pump(0)
             report = session.report()
+        _require_space(folder)
         requests = _log(folder / "trace") if setup.tools is not None else b""
         counts = prepared.out.read_bytes() if prepared is not None and prepared.out.exists() else b""
     return Outcome(report, end, running.command, running.started_s, running.elapsed_s, requests, counts)
+
+
+def _require_space(folder: Path) -> None:
+    """What a boot wrote while the disk filled up is not worth reading. Raises HostError."""
+    status = os.statvfs(folder)
+    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
+    if blocks * status.f_frsize < FULL_BYTES:
+        raise HostError(
+            f"no space is left in {folder.parent} for what a machine writes",
+            hint="free some, or set XDG_CACHE_HOME elsewhere",
+        )
 
 
 def _with_volumes(setup: Setup, folder: Path) -> Machine:

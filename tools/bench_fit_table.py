@@ -17,12 +17,14 @@ from vmtailor.model.fit import FitRun, Side
 
 @dataclass(frozen=True)
 class Timing:
-    """Wall seconds through the command line. `planning_bytes` is the most memory that planning held."""
+    """Wall seconds through the command line. `cold`: the first fit found no result of an earlier run in the cache.
+    `planning_bytes` is the most memory that planning held."""
 
     first_fit_s: float
     second_fit_s: float
     planning_s: float
     planning_bytes: int
+    cold: bool = True
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ ROWS = (
         "largest spread between boots", "< 0.1 %", lambda r: _largest_spread(r.run.tailored), lambda v, r: v < 0.001,
         _largest_spread,
     ),
-    Row("first fit (s)", "≤ 900", lambda r: r.timing.first_fit_s, lambda v, r: v <= 900),
+    Row("cold fit (s)", "≤ 900", lambda r: r.timing.first_fit_s if r.timing.cold else None, lambda v, r: v <= 900),
     Row("second fit (s)", "< 10", lambda r: r.timing.second_fit_s, lambda v, r: v < 10),
     Row("planning (s)", "< 60", lambda r: r.timing.planning_s, lambda v, r: v < 60),
     Row("memory of planning (MB)", "< 2000", lambda r: r.timing.planning_bytes, lambda v, r: v < 2e9),
@@ -212,6 +214,10 @@ def show_all(results: Sequence[Result], as_markdown: bool) -> int:
     head, rows, missed = table_of(results)
     show("Figures", head, rows, as_markdown)
     for result in results:
+        if not result.timing.cold:
+            print(
+                f"{result.name}: the first fit used results of earlier runs; --cold does it from nothing but downloads"
+            )
         for found in result.peers:
             print(f"{result.name}, {found.name}: {found.remark}")
         if result.removals:

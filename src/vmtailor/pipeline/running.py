@@ -23,6 +23,7 @@ from types import FrameType
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.store import Store
+from vmtailor.base.text import plain
 from vmtailor.drivers import guest_volume, kvm, qemu, rig
 from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run, Terminal
@@ -207,6 +208,7 @@ class _Relay:
                         details=f"{session.report().console[-4000:]}\n{self._running.command}".strip(),
                     )
         if session.exit_code is not None:
+            self._say_why()
             return session.exit_code
         if self._killed:
             return KILLED
@@ -218,6 +220,16 @@ class _Relay:
                 hint=f"fit the image again with --keep {symbol}" if symbol else "fit the image again",
             )
         raise self._running.wait(1.0, report.console).error()
+
+    def _say_why(self) -> None:
+        """On standard error, why the entry point could not be executed, where it could not; as engines do."""
+        report = self._session.report()
+        if not report.exit_reason:
+            return
+        # Init notes what the kernel lacks in the same words as the call that failed for it.
+        lacking = [note.symbol for note in report.notes if note.symbol and note.text == report.exit_reason]
+        hint = f" (the kernel lacks {lacking[0]}: fit the image again with --keep {lacking[0]})" if lacking else ""
+        sys.stderr.write(f"vmtailor: the container could not be started: {plain(report.exit_reason)}{hint}\n")
 
     def _turn(self, reading: bool) -> bool:
         session, line = self._session, self._running.serial

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis import container_log, sides
-from vmtailor.analysis.sides import KernelFacts, LoopNames, make_side, spread
+from vmtailor.analysis.sides import TO_INIT, KernelFacts, LoopNames, loops_of, make_side, spread
 from vmtailor.model.boot import Boot, FunctionCost, Milestone, Phase, PhaseCounts
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.pipeline.measuring import folder_of
@@ -152,3 +152,10 @@ def test_what_our_init_prepares_is_not_the_containers() -> None:
         (11, "execve", "load"),
         (11, "getpid", "load"),
     ]
+
+
+def test_a_loop_is_found_in_the_parts_that_the_compiler_made_of_its_function() -> None:
+    rows = tuple(FunctionCost(name, Phase.KERNEL, 5) for name in ("wait_tick", "wait_tick.part.0", "wait_tickle"))
+    boot = Boot((), (), rows, 0, True, 0, "", "", "", (), "", 1.0, ())
+    (found,) = loops_of(boot, [LoopNames("tick", ("wait_tick",), "emulated")], TO_INIT)
+    assert found.instructions == 10

@@ -51,7 +51,8 @@ def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) ->
     cost: dict[str, int] = {}
     for row in boot.functions:
         if row.phase in wanted:
-            cost[row.function] = cost.get(row.function, 0) + row.instructions
+            name = row.function.partition(".")[0]  # parts and clones that the compiler made of it
+            cost[name] = cost.get(name, 0) + row.instructions
     found = []
     for loop in table:
         total = sum(cost.get(function, 0) for function in loop.functions)

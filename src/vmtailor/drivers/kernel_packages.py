@@ -135,7 +135,7 @@ def _provide(
     image = _unpack_image(kernel, store)
     debug = _unpack_debug(kernel, store)
     modules = _unpack_debug_modules(kernel, store, frozenset(debug_modules))
-    tree = kernel_source.provide(store, source) if source else _unpack_source(kernel, store)
+    tree = kernel_source.provide(store, source) if source else packaged_source(store, kernel)
     kernel_source.require_version(tree, kernel.version, f"the baseline ({kernel.image})")
     return KernelBaseline(
         version=kernel.version,
@@ -230,7 +230,8 @@ def _unpack_debug_modules(kernel: KernelPackages, store: Store, names: frozenset
     return store.get("kernel-debug-modules", digest(_LAYOUT, kernel.debug.sha256, *sorted(wanted)), fill)
 
 
-def _unpack_source(kernel: KernelPackages, store: Store) -> kernel_source.SourceTree:
+def packaged_source(store: Store, kernel: KernelPackages) -> kernel_source.SourceTree:
+    """The unpacked source package of a kernel. Raises HostError for network and disk."""
     key = digest(_LAYOUT, kernel.source.sha256)
 
     def fill(folder: Path) -> None:

@@ -34,7 +34,7 @@ _REGISTER = re.compile(r'\bregister_(?:net_)?sysctl(?:_init|_sz)?\(\s*(?:&?[\w.>
 _MISC_START = re.compile(_STRUCT.format("miscdevice"))
 _NODE_NAME = re.compile(r'\.nodename\s*=\s*"([^"]+)"')
 _DEVNAME = re.compile(r'MODULE_ALIAS\(\s*"devname:([^"]+)"\s*\)')
-_DEVLIST = re.compile(r'^\s*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,\s*&\w+_fops', re.M)
+_DEVLIST = re.compile(r'^\s*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,[^}]*&\w+_fops', re.M)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.c)"', re.M)
 
 

@@ -150,3 +150,24 @@ def test_a_baseline_can_be_compiled(tmp_path: Path, given: bool) -> None:
         assert Path(path).stat().st_size > 0
     shutil.rmtree(tmp_path / "cache/kernel-build")
     assert kernel_compiled.provide(store, str(TREE), config if given else None) == baseline
+
+
+def test_progress_promises_no_time_once_the_guess_is_used_up() -> None:
+    shown: list[tuple[float, float, str]] = []
+    counter = kbuild.ObjectCounter(2)
+    for line in ("  CC      init/main.o", "  UPD     include/x.h", "  CC      init/version.o", "  LD      vmlinux.o"):
+        counter.see(line, lambda done, total, text: shown.append((done / total, total, text)))
+    assert counter.done == 3
+    assert [share for share, _, _ in shown] == [0.5, 0.99, 0.99]
+    assert "left" in shown[0][2] and "left" not in shown[1][2] + shown[2][2]
+
+
+def test_the_guess_comes_from_earlier_builds(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    (folder / "init").mkdir(parents=True)
+    for name in ("main.o", "main.c", ".main.o.cmd", "version.o"):
+        (folder / "init" / name).touch()
+    assert kbuild._objects_in(folder) == 2
+    assert kbuild._expected_objects(folder, 500) == 1000
+    kbuild._remember_objects(folder, 500, 900)
+    assert kbuild._expected_objects(folder, 510) == 918

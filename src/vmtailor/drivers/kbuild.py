@@ -27,6 +27,8 @@ from vmtailor.model.kernel import Configured, LostSymbol
 COMPILE_TIMEOUT_S = 6 * 3600.0
 
 # Lines of make that stand for one compiled or assembled object.
+#: Beside the build folders: [symbols set, objects in the folder] of finished builds.
+_SEEN_OBJECTS = ".objects-in-folder.json"
 _OBJECT = re.compile(r"^  (CC|AS|CC \[M\]|AS \[M\]|HOSTCC|VDSO2C|LDS|LD) +\S")
 _ERROR = re.compile(
     r"(: (fatal )?error: |^make(\[\d+\])?: \*\*\* |undefined reference|: Error: |No space left on device)"
@@ -149,7 +151,7 @@ def compile_kernel(
     cores = jobs or len(os.sched_getaffinity(0))
     argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, cores)
     expected = _expected_objects(build_dir, configured.total_y)
-    progress = _Counter(expected)
+    progress = ObjectCounter(expected - _objects_in(build_dir))
     started = time.monotonic()
     with step(title) as shown, disk_full_is_a_host_error(build_dir):
         try:
@@ -162,8 +164,7 @@ def compile_kernel(
         except process.CommandFailed as error:
             raise _compile_error(error) from error
     seconds = time.monotonic() - started
-    if progress.done > expected / 2:
-        _remember_objects(build_dir, configured.total_y, progress.done)
+    _remember_objects(build_dir, configured.total_y, _objects_in(build_dir))
     return Compiled(build_dir, progress.done, seconds, toolchain.describe())
 
 
@@ -219,11 +220,15 @@ def ccache_hits() -> tuple[int, int]:
     return (hits, counts.get("cache_miss", 0))
 
 
-class _Counter:
-    """Counts objects in make's output and estimates the time left from the pace so far."""
+class ObjectCounter:
+    """Counts objects in make's output and estimates the time left from the pace so far.
+
+    `expected` is a guess: nothing says how many objects of an earlier build make will find out of date. Once it is
+    used up, no time is promised, and 99 % are shown until make ends (linking and compressing are to come in any case).
+    """
 
     def __init__(self, expected: int) -> None:
-        self.expected = expected
+        self.expected = max(1, expected)
         self.done = 0
         self._started = time.monotonic()
 
@@ -231,24 +236,32 @@ class _Counter:
         if not _OBJECT.match(line):
             return
         self.done += 1
-        total = max(self.expected, self.done + 1)
-        seconds = time.monotonic() - self._started
-        left = seconds / self.done * (total - self.done)
-        update(float(self.done), float(total), f"{self.done} of about {total} objects, about {left:.0f} s left")
+        left = self.expected - self.done
+        if left <= 0:
+            update(99.0, 100.0, f"{self.done} objects, a few more than expected")
+            return
+        seconds = (time.monotonic() - self._started) / self.done * left
+        shown = min(float(self.done), 0.99 * self.expected)
+        update(shown, float(self.expected), f"{self.done} of about {self.expected} objects, about {seconds:.0f} s left")
+
+
+def _objects_in(build_dir: Path) -> int:
+    """How many objects make has left in the folder."""
+    return sum(1 for _, _, names in os.walk(build_dir) for name in names if name.endswith(".o"))
 
 
 def _expected_objects(build_dir: Path, total_y: int) -> int:
     try:
-        seen = json.loads((build_dir.parent / ".objects.json").read_text())
+        seen = json.loads((build_dir.parent / _SEEN_OBJECTS).read_text())
         nearest = min(seen, key=lambda pair: abs(pair[0] - total_y))
         return max(1, int(nearest[1] * (total_y / nearest[0])))
     except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
-        # allnoconfig with 490 symbols compiled 1100 objects, 1335 symbols 2600.
-        return max(1, int(2.1 * total_y))
+        # Folders of allnoconfig with 520 symbols hold 830 to 1,200 objects, with 1,335 symbols 2,600.
+        return max(1, int(2 * total_y))
 
 
 def _remember_objects(build_dir: Path, total_y: int, objects: int) -> None:
-    path = build_dir.parent / ".objects.json"
+    path = build_dir.parent / _SEEN_OBJECTS
     try:
         seen = [pair for pair in json.loads(path.read_text()) if pair[0] != total_y]
     except (OSError, ValueError, LookupError, TypeError):

@@ -19,6 +19,7 @@ from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE, holds
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_config
+from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.process import run
 from vmtailor.base.store import Store
 from vmtailor.drivers import kernel_packages
@@ -154,10 +155,20 @@ def test_every_system_call_of_the_table_is_found(facts: Facts) -> None:
         ("proc", "self/smaps", "PROC_FS && PROC_PAGE_MONITOR"),
         ("device", "net/tun", "TUN"),
         ("device", "null", "1"),
+        ("algorithm", "hmac", "CRYPTO_HMAC"),
     ],
 )
 def test_names_of_the_source(facts: Facts, kind: str, name: str, condition: str) -> None:
     assert str(facts.condition(kind, name)) == condition
+
+
+@pytest.mark.parametrize(
+    ("module", "symbol"),
+    [("crypto/af_alg", "CRYPTO_USER_API"), ("net/ipv4/tcp_bbr", "TCP_CONG_BBR"), ("net/sctp/sctp", "IP_SCTP"),
+     ("fs/xfs/xfs", "XFS_FS"), ("net/tls/tls", "TLS"), ("net/ipv4/nowhere", None)],
+)  # fmt: skip
+def test_the_symbol_of_a_module(source: Path, module: str, symbol: str | None) -> None:
+    assert symbol_of(module, ksource_facts.reader(source)) == symbol
 
 
 def test_no_condition_of_a_file_is_impossible(facts: Facts) -> None:

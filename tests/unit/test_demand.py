@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +13,13 @@ from tests.fakes.kernel_tree import read_facts
 from vmtailor.analysis import demand, demand_rules
 from vmtailor.analysis.demand import Demand, Demands
 from vmtailor.analysis.demand_rules import Rules
+from vmtailor.analysis.ksource.facts import Place
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import ModuleRequest
 
 FACTS = read_facts()
 RULES = demand_rules.load()
@@ -136,6 +140,32 @@ def test_an_image_demands(config: ImageConfig, references: set[str]) -> None:
     found = Demands(FACTS, RULES, EVERYTHING, lambda path: b"#!/bin/sh\n")
     demand.of_image(config, found)
     assert {d.reference for d in found.result()} == references
+
+
+def test_modules_that_were_asked_for_are_demanded_but_not_every_variant_of_an_algorithm() -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    asked = [
+        ModuleRequest("net-pf-38", "af_alg", "crypto/af_alg"),
+        ModuleRequest("crypto-sha256", "sha256_ssse3", "arch/x86/crypto/sha256_ssse3"),
+        ModuleRequest("net-pf-99", "af_odd", "net/odd/af_odd"),
+    ]
+    symbols = {"crypto/af_alg": "CRYPTO_USER_API", "arch/x86/crypto/sha256_ssse3": "CRYPTO_SHA256_SSSE3"}
+    demand.of_modules(asked, found, symbols.get)
+    (one,) = found.result()
+    assert (one.symbols, one.reference) == (("CRYPTO_USER_API",), "modules:af_alg")
+    assert "af_alg" in one.text and "net-pf-38" in one.text
+
+
+def test_an_algorithm_and_its_parts_are_demanded_by_name() -> None:
+    files = {"crypto/hmac.c": "CRYPTO_HMAC", "crypto/sha256_generic.c": "CRYPTO_SHA256", "crypto/md5.c": "CRYPTO_MD5"}
+    names: dict[str, tuple[Place, ...]] = {
+        path.split("/")[1].partition("_")[0].partition(".")[0]: (Place(path, 1, symbol),)
+        for path, symbol in files.items()
+    }
+    facts = replace(FACTS, names={**FACTS.names, "algorithm": names})
+    found = Demands(facts, RULES, set(files.values()))
+    demand.of_events([call("bind", "3", '{sa_family=AF_ALG, salg_type="hash", salg_name="hmac(sha256)"}', "88")], found)
+    assert {s for d in found.result() for s in d.symbols} == {"CRYPTO_USER_API_HASH", "CRYPTO_HMAC", "CRYPTO_SHA256"}
 
 
 def test_an_exercise_over_http_demands_tcp() -> None:

@@ -128,7 +128,8 @@ def test_what_the_kernel_asked_for_is_found_by_name_and_alias(tmp_path: Path) ->
     modules = tree(tmp_path)
     packet = module(name="af_packet", alias="net-pf-17")
     (modules / "kernel/net/af_packet.ko").write_bytes(packet)
-    assert set(providers(modules, requested(log))) == {"af_packet", "overlay"}
+    found = {one.request: (one.module, one.path) for one in providers(modules, requested(log))}
+    assert found == {"net-pf-17": ("af_packet", "net/af_packet"), "overlay": ("overlay", "fs/overlay")}
     assert providers(modules, ["net-pf-1"]) == ()
 
 

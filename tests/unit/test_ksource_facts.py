@@ -14,6 +14,7 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource import names
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kbuild import file_conditions
+from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base import records
 from vmtailor.base.store import Store
 
@@ -140,3 +141,23 @@ def test_any_source_can_be_searched(text: str) -> None:
         for prefix in finder.hints:
             for _, offset in finder.find(prefix + text):
                 assert 0 <= offset <= len(prefix) + len(text)
+
+
+@pytest.mark.parametrize(
+    ("module", "symbol"),
+    [
+        ("net/unix", "UNIX"),
+        ("fs/parts/parts", "PARTS_FS"),  # := instead of +=
+        ("drivers/char/thing", "DISK"),
+        ("kernel/sys", None),  # always built
+        ("nowhere/at/all", None),
+    ],
+)
+def test_the_symbol_that_builds_a_module(module: str, symbol: str | None) -> None:
+    assert symbol_of(module, ksource_facts.reader(SOURCE)) == symbol
+
+
+def test_a_module_named_with_dashes_over_several_lines() -> None:
+    tree = {"a/Kbuild": "obj-$(CONFIG_X) += one.o \\\n\ttwo-three.o # four.o\n"}
+    assert symbol_of("a/two_three", tree.get) == "X"
+    assert symbol_of("a/four", tree.get) is None

@@ -22,6 +22,7 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import ModuleRequest
 
 #: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
 Head = Callable[[str], bytes]
@@ -30,6 +31,7 @@ _PSEUDO = ("/proc", "/sys", "/dev")
 _PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?(?=/|\Z)")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
+_ALGORITHM = re.compile(r'salg_name="([^"]+)"')
 _CREDENTIALS = frozenset({
     "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset",
 })  # fmt: skip
@@ -113,6 +115,7 @@ class Demands:
                 self.program(path, where)
         elif event.name in ("bind", "connect", "sendto", "sendmsg"):
             self._address(event, where)
+            self._algorithm(event, where)
         for path in paths(event):
             if path.startswith(_PSEUDO):
                 self.path(path, where)
@@ -159,6 +162,16 @@ class Demands:
         self.add(
             EvidenceKind.SOCKET, key, more, where, f"{text} of protocol {protocol}", detail=self._place(kind, protocol)
         )
+
+    def _algorithm(self, event: SyscallEvent, where: str) -> None:
+        """bind() of an AF_ALG socket names an algorithm, and its parts: `hmac(sha256)`."""
+        named = _ALGORITHM.search(", ".join(event.args))
+        for name in re.findall(r"[\w.-]+", named.group(1)) if named else ():
+            wanted = self._asked(self._facts.condition("algorithm", name))
+            text = f"the container asks the kernel for the algorithm {name}"
+            self.add(
+                EvidenceKind.SOCKET, f"algorithm {name}", wanted, where, text, detail=self._place("algorithm", name)
+            )
 
     def _filesystem(self, name: str, where: str) -> None:
         wanted = self._asked(self._facts.condition("filesystem", name))
@@ -234,6 +247,17 @@ def of_events(events: Iterable[SyscallEvent], demands: Demands) -> None:
     """Take all calls of a trace into account."""
     for event in events:
         demands.event(event)
+
+
+def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: Callable[[str], str | None]) -> None:
+    """The modules that the container made the kernel load. `symbol_of`: path of a module in the tree → its symbol.
+
+    Algorithms are left to the calls that name them: all variants of one answer to the same request."""
+    for one in requests:
+        symbol = symbol_of(one.path)
+        if symbol is not None and not one.request.startswith("crypto-"):
+            text = f"the container made the kernel load {one.module} (it asked for {one.request})"
+            demands.add(EvidenceKind.MODULE_REQUEST, one.module, [symbol], f"modules:{one.module}", text)
 
 
 def of_image(config: ImageConfig, demands: Demands) -> None:

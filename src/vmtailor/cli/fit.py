@@ -10,7 +10,24 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.errors import AnswerNo
+from vmtailor.cli.common import (
+    AuthfileOption,
+    BaselineConfigOption,
+    CpuModelOption,
+    CpusOption,
+    DropOption,
+    EntrypointOption,
+    ExerciseOption,
+    JsonOption,
+    KeepOption,
+    KernelOption,
+    MachineOption,
+    RootOption,
+    SourceOption,
+    TerminalOption,
+    words,
+)
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
@@ -28,33 +45,24 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the bundle.")] = Path("bundle"),
-    exercise: Annotated[
-        Path | None, typer.Option("--exercise", "-x", help="How the container is driven and judged (TOML).")
-    ] = None,
-    machine: Annotated[MachineKind, typer.Option(help="Machine type of the target.")] = MachineKind.MICROVM,
+    exercise: ExerciseOption = None,
+    machine: MachineOption = MachineKind.MICROVM,
     memory: Annotated[str, typer.Option(help="Memory of both machines while they are measured.")] = "256M",
-    cpus: Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target; 2 and more keep SMP.")] = 1,
-    cpu_model: Annotated[str, typer.Option(help="CPU model traced and measured on.")] = "max",
-    kernel: Annotated[
-        str | None, typer.Option(help="Packaged baseline: a series (6.12), or an exact version or release.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Kernel source to build instead of the packaged one: DIR or TARBALL[,SHA256].")
-    ] = None,
-    root: Annotated[RootFormat, typer.Option(help="Root file system.")] = RootFormat.EROFS,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="Keep a configuration symbol: NAME or NAME=VALUE. May be repeated.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Leave a configuration symbol out. May be repeated.")] = None,
-    terminal: Annotated[bool, typer.Option(help="Keep what `run -t` needs.")] = True,
+    cpus: CpusOption = 1,
+    cpu_model: CpuModelOption = "max",
+    kernel: KernelOption = None,
+    source: SourceOption = None,
+    baseline_config: BaselineConfigOption = None,
+    root: RootOption = RootFormat.EROFS,
+    keep: KeepOption = None,
+    drop: DropOption = None,
+    terminal: TerminalOption = True,
     boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
     budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
     effort: Annotated[Effort, typer.Option(help="thorough: also try to remove what is kept.")] = Effort.NORMAL,
-    entrypoint: Annotated[
-        str | None, typer.Option(help="Entry point instead of the image's (a root directory has none).")
-    ] = None,
-    authfile: Annotated[Path | None, typer.Option(help="Registry credentials, as skopeo reads them.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    entrypoint: EntrypointOption = None,
+    authfile: AuthfileOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Make the machine that fits an image: trace, plan, build, verify, measure, report."""
     options = FitOptions(
@@ -67,6 +75,7 @@ def fit(
         cpu_model=cpu_model,
         kernel=kernel,
         source=source,
+        baseline_config=baseline_config,
         root_format=root,
         keep=tuple(keep or ()),
         drop=tuple(drop or ()),
@@ -74,7 +83,7 @@ def fit(
         boots=boots,
         budget=budget,
         effort=effort,
-        entrypoint=None if entrypoint is None else _words(entrypoint),
+        entrypoint=words(entrypoint),
         authfile=authfile,
         command=shlex.join(["vmtailor", *sys.argv[1:]]),
     )
@@ -85,13 +94,3 @@ def fit(
             "the container does not work in the tailored machine",
             hint=f"{out}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """A command line as a shell would read it."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UserInputError(
-            f"the entry point {text!r} is no command line: {error}", hint="close every quotation mark"
-        ) from error

@@ -18,6 +18,23 @@ from rich.table import Table
 from vmtailor.analysis import causes, strace_log
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plain
+from vmtailor.cli.common import (
+    AuthfileOption,
+    BaselineConfigOption,
+    CpuModelOption,
+    CpusOption,
+    DropOption,
+    EntrypointOption,
+    ExerciseOption,
+    JsonOption,
+    KeepOption,
+    KernelOption,
+    MachineOption,
+    RootOption,
+    SourceOption,
+    TerminalOption,
+    words,
+)
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.plan import RootFormat
@@ -28,12 +45,7 @@ from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import trace as trace_stage
 
 ImageArgument = Annotated[str, typer.Argument(help="An image, as `fit` takes it.")]
-ExerciseOption = Annotated[Path | None, typer.Option("--exercise", "-x", help="How the container is driven (TOML).")]
-MachineOption = Annotated[MachineKind, typer.Option(help="Machine type of the target.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
-KernelOption = Annotated[str | None, typer.Option(help="Packaged baseline: a series, or an exact version.")]
-CpuModelOption = Annotated[str, typer.Option(help="CPU model traced on.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 class Show(StrEnum):
@@ -52,14 +64,20 @@ def trace(
     machine: MachineOption = MachineKind.MICROVM,
     memory: MemoryOption = "256M",
     kernel: KernelOption = None,
+    source: SourceOption = None,
+    baseline_config: BaselineConfigOption = None,
     cpu_model: CpuModelOption = "max",
+    root: RootOption = RootFormat.EROFS,
+    entrypoint: EntrypointOption = None,
+    authfile: AuthfileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run the exercise on the baseline and show what was seen."""
     ground = prepare(
         FitOptions(
             reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
-            kernel=kernel, cpu_model=cpu_model,
+            kernel=kernel, source=source, baseline_config=baseline_config, cpu_model=cpu_model, root_format=root,
+            entrypoint=words(entrypoint), authfile=authfile,
         )
     )  # fmt: skip
     if show is Show.COVERAGE:
@@ -129,19 +147,26 @@ def plan(
     exercise: ExerciseOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
     machine: MachineOption = MachineKind.MICROVM,
-    cpus: Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target.")] = 1,
+    cpus: CpusOption = 1,
     memory: MemoryOption = "256M",
     kernel: KernelOption = None,
-    root: Annotated[RootFormat, typer.Option(help="Root file system.")] = RootFormat.EROFS,
-    keep: Annotated[list[str] | None, typer.Option(help="Keep a symbol: NAME or NAME=VALUE.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Leave a symbol out.")] = None,
+    source: SourceOption = None,
+    baseline_config: BaselineConfigOption = None,
+    cpu_model: CpuModelOption = "max",
+    root: RootOption = RootFormat.EROFS,
+    keep: KeepOption = None,
+    drop: DropOption = None,
+    terminal: TerminalOption = True,
+    entrypoint: EntrypointOption = None,
+    authfile: AuthfileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built."""
     options = FitOptions(
         reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
-        memory_bytes=parse_memory(memory), kernel=kernel, root_format=root, keep=tuple(keep or ()),
-        drop=tuple(drop or ()),
+        memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
+        cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
+        entrypoint=words(entrypoint), authfile=authfile,
     )  # fmt: skip
     made = fitting.planned(fitting.find(prepare(options)))
     if out is not None:
@@ -170,15 +195,26 @@ def build(
     image: ImageArgument,
     exercise: ExerciseOption = None,
     machine: MachineOption = MachineKind.MICROVM,
+    cpus: CpusOption = 1,
     memory: MemoryOption = "256M",
     kernel: KernelOption = None,
-    source: Annotated[str | None, typer.Option(help="Kernel source: DIR or TARBALL[,SHA256].")] = None,
+    source: SourceOption = None,
+    baseline_config: BaselineConfigOption = None,
+    cpu_model: CpuModelOption = "max",
+    root: RootOption = RootFormat.EROFS,
+    keep: KeepOption = None,
+    drop: DropOption = None,
+    terminal: TerminalOption = True,
+    entrypoint: EntrypointOption = None,
+    authfile: AuthfileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Plan, and build the kernel, without verifying it. Prints where it is."""
     options = FitOptions(
-        reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
-        kernel=kernel, source=source,
+        reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
+        memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
+        cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
+        entrypoint=words(entrypoint), authfile=authfile,
     )  # fmt: skip
     findings = fitting.find(prepare(options))
     made = fitting.planned(findings)

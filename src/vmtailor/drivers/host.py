@@ -178,7 +178,10 @@ def check_packages() -> Check:
         return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
 
     if shutil.which("apt-cache") is None:
-        how = "give fit a source with --source: the baseline is compiled from it once (slower, same result)"
+        how = (
+            "give fit --source TARBALL --baseline-config /boot/config-RELEASE: the baseline is compiled once from that "
+            "(slower, same result)"
+        )
         return result(State.LIMITED, "this distribution has no apt", how)
     try:
         kernels = kernel_packages.available()

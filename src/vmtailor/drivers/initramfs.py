@@ -20,6 +20,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
+from vmtailor.model.trace import ModuleRequest
 
 #: What the machines need of a kernel that has it as modules. One that is built in, or that a kernel does not have, is
 #: passed over; what cannot be done without is missed when the root disk does not appear.
@@ -158,20 +159,24 @@ _REQUEST = re.compile(r"vmtailor: module requested: (\S+)")
 
 def requested(kernel_log: str) -> tuple[str, ...]:
     """The modules that the kernel asked for while the container ran, as it names them (`net-pf-17`, `fs-xfs`).
-    Nothing but what WANTED named is there to load, so each such request failed."""
+    Nothing is loaded once the container runs, so each such request failed."""
     return tuple(dict.fromkeys(_REQUEST.findall(kernel_log)))
 
 
-def providers(modules: Path, requests: Iterable[str]) -> tuple[str, ...]:
+def providers(modules: Path, requests: Iterable[str]) -> tuple[ModuleRequest, ...]:
     """The modules that answer to such requests, by name or alias: to be wanted in the next initial RAM disk."""
-    names = [_normal(request) for request in requests]
+    names = {request: _normal(request) for request in requests}
     if not names:
         return ()
-    found: list[str] = []
+    found: list[ModuleRequest] = []
     for module, path in _module_files(modules).items():
         aliases = [module, *(_normal(alias) for alias in module_info(_content(path), "alias"))]
-        if any(fnmatch.fnmatchcase(name, alias) for name in names for alias in aliases):
-            found.append(module)
+        where = str(path.relative_to(modules / "kernel")).partition(".ko")[0]
+        found += [
+            ModuleRequest(request, module, where)
+            for request, name in names.items()
+            if any(fnmatch.fnmatchcase(name, alias) for alias in aliases)
+        ]
     return tuple(found)
 
 

@@ -94,7 +94,7 @@ def select(kernels: Iterable[KernelPackages], wanted: str | None = None) -> Kern
                 return kernel
     raise HostError(
         "no cloud kernel is packaged with debug symbols and source of the same version",
-        hint="as root, run: apt-get update; on other distributions the baseline is compiled once (vmtailor doctor)",
+        hint="as root, run: apt-get update; or have the baseline compiled once: --source, --baseline-config",
     )
 
 
@@ -152,16 +152,18 @@ def _provide(
     )
 
 
-def with_debug_modules(baseline: KernelBaseline, store: Store, names: Collection[str]) -> KernelBaseline:
+def with_debug_modules(baseline: KernelBaseline, store: Store, names: Iterable[str]) -> KernelBaseline:
     """The same baseline with debug information for these modules too (a workload loaded what nobody expected)."""
-    missing = set(names) - {path.stem for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
+    wanted = frozenset(names)
+    missing = wanted - {path.stem.replace("-", "_") for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:
         return baseline
     kernel = next((k for k in available() if k.origin[0] == baseline.origin[0]), None)
     if kernel is None:
         return baseline
-    everything = frozenset(DEBUG_MODULES) | frozenset(names)
-    return replace(baseline, debug_modules_dir=str(_unpack_debug_modules(kernel, store, everything)))
+    return replace(
+        baseline, debug_modules_dir=str(_unpack_debug_modules(kernel, store, frozenset(DEBUG_MODULES) | wanted))
+    )
 
 
 def _unpack_image(kernel: KernelPackages, store: Store) -> Path:

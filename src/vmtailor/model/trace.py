@@ -23,6 +23,16 @@ class LoadedModule:
 
 
 @dataclass(frozen=True)
+class ModuleRequest:
+    """The container made the kernel ask for `request` (an alias, such as `net-pf-38`), and `module` answers to it.
+    `path` is the module's in the kernel's tree, without ending: `crypto/af_alg`."""
+
+    request: str
+    module: str
+    path: str
+
+
+@dataclass(frozen=True)
 class FileUse:
     """A path that was opened, and how often it worked. `written` when any opening could write."""
 
@@ -35,7 +45,8 @@ class FileUse:
 @dataclass(frozen=True)
 class Trace:
     """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:
-    `coverage_file` is the plugin's output, `requests_file` the tracer's log."""
+    `coverage_file` is the plugin's output, `requests_file` the tracer's log. `machine` has loaded the modules of
+    `modules_requested` before the container starts."""
 
     SCHEMA: ClassVar[str] = "vmtailor/trace/1"
 
@@ -54,3 +65,4 @@ class Trace:
     failed_calls: tuple[FailedCall, ...]
     files: tuple[FileUse, ...]
     kernel_warnings: tuple[str, ...]
+    modules_requested: tuple[ModuleRequest, ...] = ()

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.analysis import attribution, counters, demand_rules, explain, machines, repair
+from vmtailor.analysis import attribution, counters, demand, demand_rules, explain, machines, repair
 from vmtailor.analysis.attribution import Attribution, SymbolCost
-from vmtailor.analysis.ksource import facts
+from vmtailor.analysis.ksource import facts, modules
 from vmtailor.base import records
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
@@ -59,6 +59,7 @@ class Fitted:
 def find(ground: Ground) -> Findings:
     """Trace on the baseline, and read the source: everything that a plan is made of."""
     record, folder = traced(ground)
+    ground = ground.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(ground.image.archive))
     with step("facts of the kernel source"):
@@ -77,7 +78,8 @@ def traced(ground: Ground) -> tuple[Trace, Path]:
         inputs = trace.TraceInputs(
             image=ground.image,
             exercise=ground.exercise,
-            machine=ground.baseline,
+            machine=ground.machine_with,
+            modules=Path(ground.kernel.modules_dir),
             kernel_release=ground.kernel.release,
             table=ground.table,
             natives=ground.natives,
@@ -87,6 +89,11 @@ def traced(ground: Ground) -> tuple[Trace, Path]:
 
     folder = store.get("trace", key, fill)
     return records.load(Trace, folder / trace.RECORD), folder
+
+
+def modules_asked_for(record: Trace) -> tuple[str, ...]:
+    """Names of the modules that the traced machine has loaded because the container made the kernel ask for them."""
+    return tuple(dict.fromkeys(one.module for one in record.modules_requested))
 
 
 def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attribution:
@@ -118,6 +125,8 @@ def planned(findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[s
     demands = plan.find_demands(
         ground.image.config, ground.exercise, findings.events, findings.tree, ground.config, head=findings.archive.head
     )
+    read = facts.reader(ground.source.path)
+    demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
     wishes = Wishes(
         machine=options.machine,
         cpus=options.cpus,

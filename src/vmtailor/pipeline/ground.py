@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis import machines
@@ -13,7 +14,15 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers import initramfs, kconfig_file, kernel_packages, kernel_source, qemu, tracer_volume
+from vmtailor.drivers import (
+    initramfs,
+    kconfig_file,
+    kernel_compiled,
+    kernel_packages,
+    kernel_source,
+    qemu,
+    tracer_volume,
+)
 from vmtailor.drivers.kernel_source import SourceTree
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
@@ -44,6 +53,17 @@ class Ground:
     table: SymbolTable
     config: dict[str, str]
 
+    def machine_with(self, modules: tuple[str, ...]) -> Machine:
+        """The baseline machine, having loaded these modules too before anything of the container starts."""
+        return baseline_of(self.options, self.kernel, self.natives, self.root, modules) if modules else self.baseline
+
+    def having_loaded(self, modules: tuple[str, ...], names: Iterable[str]) -> Ground:
+        """The ground once it is known which modules the container needs. `names`: all modules that were loaded."""
+        kernel = self.kernel
+        if modules:
+            kernel = kernel_packages.with_debug_modules(kernel, self.options.store, names)
+        return replace(self, baseline=self.machine_with(modules), kernel=kernel)
+
     @property
     def scratch(self) -> Path:
         return scratch_of(self.options.store)
@@ -64,7 +84,7 @@ def prepare(options: FitOptions) -> Ground:
     image = image_stage.fetch(options.reference, store, settings)
     exercise = exercise_of(options, image)
     parts = native_parts.locate()
-    kernel = kernel_packages.provide(store, options.kernel)
+    kernel = kernel_of(options)
     source = source_of(options, kernel)
     root = build_root(image, options.root_format, parts, store)
     config = kconfig_file.parse(Path(kernel.config).read_text())
@@ -92,6 +112,23 @@ def exercise_of(options: FitOptions, image: Image) -> Exercise:
     return exercise_file.load(options.exercise_file, image)
 
 
+def kernel_of(options: FitOptions) -> KernelBaseline:
+    """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
+    if options.baseline_config is None:
+        return kernel_packages.provide(options.store, options.kernel)
+    if options.source is None or options.kernel is not None:
+        raise UserInputError(
+            "--baseline-config compiles the baseline from --source, and does not go with --kernel",
+            hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
+        )
+    if options.baseline_config == "defconfig":
+        return kernel_compiled.provide(options.store, options.source)
+    config = Path(options.baseline_config)
+    if not config.is_file():
+        raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
+    return kernel_compiled.provide(options.store, options.source, config)
+
+
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
     """The source to build: the packaged one, or the user's, which must be of the baseline's version."""
     if options.source is None:
@@ -109,10 +146,12 @@ def tools_volume(store: Store) -> Path:
     return store.get("tools", key, lambda folder: tracer_volume.write_tools_volume(folder / TOOLS)) / TOOLS
 
 
-def baseline_of(options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path) -> Machine:
-    """The baseline machine, with an initial RAM disk made for it."""
+def baseline_of(
+    options: FitOptions, kernel: KernelBaseline, parts: Natives, root: Path, more: tuple[str, ...] = ()
+) -> Machine:
+    """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
-    wanted = initramfs.wanted_by(options.machine, options.root_format)
+    wanted = (*initramfs.wanted_by(options.machine, options.root_format), *more)
     key = digest("1", kernel.release, *kernel.origin, content(parts.stage1), *wanted)
 
     def fill(folder: Path) -> None:

@@ -24,7 +24,8 @@ class Effort(StrEnum):
 @dataclass(frozen=True)
 class FitOptions:
     """Everything `fit` depends on. Sizes in bytes. `kernel`: a series or exact version of a packaged baseline;
-    `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `budget`: how many kernels
+    `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `baseline_config`: a file, or
+    `defconfig`, with which the baseline itself is compiled from `source`. `budget`: how many kernels
     repair may build. `boots`: how often each side is measured."""
 
     reference: str
@@ -36,6 +37,7 @@ class FitOptions:
     cpu_model: str = "max"
     kernel: str | None = None
     source: str | None = None
+    baseline_config: str | None = None
     root_format: RootFormat = RootFormat.EROFS
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()

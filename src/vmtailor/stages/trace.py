@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,28 +15,32 @@ from vmtailor.base import records
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.drivers import plugin, rig
+from vmtailor.drivers import initramfs, plugin, rig
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import Mode, PluginConfig
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine
-from vmtailor.model.trace import LoadedModule, Trace
+from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
 
 RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 REQUESTS = "requests.strace"
 #: Host seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
+#: How often modules that were asked for are added and the boot repeated: one may ask for the next (af_alg, algif_hash).
+MODULE_ROUNDS = 6
 
 
 @dataclass(frozen=True)
 class TraceInputs:
-    """What is traced. `machine`: baseline with its root; `table`: its symbols; `tools`: the tracer's volume."""
+    """What is traced. `machine`: the baseline with its root, having loaded further modules by name; `modules`: where
+    those lie (lib/modules/VERSION); `table`: the kernel's symbols; `tools`: the tracer's volume."""
 
     image: Image
     exercise: Exercise
-    machine: Machine
+    machine: Callable[[tuple[str, ...]], Machine]
+    modules: Path
     kernel_release: str
     table: SymbolTable
     natives: Natives
@@ -49,12 +54,11 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     run = Run(exercise=inputs.exercise, key=rig.FIXED_KEY)
     config = PluginConfig(mode=Mode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
     deadline_s = BOOT_S + 4 * inputs.exercise.ready.timeout_s
-    with step("trace: every system call"):
-        requests = rig.drive(rig.Setup(inputs.machine, run, inputs.natives, deadline_s, tools=inputs.tools), scratch)
-        requests_boot = boots.make_boot(requests, inputs.exercise)
-        require_works(requests, inputs, "with its system calls traced")
+    requests, machine, loaded = _requests(inputs, run, deadline_s, scratch)
+    requests_boot = boots.make_boot(requests, inputs.exercise)
+    require_works(requests, inputs, "with its system calls traced")
     with step("trace: every block of the kernel"):
-        coverage = rig.drive(rig.Setup(inputs.machine, run, inputs.natives, deadline_s, plugin=config), scratch)
+        coverage = rig.drive(rig.Setup(machine, run, inputs.natives, deadline_s, plugin=config), scratch)
         require_works(coverage, inputs, "")
         counters = plugin.parse(coverage.counts, "the coverage boot's counts")
         coverage_boot = boots.make_boot(coverage, inputs.exercise, counters, inputs.table)
@@ -66,14 +70,15 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
         image_digest=inputs.image.digest,
         exercise_origin=inputs.exercise.origin,
         kernel_release=inputs.kernel_release,
-        cpu_model=inputs.machine.cpu_model,
-        machine=inputs.machine,
+        cpu_model=machine.cpu_model,
+        machine=machine,
         coverage_boot=coverage_boot,
         requests_boot=requests_boot,
         requests_report=requests.report,
         phases=begins,
         coverage_file=COVERAGE,
         requests_file=REQUESTS,
+        modules_requested=loaded,
         modules=modules_of(coverage.report.file("modules"), coverage.report.file("module-sections")),
         failed_calls=degradation.failed_calls(log.events),
         files=file_uses.of_events(log.events),
@@ -81,6 +86,27 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     )
     records.save(record, folder / RECORD)
     return record
+
+
+def _requests(
+    inputs: TraceInputs, run: Run, deadline_s: float, scratch: Path
+) -> tuple[rig.Outcome, Machine, tuple[ModuleRequest, ...]]:
+    """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
+    for: elsewhere the host has them all. Returns what was asked for, too."""
+    asked: list[ModuleRequest] = []
+    loaded: tuple[str, ...] = ()
+    for _ in range(MODULE_ROUNDS):
+        machine = inputs.machine(loaded)
+        also = f" (with {', '.join(loaded)})" if loaded else ""
+        with step(f"trace: every system call{also}"):
+            seen = rig.drive(rig.Setup(machine, run, inputs.natives, deadline_s, tools=inputs.tools), scratch)
+        found = initramfs.providers(inputs.modules, initramfs.requested(seen.console))
+        more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
+        if not more:
+            break
+        asked += [one for one in found if one.module in more]
+        loaded += more
+    return seen, machine, tuple(asked)
 
 
 def read_log(folder: Path, record: Trace) -> Log:

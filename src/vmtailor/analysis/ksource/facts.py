@@ -25,7 +25,7 @@ SEARCHED = (
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "9"
+FORMAT = "10"
 
 
 @dataclass(frozen=True)

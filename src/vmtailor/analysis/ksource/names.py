@@ -35,6 +35,7 @@ _MISC_START = re.compile(_STRUCT.format("miscdevice"))
 _NODE_NAME = re.compile(r'\.nodename\s*=\s*"([^"]+)"')
 _DEVNAME = re.compile(r'MODULE_ALIAS\(\s*"devname:([^"]+)"\s*\)')
 _DEVLIST = re.compile(r'^\s*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,[^}]*&\w+_fops', re.M)
+_ALGORITHM = re.compile(r'^MODULE_ALIAS_CRYPTO\("([^"]+)"\)', re.M)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.c)"', re.M)
 
 
@@ -125,6 +126,11 @@ def device_nodes(text: str) -> Found:
             yield match.group(1), match.start()
 
 
+def algorithms(text: str) -> Found:
+    """Ciphers, hashes and templates by the names that they are asked for by: `sha256`, `hmac`."""
+    return ((m.group(1), m.start()) for m in _ALGORITHM.finditer(text))
+
+
 def included_sources(text: str) -> Found:
     """C files that are included into another: their condition is that of the file that includes them."""
     return ((m.group(1), m.start()) for m in _INCLUDED.finditer(text))
@@ -148,5 +154,6 @@ FINDERS = (
     Finder("filesystem", filesystems, ("file_system_type", "MODULE_ALIAS_FS")),
     Finder("proc", proc_entries, ("proc_create", "proc_mkdir", "proc_symlink", "proc_net_mkdir", "tgid_base_stuff")),
     Finder("sysctl", sysctls, (".procname",)),
+    Finder("algorithm", algorithms, ("MODULE_ALIAS_CRYPTO(",)),
     Finder("device", device_nodes, ("struct miscdevice", "devname:", "devlist[]")),
 )

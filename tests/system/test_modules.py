@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container that needs modules of the kernel: the baseline loads what was asked for, and the plan keeps it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.fakes.program import assert_nothing_left, run_program
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+HASHER = ROOT / "tests/guests/hasher"
+
+
+def test_modules_that_the_container_asks_for_are_loaded_and_planned(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(HASHER), str(layout)], check=True, timeout=300)
+    ended = run_program(
+        tmp_path / "plan", "plan", f"oci:{layout}", "-x", HASHER / "exercise.toml", "--json", timeout_s=1800
+    )
+    assert ended.code == 0, ended.stderr
+    assert_nothing_left(ended)
+    choices = {one["name"]: one for one in json.loads(ended.stdout)["choices"]}
+    for name in ("CRYPTO_USER_API_HASH", "CRYPTO_USER_API"):
+        assert choices[name]["value"] == "y"
+    reasons = [reason["text"] for reason in choices["CRYPTO_USER_API_HASH"]["reasons"]]
+    assert any("made the kernel load algif_hash" in text for text in reasons), reasons
+    hashes = [name for name in choices if name.startswith("CRYPTO_SHA256")]
+    assert any("algorithm sha256" in r["text"] for name in hashes for r in choices[name]["reasons"]), hashes

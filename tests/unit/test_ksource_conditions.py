@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.ksource import expr
@@ -68,6 +68,7 @@ def test_text_is_read_back(expression: Expr) -> None:
 
 
 @given(expressions, st.sets(st.sampled_from(NAMES)))
+@example(expr.parse("!(B && !A)"), {"B"})
 def test_what_is_asked_for_is_enough_and_no_more(expression: Expr, enabled: set[str]) -> None:
     asked = set(asked_for(expression, enabled))
     if holds(expression, enabled & expr.symbols(expression)):

@@ -147,9 +147,11 @@ def asked_for(expression: Expr, enabled: Container[str]) -> tuple[str, ...]:
         kept = set(order)
         if not holds(expression, kept):
             return ()
-    for name in reversed(order):
-        if name in kept and holds(expression, kept - {name}):
-            kept.discard(name)
+    # Under a negation a symbol can become superfluous once another one is gone: until nothing changes.
+    while (
+        found := next((n for n in reversed(order) if n in kept and holds(expression, kept - {n})), None)
+    ) is not None:
+        kept.discard(found)
     return tuple(s for s in order if s in kept)
 
 

@@ -83,12 +83,9 @@ void tools_mount(void) {
     const char *type = getenv("VT_TOOLS");
     if (type == NULL)
         return;
-    if (strcmp(type, "1") == 0)
-        type = "erofs";
     if (mknod("/dev/.tools", S_IFBLK | 0600, disk_number(2)) != 0)
         fatal("", "mknod(the tools volume): %s", strerror(errno));
     if (mount("/dev/.tools", "/.vmtailor/tools", type, MS_RDONLY | MS_NODEV, NULL) != 0)
-        fatal(strcmp(type, "erofs") == 0 ? "EROFS_FS" : "", "mount(the tools volume, third disk, as %s): %s", type,
-              strerror(errno));
+        fatal("", "mount(the tools volume, third disk, as %s): %s", type, strerror(errno));
     unlink("/dev/.tools");
 }

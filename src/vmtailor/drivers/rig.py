@@ -36,7 +36,7 @@ FIXED_KEY = bytes(range(16))
 class Setup:
     """What to boot and how to drive it. `machine.disks[0]` is the root; the rig adds its own volumes.
 
-    `tools`: the tracer's volume, which makes it a requests boot. `plugin`: what to count (user code of init and client
+    `tools`: the tracer's volume, which makes it a requests boot; its ending is its format. `plugin`: what to count (user code of init and client
     is kept apart by the rig). `deadline_s`: of host time for the whole boot. `at_load`: called when the guest holds
     after its own load, so that host clients can do theirs (`run.hold`)."""
 
@@ -124,7 +124,7 @@ def _with_volumes(setup: Setup, folder: Path) -> Machine:
         with out.open("wb") as file:
             file.truncate(TRACE_BYTES)  # sparse
         disks += [Disk(str(setup.tools)), Disk(str(out), read_only=False)]
-        words += [f"VT_TOOLS={setup.tools.suffix.removeprefix('.') or '1'}", "VT_OUT=1"]
+        words += [f"VT_TOOLS={setup.tools.suffix.removeprefix('.')}", "VT_OUT=1"]
     return replace(setup.machine, disks=tuple(disks), append=(*setup.machine.append, *words))
 
 

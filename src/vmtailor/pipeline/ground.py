@@ -28,13 +28,12 @@ from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Machine
+from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import exercise_file
 from vmtailor.stages import image as image_stage
 from vmtailor.stages.root import build_root
-
-TOOLS = "tools.erofs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ def prepare(options: FitOptions) -> Ground:
         source=source,
         natives=parts,
         root=root,
-        tools=tools_volume(store),
+        tools=tools_volume(store, options.root_format),
         baseline=baseline_of(options, kernel, parts, root),
         table=SymbolTable.parse(Path(kernel.system_map).read_text()),
         config=config,
@@ -138,12 +137,13 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
     return source
 
 
-def tools_volume(store: Store) -> Path:
-    """The tracer's own volume, for the strace of this host."""
+def tools_volume(store: Store, form: RootFormat) -> Path:
+    """The tracer's own volume, for the strace of this host: in the root's format, which every kernel that boots has."""
     program = Path(require_tool("strace"))
     loader, libraries = tracer_volume.libraries(program)
-    key = digest("1", *(content(path) for path in (program, Path(loader or program), *libraries.values())))
-    return store.get("tools", key, lambda folder: tracer_volume.write_tools_volume(folder / TOOLS)) / TOOLS
+    key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
+    name = f"tools.{form}"
+    return store.get("tools", key, lambda folder: tracer_volume.write_tools_volume(folder / name, form)) / name
 
 
 def baseline_of(

@@ -43,7 +43,7 @@ def verify_bundle(
         image=bundle.image,
         exercise=records.load(Exercise, folder / "exercise.json"),
         natives=native_parts.locate(),
-        tools=tools_volume(store),
+        tools=tools_volume(store, bundle.root_format),
         network=bundle.network,
     )
     return verify.verify(target, record, trace.read_log(traced, record).events, scratch_of(store))

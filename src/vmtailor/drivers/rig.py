@@ -36,9 +36,9 @@ FIXED_KEY = bytes(range(16))
 class Setup:
     """What to boot and how to drive it. `machine.disks[0]` is the root; the rig adds its own volumes.
 
-    `tools`: the tracer's volume, which makes it a requests boot; its ending is its format. `plugin`: what to count (user code of init and client
-    is kept apart by the rig). `deadline_s`: of host time for the whole boot. `at_load`: called when the guest holds
-    after its own load, so that host clients can do theirs (`run.hold`)."""
+    `tools`: the tracer's volume, which makes it a requests boot; its file's ending names the format. `plugin`: what to
+    count (user code of init and client is kept apart by the rig). `deadline_s`: of host time for the whole boot.
+    `at_load`: called when the guest holds after its own load, so that host clients can do theirs (`run.hold`)."""
 
     machine: Machine
     run: Run

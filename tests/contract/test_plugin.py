@@ -15,7 +15,7 @@ import pytest
 
 from vmtailor.base import natives
 from vmtailor.base.process import run
-from vmtailor.drivers import plugin, qemu
+from vmtailor.drivers import plugin, qemu_program
 from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
 from vmtailor.model.counters import Counters, Stretch
 
@@ -38,13 +38,13 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int
 
 
 @pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"])
-def machine_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu.Qemu:
+def machine_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu_program.Qemu:
     """A QEMU and the build of the plugin that goes with it."""
     if "PATH" in request.param and "$" not in request.param:
-        monkeypatch.delenv(qemu.BINARY_VARIABLE, raising=False)
-    elif qemu.BINARY_VARIABLE not in os.environ:
-        pytest.skip(f"{qemu.BINARY_VARIABLE} does not name a second QEMU")
-    return qemu.installed()
+        monkeypatch.delenv(qemu_program.BINARY_VARIABLE, raising=False)
+    elif qemu_program.BINARY_VARIABLE not in os.environ:
+        pytest.skip(f"{qemu_program.BINARY_VARIABLE} does not name a second QEMU")
+    return qemu_program.installed()
 
 
 def config_for(labels: dict[str, int], mode: Mode = Mode.COUNTS, devices: bool = True) -> PluginConfig:
@@ -61,7 +61,9 @@ def config_for(labels: dict[str, int], mode: Mode = Mode.COUNTS, devices: bool =
     )
 
 
-def boot(program: qemu.Qemu, image: Path, config: PluginConfig, folder: Path) -> tuple[Counters, list[int], bytes]:
+def boot(
+    program: qemu_program.Qemu, image: Path, config: PluginConfig, folder: Path
+) -> tuple[Counters, list[int], bytes]:
     """Counters, the guest's readings of its TSC, and the plugin's file."""
     assert program.plugin_api is not None
     folder.mkdir(exist_ok=True)
@@ -69,7 +71,7 @@ def boot(program: qemu.Qemu, image: Path, config: PluginConfig, folder: Path) ->
     argv = [program.program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-m", "16M", "-cpu", "max"]
     argv += ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-nodefaults", "-display", "none", "-no-reboot"]
     argv += ["-serial", "stdio", "-bios", str(image), "-plugin", prepared.option()]
-    finished = run(argv, timeout_s=60, env=qemu.environment())
+    finished = run(argv, timeout_s=60, env=qemu_program.environment())
     readings = list(struct.unpack("<7Q", finished.stdout))
     return plugin.read(prepared.out), readings, prepared.out.read_bytes()
 
@@ -84,7 +86,7 @@ def owner(of: Stretch, name: str) -> tuple[int, int]:
 
 
 def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
-    machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
     image, labels = guest
     counters, readings, _ = boot(machine_program, image, config_for(labels), tmp_path)
@@ -102,7 +104,7 @@ def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
 
 
 def test_accesses_to_devices_are_counted(
-    machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
     image, labels = guest
     counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
@@ -117,7 +119,9 @@ def test_accesses_to_devices_are_counted(
     assert loop.ports == 0
 
 
-def test_work_goes_to_its_owner(machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+def test_work_goes_to_its_owner(
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+) -> None:
     image, labels = guest
     counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
     first = stretch(counters, "mark_first")
@@ -131,7 +135,7 @@ def test_work_goes_to_its_owner(machine_program: qemu.Qemu, guest: tuple[Path, d
 
 
 def test_spans_give_the_instructions_between_passages(
-    machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
     image, labels = guest
     counters, _, _ = boot(machine_program, image, config_for(labels), tmp_path)
@@ -141,7 +145,7 @@ def test_spans_give_the_instructions_between_passages(
 
 
 def test_two_boots_give_the_same_file_and_blocks_add_up(
-    machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
     image, labels = guest
     counters, _, data = boot(machine_program, image, config_for(labels), tmp_path / "a")
@@ -154,7 +158,7 @@ def test_two_boots_give_the_same_file_and_blocks_add_up(
 
 
 def test_coverage_counts_blocks_whole(
-    machine_program: qemu.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:
     image, labels = guest
     exact, _, _ = boot(machine_program, image, config_for(labels), tmp_path / "a")
@@ -180,7 +184,9 @@ def test_coverage_counts_blocks_whole(
         ("sing a song\n", "line 1: unknown statement"),
     ],
 )
-def test_a_wrong_configuration_is_refused(machine_program: qemu.Qemu, tmp_path: Path, text: str, words: str) -> None:
+def test_a_wrong_configuration_is_refused(
+    machine_program: qemu_program.Qemu, tmp_path: Path, text: str, words: str
+) -> None:
     assert machine_program.plugin_api is not None
     library = natives.locate().plugin(machine_program.plugin_api)
     config = tmp_path / "wrong"

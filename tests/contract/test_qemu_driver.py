@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
-from vmtailor.drivers import kvm, qemu
+from vmtailor.drivers import kvm, qemu, qemu_program
 from vmtailor.drivers.kvm import KvmState
 from vmtailor.drivers.qemu import Ending
 from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
@@ -30,12 +30,12 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"], autouse=True)
-def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu.Qemu:
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> qemu_program.Qemu:
     if "$" not in request.param:
-        monkeypatch.delenv(qemu.BINARY_VARIABLE, raising=False)
-    elif qemu.BINARY_VARIABLE not in os.environ:
-        pytest.skip(f"{qemu.BINARY_VARIABLE} does not name a second QEMU")
-    return qemu.installed()
+        monkeypatch.delenv(qemu_program.BINARY_VARIABLE, raising=False)
+    elif qemu_program.BINARY_VARIABLE not in os.environ:
+        pytest.skip(f"{qemu_program.BINARY_VARIABLE} does not name a second QEMU")
+    return qemu_program.installed()
 
 
 def machine(kernel: Path, word: str, kind: MachineKind = MachineKind.MICROVM, **more: object) -> Machine:

@@ -3,30 +3,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import time
 from pathlib import Path
 
 import pytest
+from tests.fakes import played
 
 from vmtailor.drivers.ready import parse_signal
 from vmtailor.model.vm import Outcome, Vm, VmBoot
 from vmtailor.stages.boot import series
 from vmtailor.stages.boot.once import Plan, boot_once
 
-FAKES = Path(__file__).resolve().parents[1] / "fakes" / "boot"
-
 
 def play(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: list[tuple[float, str]], *, ready: str = "login",
-    also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Vm | None = None, events: str = "[]",
+    also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Vm | None = None,
+    events: tuple[str, ...] = (), probe: str = "",
 ) -> VmBoot:  # fmt: skip
-    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_CONSOLE", json.dumps(console))
-    monkeypatch.setenv("FAKE_END", end)
-    monkeypatch.setenv("FAKE_EVENTS", events)
+    played.play(monkeypatch, tmp_path, console, end=end, events=events, probe=probe)
     plan = Plan(parse_signal(ready), timeout_s, tuple(parse_signal(a) for a in also), (("net", re.compile("link up")),))
     return boot_once(vm or Vm(network=False), plan, tmp_path / "boot", number=1, variant="base")
 
@@ -94,23 +89,39 @@ def test_ready_but_another_signal_never_comes(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_an_event_is_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [], ready="event:RTC_CHANGE", events='["RTC_CHANGE"]')
+    boot = play(monkeypatch, tmp_path, [], ready="event:RTC_CHANGE", events=("RTC_CHANGE",))
     assert boot.outcome is Outcome.READY
 
 
 def test_the_chart_of_processes_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stat = "1 (init) S 0 0 0 0 -1 4 5 6 0 0 3 4 0 0 20 0 1 0 29 1208320 97"
-    monkeypatch.setenv("FAKE_PROBE", f"@ 100\nc cpu 1 2 3 4 5\np {stat}\n@ 110\n")
+    probe = f"@ 100\nc cpu 1 2 3 4 5\np {stat}\n@ 110\n"
     vm = Vm(network=False, probe=True, collector=True)
-    boot = play(monkeypatch, tmp_path, [(0.3, ""), (0.5, "a login: ")], vm=vm)
-    assert boot.outcome is Outcome.READY
+    # The port is written after the last line: another signal keeps the boot going.
+    boot = play(
+        monkeypatch, tmp_path, [(0.3, ""), (0.5, "a login: ")], vm=vm, probe=probe, also=("log:more",), timeout_s=2.0
+    )
+    assert boot.outcome is Outcome.WRONG
     chart = (tmp_path / "boot" / "bootchart" / "proc_ps.log").read_text()
     assert chart.startswith(f"100\n{stat}")
 
 
+def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    burst = "".join(f"line {n}\r\n" for n in range(20_000))
+    boot = play(monkeypatch, tmp_path, [(0.0, "early\r\n"), (0.6, burst), (0.0, "a login: ")])
+    assert boot.outcome is Outcome.READY
+    console = (tmp_path / "boot" / "console.log").read_text()
+    assert console.count("line ") == 20_000
+    times = [
+        float(t) for t in re.findall(r"^\[(\d+\.\d+) ", (tmp_path / "boot" / "console.times.log").read_text(), re.M)
+    ]
+    assert times == sorted(times) and times[1] - times[0] > 0.4
+
+
 def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_CONSOLE", json.dumps([[0.0, "a login: "]]))
+    played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
     variants = [series.variant(name, Vm(network=False)) for name in ("base", "other")]
     plan = Plan(parse_signal("login"), 10.0)
     found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import lzma
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +15,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes import played
 
 from vmtailor.analysis.advice_catalogue import catalogue
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers import disk, small_initrd
 from vmtailor.drivers.initramfs import cpio, file
+from vmtailor.drivers.qemu_command import Ends
 from vmtailor.drivers.ready import parse_signal
 from vmtailor.drivers.vm import command
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall
@@ -33,7 +33,6 @@ from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmDisk
 from vmtailor.stages.boot import recipes, trial
 from vmtailor.stages.boot.once import Plan
 
-FAKES = Path(__file__).resolve().parents[1] / "fakes" / "boot"
 DIRECT = Vm(kernel="/k", initrd="/i", append=("root=/dev/vda", "debug", "loglevel=7"), disks=(VmDisk("/d"),))
 
 
@@ -105,10 +104,14 @@ def test_what_is_expected_is_read_from_the_rows() -> None:
 
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every boot is played alike, so nothing gets better; what breaks is said."""
-    monkeypatch.setenv("PATH", f"{FAKES}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_CONSOLE", json.dumps([[0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: "]]))
+    for name in ("k", "d"):
+        (tmp_path / name).write_bytes(b"x")
+    played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: ")])
     wanted = (recipe("audit"), recipe("memory"), recipe("initrd-small"))
-    vm = replace(DIRECT, network=False, initrd=None, memory_bytes=512 << 20)
+    vm = replace(
+        DIRECT, network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
+        disks=(VmDisk(str(tmp_path / "d")),),
+    )  # fmt: skip
     found = trial.run("vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path))
     by_id = {t.id: t for t in found.trials}
     assert set(by_id) == {"audit", "memory", "initrd-small"}
@@ -126,17 +129,15 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_the_command_is_pure_and_never_writes_the_disk() -> None:
     vm = replace(DIRECT, forwards=(22, 80), disks=(VmDisk("/a,b.qcow2", DiskFormat.QCOW2),))
-    argv = command(vm, console_fd=3, qmp_fd=4)
-    assert "if=none,id=d0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
+    argv = command(vm)
+    assert "if=none,id=disk0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
     assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
     assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
-    assert "-icount" not in command(replace(vm, cpus=2), console_fd=3, qmp_fd=4)
-    counted = command(
-        replace(vm, clock=Clock.INSTRUCTIONS, kind=MachineKind.MICROVM), console_fd=3, qmp_fd=4, probe_fd=5
-    )
+    assert "-icount" not in command(replace(vm, cpus=2))
+    counted = command(replace(vm, clock=Clock.INSTRUCTIONS, kind=MachineKind.MICROVM), Ends(probe=5))
     assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
-    assert counted.count("-serial") == 2 and "virtio-blk-device,drive=d0" in counted
+    assert counted.count("-serial") == 2 and "virtio-blk-device,drive=disk0,bus=virtio-mmio-bus.7" in counted
 
 
 def test_disks_are_told_by_content(tmp_path: Path) -> None:

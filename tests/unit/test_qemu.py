@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError, HostError, UserInputError
-from vmtailor.drivers import qemu
+from vmtailor.drivers import qemu, qemu_command, qemu_program
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu import Ending
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind, PublishedPort
@@ -31,7 +31,7 @@ def option(argv: list[str], name: str) -> str:
 
 
 def test_the_instruction_clock_fixes_everything_that_varies() -> None:
-    argv = qemu.command(PLAIN)
+    argv = qemu_command.command(PLAIN)
     assert option(argv, "-icount") == "shift=0,sleep=off"
     assert option(argv, "-rtc") == "base=2026-01-01T00:00:00,clock=vm"
     assert option(argv, "-seed") == "1"
@@ -44,21 +44,21 @@ def test_the_instruction_clock_fixes_everything_that_varies() -> None:
 
 
 def test_the_wall_clock_is_paced_under_emulation() -> None:
-    argv = qemu.command(replace(PLAIN, clock=Clock.WALL))
+    argv = qemu_command.command(replace(PLAIN, clock=Clock.WALL))
     assert option(argv, "-icount") == "shift=auto"
     assert not {"-rtc", "-seed"} & set(argv)
-    assert "-icount" not in qemu.command(replace(PLAIN, clock=Clock.WALL, cpus=2))
+    assert "-icount" not in qemu_command.command(replace(PLAIN, clock=Clock.WALL, cpus=2))
 
 
 def test_the_wall_clock_leaves_time_alone() -> None:
-    argv = qemu.command(replace(PLAIN, clock=Clock.WALL, accelerator=Accelerator.KVM, cpus=4, cpu_model="host"))
+    argv = qemu_command.command(replace(PLAIN, clock=Clock.WALL, accelerator=Accelerator.KVM, cpus=4, cpu_model="host"))
     assert not {"-icount", "-rtc", "-seed"} & set(argv)
     assert option(argv, "-accel") == "kvm"
     assert option(argv, "-smp") == "4"
 
 
 def test_disks_keep_their_order_and_their_commas() -> None:
-    argv = qemu.command(replace(PLAIN, disks=(Disk("/a,b"), Disk("/c", read_only=False))))
+    argv = qemu_command.command(replace(PLAIN, disks=(Disk("/a,b"), Disk("/c", read_only=False))))
     drives = [argv[i + 1] for i, word in enumerate(argv) if word == "-drive"]
     assert drives[0] == "if=none,id=disk0,file=/a,,b,format=raw,read-only=on"
     assert drives[1].endswith("read-only=off")
@@ -71,24 +71,24 @@ def test_disks_keep_their_order_and_their_commas() -> None:
 
 def test_the_network_lets_nothing_out_unless_asked() -> None:
     ports = (PublishedPort("127.0.0.1", 8080, 80),)
-    argv = qemu.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
+    argv = qemu_command.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
     assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
     assert option(argv, "-device").startswith("virtio-net-pci,")
-    assert "restrict=off" in option(qemu.command(replace(PLAIN, network=True, outbound=True)), "-netdev")
+    assert "restrict=off" in option(qemu_command.command(replace(PLAIN, network=True, outbound=True)), "-netdev")
 
 
 def test_what_cannot_be_had_together_is_refused() -> None:
     with pytest.raises(UserInputError, match="TCG only"):
-        qemu.command(replace(PLAIN, accelerator=Accelerator.KVM))
+        qemu_command.command(replace(PLAIN, accelerator=Accelerator.KVM))
     plugin = Plugin(Path("/l"), Path("/c"), Path("/o"))
     with pytest.raises(UserInputError, match="one CPU only"):
-        qemu.command(replace(PLAIN, cpus=2), plugin=plugin)
-    assert option(qemu.command(PLAIN, plugin=plugin), "-plugin") == "/l,config=/c,out=/o"
+        qemu_command.command(replace(PLAIN, cpus=2), plugin=plugin)
+    assert option(qemu_command.command(PLAIN, plugin=plugin), "-plugin") == "/l,config=/c,out=/o"
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1), st.integers(1, 4))
 def test_no_path_breaks_out_of_its_option(path: str, count: int) -> None:
-    argv = qemu.command(replace(PLAIN, disks=(Disk(path),) * count), plugin=Plugin(*[Path(path)] * 3))
+    argv = qemu_command.command(replace(PLAIN, disks=(Disk(path),) * count), plugin=Plugin(*[Path(path)] * 3))
     for word in argv:
         if word.startswith("if=none"):
             inner = word.split(",file=", 1)[1].removesuffix(",format=raw,read-only=on")
@@ -100,12 +100,12 @@ def test_no_path_breaks_out_of_its_option(path: str, count: int) -> None:
     ("version", "api"), [((7, 2), 1), ((8, 2), 1), ((9, 0), None), ((9, 1), None), ((9, 2), 4), ((10, 0), 4)]
 )
 def test_versions_know_their_plugin(version: tuple[int, int], api: int | None) -> None:
-    assert qemu.plugin_api_of(version) == api
+    assert qemu_program.plugin_api_of(version) == api
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setenv(qemu.BINARY_VARIABLE, str(FAKE))
+    monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
     monkeypatch.setenv("SECRET_OF_THE_USER", "hidden")
     (tmp_path / "kernel").write_bytes(b"kernel")
     yield replace(PLAIN, kernel=str(tmp_path / "kernel"))

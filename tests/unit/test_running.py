@@ -9,7 +9,7 @@ import pytest
 
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.drivers import qemu
+from vmtailor.drivers import qemu_program
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort
@@ -22,7 +22,7 @@ FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 
 @pytest.fixture(autouse=True)
 def fake_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(qemu.BINARY_VARIABLE, str(FAKE))
+    monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
 
 
 def options(folder: Path, what: str) -> RunOptions:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vmtailor.base import figures, natives, process, store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers import kernel_packages, kvm, qemu
+from vmtailor.drivers import kernel_packages, kvm, qemu_program
 from vmtailor.drivers.kvm import KvmState, KvmVerdict
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
@@ -145,7 +145,7 @@ def check_qemu_plugins() -> Check:
         return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
 
     try:
-        return result(State.OK, f"interface {qemu.plugin_api()}")
+        return result(State.OK, f"interface {qemu_program.plugin_api()}")
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
 

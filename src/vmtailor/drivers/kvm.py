@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vmtailor.base import natives
 from vmtailor.base.process import pasteable, spawn
-from vmtailor.drivers import qemu
+from vmtailor.drivers import qemu_program
 from vmtailor.drivers.serial_line import SerialLine
 
 #: What the guest says when everything a kernel needs has worked (native/kvm-probe).
@@ -59,7 +59,9 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm", device: Path
                 pass
         except OSError as error:
             return KvmVerdict(KvmState.FORBIDDEN, f"{device} cannot be opened: {os.strerror(error.errno or 0)}")
-    return _try(probe_command(qemu.installed().program, natives.locate().folder / PROBE, accelerator), deadline_s)
+    return _try(
+        probe_command(qemu_program.installed().program, natives.locate().folder / PROBE, accelerator), deadline_s
+    )
 
 
 def probe_command(program: str, guest: Path, accelerator: str) -> list[str]:
@@ -75,7 +77,7 @@ def _try(argv: list[str], deadline_s: float) -> KvmVerdict:
     end = started + deadline_s
     with tempfile.TemporaryFile() as errors, SerialLine() as serial:
         with spawn(
-            argv, stdin=serial.guest_in, stdout=serial.guest_out, stderr=errors, env=qemu.environment()
+            argv, stdin=serial.guest_in, stdout=serial.guest_out, stderr=errors, env=qemu_program.environment()
         ) as process:
             serial.started()
             while (left := end - time.monotonic()) > 0 and serial.wait_readable(left) and serial.recv(4096):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from qemu.qmp import EventListener, QMPClient
+from qemu.qmp import EventListener, QMPClient, Runstate
 from qemu.qmp.error import QMPError
 from qemu.qmp.qmp_client import ExecuteError
 
@@ -23,6 +23,8 @@ from vmtailor.base.errors import GuestError, HostError
 T = TypeVar("T")
 #: Seconds between looks whether QEMU still lives while it has not connected.
 _LOOK_S = 0.2
+#: Seconds that the event loop is given to take in what has come.
+_TURN_S = 0.002
 
 
 class Qmp:
@@ -31,6 +33,7 @@ class Qmp:
     def __init__(self, path: str) -> None:
         self.path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._line: socket.socket | None = None
         self._loop = asyncio.new_event_loop()
         self._client = QMPClient("vmtailor")
         self._client.logger = logging.getLogger(__name__)
@@ -55,8 +58,9 @@ class Qmp:
         while not select.select([self._listener], [], [], _LOOK_S)[0]:
             if not alive() or time.monotonic() > end:
                 raise HostError("QEMU did not start", hint="vmtailor doctor checks the host", details=said())
+        self._line = self._listener.accept()[0]
         try:
-            self._run(self._client.connect(self._listener.accept()[0]), timeout_s)
+            self._run(self._client.connect(self._line), timeout_s)
         except (QMPError, EOFError, TimeoutError) as error:
             raise HostError("QEMU's monitor does not speak QMP", details=str(error)) from error
 
@@ -69,9 +73,28 @@ class Qmp:
         except (QMPError, EOFError, TimeoutError) as error:
             raise GuestError(f"QEMU does not answer {what}", details=str(error)) from error
 
+    def ask_person(self, line: str) -> str:
+        """Execute a line of the monitor for people: what has no command of its own. Raises as `ask` does."""
+        return str(self.ask("human-monitor-command", 10.0, **{"command-line": line}))
+
+    def fileno(self) -> int:
+        """The socket, once QEMU has connected: readable when there may be something for `feed`."""
+        assert self._line is not None
+        return self._line.fileno()
+
+    def feed(self) -> bool:
+        """Read what is there, for `heard`. False once the line has ended, after which there is nothing to wait for."""
+        self._loop.call_later(_TURN_S, self._loop.stop)
+        self._loop.run_forever()
+        return bool(self._client.runstate is Runstate.RUNNING)
+
+    def heard(self) -> list[str]:
+        """Names of the events that were read since the last call. Does not wait."""
+        return [str(message["event"]) for message in self._events.clear()]
+
     def events(self, timeout_s: float = 0.0) -> list[str]:
         """Names of the events since the last call; waits at most so long for a first one."""
-        names = [str(message["event"]) for message in self._events.clear()]
+        names = self.heard()
         if not names:
             with contextlib.suppress(TimeoutError):
                 names = [str(self._run(self._events.get(), max(timeout_s, 0.01))["event"])]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import ADDRESSES, Natives
-from vmtailor.drivers import guest_volume, plugin, qemu
+from vmtailor.drivers import guest_volume, plugin, qemu, qemu_program
 from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import Owner, PluginConfig
@@ -82,7 +82,7 @@ def drive(setup: Setup, scratch: Path) -> Outcome:
         prepared = None
         if setup.plugin is not None:
             config = replace(setup.plugin, owners=(*setup.plugin.owners, *owners()))
-            prepared = plugin.prepare(setup.natives.plugin(qemu.plugin_api()), config, folder)
+            prepared = plugin.prepare(setup.natives.plugin(qemu_program.plugin_api()), config, folder)
         with qemu.boot(machine, plugin=prepared) as running:
             session = GuestSession(running.serial, key=setup.run.key)
             held = setup.at_load is None

@@ -20,7 +20,7 @@ from vmtailor.drivers import (
     kernel_compiled,
     kernel_packages,
     kernel_source,
-    qemu,
+    qemu_program,
     tracer_volume,
 )
 from vmtailor.drivers.kernel_source import SourceTree
@@ -78,7 +78,7 @@ def scratch_of(store: Store) -> Path:
 def prepare(options: FitOptions) -> Ground:
     """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
     store = options.store
-    qemu.plugin_api()
+    qemu_program.plugin_api()
     settings = image_stage.ImageOptions(authfile=options.authfile, entrypoint=options.entrypoint, cmd=options.cmd)
     image = image_stage.fetch(options.reference, store, settings)
     exercise = exercise_of(options, image)

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.base import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import digest
-from vmtailor.drivers import qemu
+from vmtailor.drivers import qemu_program
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
@@ -40,8 +40,8 @@ def of_machine(machine: Machine) -> str:
 def of_run(machine: Machine, exercise: Exercise, natives: Natives, *more: str) -> str:
     """What one boot with the exercise depends on: machine, exercise, our native parts, QEMU."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]
-    parts.append(content(natives.plugin(qemu.plugin_api())))
-    version = ".".join(str(part) for part in qemu.installed().version)
+    parts.append(content(natives.plugin(qemu_program.plugin_api())))
+    version = ".".join(str(part) for part in qemu_program.installed().version)
     return digest(LAYOUT, of_machine(machine), records.to_bytes(exercise), *parts, version, *more)
 
 

@@ -15,7 +15,7 @@ from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spa
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers import plugin, qemu, rig
+from vmtailor.drivers import plugin, qemu_program, rig
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import Mode, PluginConfig
 from vmtailor.model.boot import Boot
@@ -159,7 +159,7 @@ def least_memory(known: int, passes: Callable[[int], bool]) -> int:
 
 def conditions(subject: Subject) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures were taken."""
-    version = qemu.installed().version
+    version = qemu_program.installed().version
     machine = subject.machine
     return (
         ("machine", machine.kind.value),

@@ -18,7 +18,7 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages, plugin, qemu
+from vmtailor.drivers import kernel_packages, plugin, qemu_program
 from vmtailor.drivers.kconfig_shell import KconfigShell
 from vmtailor.drivers.plugin import Mark, Mode, PluginConfig
 from vmtailor.drivers.symbolizer import symbolize
@@ -92,7 +92,7 @@ class Counting:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
         marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
         self._config = PluginConfig(mode=mode, marks=marks, spans=initcall_spans(table))
-        self._library = natives.plugin(qemu.plugin_api())
+        self._library = natives.plugin(qemu_program.plugin_api())
 
     def boot(
         self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str,
@@ -102,7 +102,7 @@ class Counting:
         folder.mkdir(parents=True, exist_ok=True)
         loaded = plugin.prepare(self._library, self._config, folder)
         boot = boot_once(
-            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded.option(), on_progress=on_progress
+            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, on_progress=on_progress
         )
         counted = plugin.read(loaded.out)
         begin, end = counted.at(KERNEL_MARK), counted.at(attribution_boot.INIT_MARK)
@@ -115,7 +115,7 @@ class Settled:
     without which virtual time would depend on the host's disks. Takes the place of `boot_once` in a series."""
 
     def __init__(self, natives: Natives) -> None:
-        self._library = natives.plugin(qemu.plugin_api())
+        self._library = natives.plugin(qemu_program.plugin_api())
 
     def __call__(
         self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
@@ -124,7 +124,7 @@ class Settled:
         folder.mkdir(parents=True, exist_ok=True)
         loaded = plugin.prepare(self._library, PluginConfig(mode=Mode.COVERAGE), folder)
         boot = boot_once(
-            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded.option(), header=header,
+            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
             on_progress=on_progress,
         )  # fmt: skip
         counted = plugin.read(loaded.out)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis import bootmarks, collector_stream
+from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
 from vmtailor.drivers.vm import RunningVm, start
 from vmtailor.model.machine import Clock
@@ -50,7 +51,7 @@ class _Waiting:
 
 
 def boot_once(
-    vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, plugin: str = "",
+    vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, plugin: Plugin | None = None,
     header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
 ) -> VmBoot:  # fmt: skip
     """Boot a machine once. Raises GuestError only when QEMU itself does not start; a guest that fails is a result.
@@ -59,7 +60,7 @@ def boot_once(
     ran,
     `bootchart/`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with start(vm, plugin=plugin, scratch=folder) as running:
+    with start(vm, plugin=plugin) as running:
         waiting = _watchers(running, plan)
         try:
             problem = _wait(running, waiting, plan.timeout_s, on_progress)
@@ -67,11 +68,11 @@ def boot_once(
             for one in waiting:
                 if isinstance(one.watcher, PortWatcher):
                     one.watcher.close()
-        seconds, cpu_s = running.now, running.cpu_s
-        # A plugin writes its counts when QEMU ends by itself.
-        running.quit(60.0 if plugin else 3.0)
-        if not running.console.raw and problem:
-            problem = f"{problem}; QEMU said: {running.errors()}" if running.errors() else problem
+        seconds, cpu_s, said = running.now, running.machine.cpu_s, running.machine.stderr()
+        # A plugin writes its counts when QEMU is asked to end.
+        running.quit(60.0 if plugin is not None else 3.0)
+        if not running.console.raw and problem and said:
+            problem = f"{problem}; QEMU said: {said}"
     timed = running.console.timed()
     (folder / "console.log").write_bytes(running.console.raw)
     (folder / "console.times.log").write_text(bootmarks.grabserial(timed), "utf-8", "replace")
@@ -95,9 +96,7 @@ def boot_once(
 def _watchers(running: RunningVm, plan: Plan) -> list[_Waiting]:
     found = []
     for name, signal in (("ready", plan.ready), *((str(s), s) for s in plan.also)):
-        watcher = watcher_for(
-            signal, forwards=running.forwards, established=running.established, events=running.qmp.events
-        )
+        watcher = watcher_for(signal, forwards=running.forwards, established=running.established, events=running.events)
         found.append(_Waiting(name, signal, watcher))
     return found
 
@@ -125,7 +124,7 @@ def _wait(
                 return lost.said
         if running.ended:
             running.drain()
-            code = running.process.returncode
+            code = running.machine.returncode
             return lost.why(running.console.lines, "") or (
                 f"the machine ended by itself after {now:.1f} s (QEMU exited with {code})"
             )

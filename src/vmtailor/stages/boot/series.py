@@ -29,9 +29,8 @@ class Booter(Protocol):
 
 
 def variant(name: str, vm: Vm, changes: Sequence[str] = ()) -> Variant:
-    """A machine with the command that starts it, for people (its sockets are written as descriptors)."""
-    argv = command(vm, console_fd=3, qmp_fd=4, probe_fd=5 if vm.probe else None)
-    return Variant(name, vm, pasteable(argv), tuple(changes))
+    """A machine with the command that starts it, for people (without what only we listen to)."""
+    return Variant(name, vm, pasteable(command(vm)), tuple(changes))
 
 
 def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:

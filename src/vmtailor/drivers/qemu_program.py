@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which QEMU is used, what it can do, and what it sees of our environment."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import require_tool, run
+
+#: Names another QEMU than the one on the PATH.
+BINARY_VARIABLE = "VMTAILOR_QEMU"
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used."""
+
+    program: str
+    version: tuple[int, int]
+    sandbox: bool
+    plugin_api: int | None
+
+
+@functools.cache
+def _probe(program: str) -> Qemu:
+    text = run([program, "--version"], timeout_s=20).text
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    if found is None:
+        raise HostError(f"{program} does not say its version", details=text[:200])
+    version = (int(found[1]), int(found[2]))
+    helped = run([program, "-help"], timeout_s=20).text
+    api = plugin_api_of(version) if "-plugin " in helped else None
+    return Qemu(program, version, "-sandbox " in helped, api)
+
+
+def plugin_api_of(version: tuple[int, int]) -> int | None:
+    """The build of the plugin that a version of QEMU loads: 1 up to 8.2, 4 from 9.2 on; between them, none."""
+    if version < (9, 0):
+        return 1
+    return 4 if version >= (9, 2) else None
+
+
+def installed() -> Qemu:
+    """The QEMU to use: $VMTAILOR_QEMU, or the one on the PATH. Raises HostError when there is none."""
+    return _probe(os.environ.get(BINARY_VARIABLE) or require_tool("qemu-system-x86_64", "qemu-system-x86"))
+
+
+def plugin_api() -> int:
+    """Which build of the plugin `installed()` loads. Raises HostError when it loads none."""
+    qemu = installed()
+    if qemu.plugin_api is None:
+        raise HostError(
+            f"QEMU {qemu.version[0]}.{qemu.version[1]} ({qemu.program}) cannot load the counting plugin",
+            hint="use the QEMU of Debian 12 (7.2) or 13 (10.0)",
+        )
+    return qemu.plugin_api
+
+
+def environment() -> dict[str, str]:
+    """What QEMU sees of our environment: next to nothing."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return {"LC_ALL": "C", **kept}

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from vmtailor.analysis.attribution import Attribution, CostRow
-from vmtailor.analysis.counters import KERNEL_MARK, START_KERNEL_MARK, initcall_costs
+from vmtailor.analysis.counters import KERNEL_MARK, START_KERNEL_MARK, SymbolTable, initcall_costs
 from vmtailor.base.errors import GuestError
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol
 from vmtailor.model.counters import Counters, Stretch
@@ -24,6 +24,21 @@ NAMED = 3
 def phase_of(stretch: Stretch) -> str:
     """The phase of a stretch: from kernel entry to init, or not."""
     return TO_INIT if stretch.begin in (KERNEL_MARK, START_KERNEL_MARK) else ""
+
+
+def by_table(counters: Counters, table: SymbolTable) -> Attribution:
+    """Instructions on the way to init by function alone, where there is no debug information: files and symbols stay
+    empty."""
+    costs: dict[str, int] = defaultdict(int)
+    for stretch in counters.stretches:
+        if phase_of(stretch):
+            inside = ~counters.blocks.early[stretch.block]
+            index = table.index_of(counters.blocks.vaddr[stretch.block[inside]])
+            for place, executed in zip(index.tolist(), stretch.executed[inside].tolist(), strict=True):
+                costs[table.names[place] if place >= 0 else ""] += executed
+    unknown = costs.pop("", 0)
+    rows = tuple(CostRow(TO_INIT, name, "", "", count) for name, count in costs.items())
+    return Attribution(rows, {TO_INIT: unknown}, {TO_INIT: unknown + sum(row.instructions for row in rows)})
 
 
 def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:

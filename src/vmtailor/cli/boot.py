@@ -17,12 +17,15 @@ from vmtailor.base import natives, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
+from vmtailor.cli import boot_bundle
+from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
 from vmtailor.cli.cost_table import show_cost
 from vmtailor.drivers import disk as disks
 from vmtailor.drivers.ready import FORMS, parse_signal, words_for
+from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmDisk
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
 from vmtailor.stages.boot import attribution, bundle, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan, boot_once
 
@@ -79,7 +82,10 @@ def boot(
     try_: Annotated[
         str,
         typer.Option(
-            "--try", help="Ids of the catalogue's changes, separated by commas, or `all`.", show_default=False
+            "--try",
+            help="Ids of the catalogue's changes, separated by commas, or `all`; on a bundle also SYMBOL=VALUE and "
+            "ID/configuration, which compile its kernel again.",
+            show_default=False,
         ),
     ] = "",
     attribute: Annotated[
@@ -103,18 +109,27 @@ def boot(
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
     if subject is not None and bundle.is_bundle(subject):
-        own = Vm(cpu_model=cpu, accelerator=accel, clock=clock, append=tuple(append.split()))
-        _print(_bundle(subject, own, timeout, times, out), out, json)
+        boot_bundle.refuse(
+            [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
+             ("--sample", sample), ("--qemu", qemu)]
+        )  # fmt: skip
+        words = (*append.split(), *(profile.INITCALLS if debug_initcalls else ()))
+        own = Vm(cpu_model=cpu, accelerator=accel, clock=clock, append=words)
+        asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
+        if attribute:
+            _print_cost(boot_bundle.attribute(asked), out, json)
+        else:
+            _print(boot_bundle.boots(asked), out, json)
         return
     signal = parse_signal(ready)
     also_signals = tuple(parse_signal(text) for text in also or ())
-    words = append.split()
+    line = append.split()
     for wanted in (signal, *also_signals):
-        words += [word for word in words_for(wanted) if word not in words]
+        line += [word for word in words_for(wanted) if word not in line]
     plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
     vm = Vm(
         kind=machine, memory_bytes=_bytes(memory), cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
-        append=tuple(words), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
+        append=tuple(line), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
         accelerator=accel, clock=clock, options=tuple(qemu or ()),
     )  # fmt: skip
     _check(vm, sample)
@@ -122,12 +137,11 @@ def boot(
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
         vm = replace(vm, entropy=False, append=(*vm.append, *(() if "nokaslr" in vm.append else ("nokaslr",))))
     name = str(subject or kernel)
-    changes = tuple(part.strip() for part in try_.split(",") if part.strip())
-    request = Request(name, vm, plan, times, out, sample, debug_initcalls, changes, judge)
+    request = Request(name, vm, plan, times, out, sample, debug_initcalls, _changes(try_), judge)
     if attribute:
         _attribute(request, json)
         return
-    found = _tried(request) if changes else _booted(request)
+    found = _tried(request) if request.changes else _booted(request)
     _print(found, out, json)
 
 
@@ -149,10 +163,14 @@ def _attribute(request: Request, json: bool) -> None:
     cost = attribution.attributed(
         request.vm, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
     )
+    _print_cost(cost, request.out, json)
+
+
+def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
     if json:
         typer.echo(records.to_bytes(cost).decode(), nl=False)
     else:
-        show_cost(cost, request.out, Console(highlight=False))
+        show_cost(cost, out, Console(highlight=False))
 
 
 def _booted(request: Request) -> BootSeries:
@@ -178,22 +196,6 @@ def _booted(request: Request) -> BootSeries:
         )
 
 
-def _bundle(path: Path, own: Vm, timeout_s: float, times: int, out: Path) -> BootSeries:
-    loaded = bundle.load(path)
-    vm = bundle.vm_of(loaded, own)
-    natives_ = natives.locate()
-    # What ready means is the exercise's to say; the plan is for the record.
-    plan = Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s)
-    with step(f"boot {path.name}") as progress:
-
-        def on_boot(name: str, number: int, seconds: float) -> None:
-            progress.update(number - 1, times, f"{name} {number}: {seconds:.0f} s")
-
-        schedule = series.in_turn([series.variant("base", vm)], times)
-        booter = bundle.BundleBooter(loaded, natives_)
-        return series.run(str(path), schedule, plan, out, boot=booter, on_boot=on_boot)
-
-
 def _tried(request: Request) -> BootSeries:
     wanted = recipes.choose(request.changes)
     store, known = Store(), None
@@ -210,6 +212,10 @@ def _tried(request: Request) -> BootSeries:
             request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
             natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
+
+
+def _changes(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[VmDisk, ...]:

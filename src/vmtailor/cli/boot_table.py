@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,15 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
 def _trials(series: BootSeries, console: Console) -> None:
     counted = series.judged_by is JudgedBy.INSTRUCTIONS
     unit = "M instr" if counted else "s"
+    more = [name for name in ("wall s", "cpu s") if any(_more(one, name) is not None for one in series.trials)]
     table = Table(title="changes tried", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for name in ("change", f"predicted {unit}", f"measured {unit}", "95 %", "wall s", "cpu s", "verdict"):
-        table.add_column(name, justify="left" if name in ("change", "verdict") else "right")
-    for one in sorted(series.trials, key=lambda t: (t.id == "together", -(t.saving or -1e18))):
-        table.add_row(*_trial_row(one, 1e6 if counted else 1.0))
+    table.add_column("change", min_width=32)
+    for name in (f"predicted {unit}", f"measured {unit}", "95 %", *more):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    order = sorted(series.trials, key=lambda t: (t.id == "together", t.saving is None, -(t.saving or 0.0)))
+    for one in order:
+        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, more))
     console.print(table)
     console.print(Text(f"judged by {_JUDGED[series.judged_by]}; + is a saving", style="dim"))
     if series.interaction is not None:
@@ -124,13 +129,18 @@ def _trials(series: BootSeries, console: Console) -> None:
         console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
 
 
-def _trial_row(one: TrialResult, per: float) -> tuple[Text | str, ...]:
+def _more(one: TrialResult, name: str) -> float | None:
+    return one.wall_saving_s if name == "wall s" else one.cpu_saving_s
+
+
+def _trial_row(one: TrialResult, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
     change = Text(one.id, style="bold" if one.id == "together" else "")
     change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
     interval = "–" if one.low is None or one.high is None else f"{one.low / per:.2f} – {one.high / per:.2f}"
-    verdict = Text(str(one.verdict), style=_COLOURS[one.verdict])
+    untried = bool(one.problem) and one.saving is None and one.verdict is Verdict.UNDECIDED
+    verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
     figures = (_signed(one.predicted, per), _signed(one.saving, per), interval)
-    return change, *figures, _signed(one.wall_saving_s), _signed(one.cpu_saving_s), verdict
+    return change, *figures, *(_signed(_more(one, name)) for name in more), verdict
 
 
 def _signed(value: float | None, per: float = 1.0) -> str:

@@ -37,18 +37,21 @@ _ERROR = re.compile(
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What compiles. `cc` is used through ccache where there is one; `cross` is a prefix (`aarch64-linux-gnu-`)."""
+    """What compiles. `cc` is used through ccache where there is one; `cross` is a prefix (`aarch64-linux-gnu-`).
+    `debug`: with debug information, which changes no instruction and no address."""
 
     arch: str = "x86_64"
     cc: str = "gcc"
     cross: str = ""
     ccache: bool = field(default_factory=lambda: shutil.which("ccache") is not None)
+    debug: bool = False
 
     def variables(self) -> list[str]:
         """The words for make."""
         prefix = "ccache " if self.ccache else ""
         words = [f"ARCH={self.arch}", f"CC={prefix}{self.cross}{self.cc}", f"HOSTCC={prefix}gcc"]
-        return [*words, f"CROSS_COMPILE={self.cross}"] if self.cross else words
+        words += [f"CROSS_COMPILE={self.cross}"] if self.cross else []
+        return [*words, "KCFLAGS=-g", "KAFLAGS=-g"] if self.debug else words
 
     def describe(self) -> str:
         """Name and version of the compiler, as it says itself. Raises HostError when there is none."""

@@ -158,10 +158,15 @@ def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Stor
         )
     if boot.outcome is not Outcome.READY:
         raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
-    with step("put instructions down to functions, files and symbols"):
-        cost = _cost(counted, known, store)
+    cost = cost_of(counted, known, store)
     records.save(cost, out / RECORD)
     return cost
+
+
+def cost_of(counted: Counters, known: Known, store: Store) -> BootCost:
+    """Each instruction from kernel entry to init put down to a function, its file and its symbol."""
+    with step("put instructions down to functions, files and symbols"):
+        return _cost(counted, known, store)
 
 
 def _cost(counted: Counters, known: Known, store: Store) -> BootCost:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis import boots
-from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable
+from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
@@ -18,6 +18,7 @@ from vmtailor.drivers.plugin import PluginConfig
 from vmtailor.drivers.qemu import Ending
 from vmtailor.model.boot import Boot
 from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.counters import Counters
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
@@ -34,6 +35,18 @@ class Loaded:
     bundle: Bundle
     exercise: Exercise
 
+    @property
+    def kernel(self) -> Path:
+        return self.folder / self.bundle.kernel
+
+    @property
+    def system_map(self) -> Path:
+        return self.folder / self.bundle.system_map
+
+    @property
+    def config(self) -> Path:
+        return self.folder / self.bundle.kernel_config
+
 
 def is_bundle(path: Path) -> bool:
     """Whether a path is a bundle's folder."""
@@ -43,7 +56,7 @@ def is_bundle(path: Path) -> bool:
 def load(path: Path) -> Loaded:
     """Read a bundle. Raises UserInputError when it is damaged or not whole."""
     bundle = records.load(Bundle, path / RECORD)
-    for name in (bundle.kernel, bundle.root, bundle.system_map, EXERCISE):
+    for name in (bundle.kernel, bundle.root, bundle.system_map, bundle.kernel_config, EXERCISE):
         if not (path / name).is_file():
             raise UserInputError(f"the bundle {path} lacks {name}", hint="make it again with vmtailor fit")
     return Loaded(path.absolute(), bundle, records.load(Exercise, path / EXERCISE))
@@ -54,37 +67,51 @@ def vm_of(loaded: Loaded, vm: Vm) -> Vm:
     bundle = loaded.bundle
     return Vm(
         kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
-        kernel=str(loaded.folder / bundle.kernel), append=(*bundle.words, *vm.append),
+        kernel=str(loaded.kernel), append=(*bundle.words, *vm.append),
         disks=(VmDisk(str(loaded.folder / bundle.root)),), network=bundle.network, entropy=False,
         cpu_model=vm.cpu_model, accelerator=vm.accelerator, clock=vm.clock,
     )  # fmt: skip
 
 
 class BundleBooter:
-    """Boots variants of a bundle's machine; takes the place of `boot_once` in a series."""
+    """Boots variants of a bundle's machine; takes the place of `boot_once` in a series. A variant with another kernel
+    has that kernel's table of symbols beside it."""
 
     def __init__(self, loaded: Loaded, natives: Natives) -> None:
         self._loaded = loaded
         self._natives = natives
-        self._table = SymbolTable.parse((loaded.folder / loaded.bundle.system_map).read_text("ascii", "replace"))
+        self._tables: dict[str, SymbolTable] = {}
+
+    def table(self, kernel: str) -> SymbolTable:
+        """The symbols of a kernel that lies in a folder with its table."""
+        if kernel not in self._tables:
+            text = Path(kernel).with_name(self._loaded.bundle.system_map).read_text("ascii", "replace")
+            self._tables[kernel] = SymbolTable.parse(text)
+        return self._tables[kernel]
 
     def __call__(
         self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
+        return self.counted(vm, plan, folder, number=number, variant=variant)[0]
+
+    def counted(self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str) -> tuple[VmBoot, Counters | None]:
+        """Boot once; on the instruction clock with everything that was counted."""
         folder.mkdir(parents=True, exist_ok=True)
-        exercise = self._loaded.exercise
-        counted = vm.clock is Clock.INSTRUCTIONS
-        config = PluginConfig(marks=boots.marks(self._table, self._natives)) if counted else None
+        exercise, machine = self._loaded.exercise, machine_of(vm)
+        table = self.table(machine.kernel)
+        counting = vm.clock is Clock.INSTRUCTIONS
+        marks = boots.marks(table, self._natives)
+        config = PluginConfig(marks=marks, spans=initcall_spans(table)) if counting else None
         setup = rig.Setup(
-            machine_of(vm), Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
+            machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
         )
         outcome = rig.drive(setup, folder)
         (folder / "console.log").write_text(outcome.console, "utf-8", "replace")
-        counters = plugin.parse(outcome.counts, "the plugin's counts") if counted and outcome.counts else None
-        boot = boots.make_boot(outcome, exercise, counters, self._table)
+        counters = plugin.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
+        boot = boots.make_boot(outcome, exercise, counters, table)
         problems = boots.failures(outcome, exercise)
-        return VmBoot(
+        result = VmBoot(
             number=number,
             variant=variant,
             outcome=_outcome(outcome.end.ending, boot, bool(problems)),
@@ -94,12 +121,15 @@ class BundleBooter:
             problem="; ".join(problems),
             instructions=_to_init(boot),
         )
+        return result, counters
 
 
 def machine_of(vm: Vm) -> Machine:
-    """The machine as the rig starts it."""
+    """The machine as the rig starts it. Raises UserInputError for what a bundle's machine cannot have."""
     if vm.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
+    if vm.options or vm.machine_options:
+        raise UserInputError("a bundle's machine takes no further options of QEMU")
     return Machine(
         kind=vm.kind, memory_bytes=vm.memory_bytes, kernel=vm.kernel, append=vm.append, initrd=vm.initrd,
         disks=tuple(Disk(disk.path) for disk in vm.disks), network=vm.network, cpus=vm.cpus, cpu_model=vm.cpu_model,

@@ -53,7 +53,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One change that can be tried. `advice` is the id of its entry in the catalogue."""
+    """One change that can be tried. `advice` is the id of its entry in the catalogue. `config`: symbols and values of
+    another kernel, which only a bundle has the means to compile."""
 
     id: str
     advice: str
@@ -67,6 +68,7 @@ class Recipe:
     machine: tuple[str, ...] = ()
     initrd: str = ""
     qemu: tuple[str, ...] = ()
+    config: tuple[tuple[str, str], ...] = ()
     expect: Expect = Expect()
     counts: Counts = Counts()
 
@@ -101,6 +103,8 @@ def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
     """The machine with the change made; the same machine where it changes nothing. Raises UserInputError where it
     cannot be
     made."""
+    if recipe.config:
+        raise UserInputError("another kernel configuration can be tried on a bundle only")
     if (recipe.add or recipe.mask or recipe.remove or recipe.initrd) and vm.kernel is None:
         raise UserInputError("the command line and initial RAM disk can be changed only with --kernel")
     kept = tuple(word for word in vm.append if not any(re.fullmatch(p, word) for p in recipe.remove))

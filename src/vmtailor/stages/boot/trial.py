@@ -21,7 +21,7 @@ from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Varian
 from vmtailor.stages.boot import profile, series
 from vmtailor.stages.boot.attribution import Counting, Known, attributed, countable
 from vmtailor.stages.boot.once import Plan, boot_once
-from vmtailor.stages.boot.recipes import Recipe, apply, expected_instructions, expected_s, merge
+from vmtailor.stages.boot.recipes import Recipe, expected_instructions, expected_s, merge
 
 BASE = "base"
 TOGETHER = "together"
@@ -33,7 +33,17 @@ Predict = Callable[[Recipe], tuple[float | None, str]]
 
 
 @dataclass(frozen=True)
-class _Shown:
+class Bench:
+    """How machines of one kind are booted and changed, and what is expected of a change. `change` raises
+    UserInputError for what cannot be made, and gives back an equal machine where nothing changes."""
+
+    boot: series.Booter
+    change: Callable[[Sequence[Recipe], Vm], Vm]
+    predict: Predict
+
+
+@dataclass(frozen=True)
+class Shown:
     """The timeline that predictions are read from, and how much of its seconds count."""
 
     timeline: Timeline
@@ -54,11 +64,8 @@ def run(
     judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Try changes on a machine. First one boot that shows more of itself, for the predictions; then the machine as it
-    is and each changed one in turn, `times` times; then all that were better, together, against the machine as it is.
-
-    The machine as it is is booted again after every few changed ones, so that the spread between its boots is known. To
-    judge by instructions, the kernel must be `known`."""
+    """Try changes on a machine with an init of its own, as `on_bench` does. First one boot that shows more of itself,
+    for the predictions. To judge by instructions, the kernel must be `known`."""
     out.mkdir(parents=True, exist_ok=True)
     boot: series.Booter = boot_once
     predict: Predict
@@ -70,8 +77,25 @@ def run(
         cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
         predict = functools.partial(expected_instructions, cost=cost)
     else:
-        predict = _seconds_of(_shown(vm, plan, out, natives, judged_by, on_boot))
-    tried = [_prepare(recipe, vm, predict, out, natives) for recipe in wanted]
+        predict = seconds_of(_shown(vm, plan, out, natives, judged_by, on_boot))
+
+    def change(recipes: Sequence[Recipe], vm: Vm) -> Vm:
+        return merge(recipes, vm, out, natives.folder / "small-init")
+
+    bench = Bench(boot, change, predict)
+    return on_bench(subject, vm, plan, wanted, out, bench, times=times, judged_by=judged_by, on_boot=on_boot)
+
+
+def on_bench(
+    subject: str, vm: Vm, plan: Plan, wanted: Sequence[Recipe], out: Path, bench: Bench, *, times: int,
+    judged_by: JudgedBy, on_boot: OnBoot | None = None,
+) -> BootSeries:  # fmt: skip
+    """Boot the machine as it is and each changed one in turn, `times` times; then all that were better, together,
+    against the machine as it is.
+
+    The machine as it is is booted again after every few changed ones, so that the spread between its boots is known."""
+    boot = bench.boot
+    tried = [_prepare(recipe, vm, bench) for recipe in wanted]
     base = series.variant(BASE, vm)
     changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
     schedule = _schedule(base, changed, times)
@@ -81,7 +105,7 @@ def run(
     results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
-        more = [(_together(good, vm, out, natives), number) for number in range(1, max(times, 2) + 1)]
+        more = [(_together(good, vm, bench), number) for number in range(1, max(times, 2) + 1)]
         found = series.run(subject, more, plan, out, before=found, boot=boot, on_boot=on_boot)
         results.append(_together_result(good, found, judged_by))
     done = replace(found, trials=tuple(results), interaction=_interaction(results), judged_by=judged_by)
@@ -101,7 +125,7 @@ def _counting(known: Known, natives: Natives) -> series.Booter:
     return boot
 
 
-def _seconds_of(shown: _Shown | None) -> Predict:
+def seconds_of(shown: Shown | None) -> Predict:
     def predict(recipe: Recipe) -> tuple[float | None, str]:
         if shown is None:
             return None, ""
@@ -125,7 +149,7 @@ def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tup
 
 def _shown(
     vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, on_boot: OnBoot | None
-) -> _Shown | None:
+) -> Shown | None:
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
     if vm.kernel is None:
         return None
@@ -148,22 +172,22 @@ def _shown(
     # The guest's clock ran on while the host gave QEMU no time: in processor time, that share is not there.
     ready = boot.at("ready")
     share = boot.cpu_s / ready if judged_by is JudgedBy.CPU and boot.cpu_s and ready else 1.0
-    return _Shown(timeline, share)
+    return Shown(timeline, share)
 
 
-def _prepare(recipe: Recipe, vm: Vm, predict: Predict, out: Path, natives: Natives) -> _Tried:
+def _prepare(recipe: Recipe, vm: Vm, bench: Bench) -> _Tried:
     try:
-        changed = apply(recipe, vm, out, natives.folder / "small-init")
+        changed = bench.change((recipe,), vm)
     except UserInputError as error:
         return _Tried(recipe, None, None, "", error.message)
     if changed == vm:
         return _Tried(recipe, None, None, "", "the machine is like this already")
-    predicted, source = predict(recipe)
+    predicted, source = bench.predict(recipe)
     return _Tried(recipe, changed, predicted, source)
 
 
-def _together(good: Sequence[_Tried], vm: Vm, out: Path, natives: Natives) -> Variant:
-    changed = merge((t.recipe for t in good), vm, out, natives.folder / "small-init")
+def _together(good: Sequence[_Tried], vm: Vm, bench: Bench) -> Variant:
+    changed = bench.change([t.recipe for t in good], vm)
     return series.variant(TOGETHER, changed, tuple(t.recipe.id for t in good))
 
 

@@ -52,6 +52,8 @@ SEEDS: tuple[bytes, ...] = (
     b'[{"name":"init-local","event_type":"start","timestamp":1559317180.0},{"name":"init-local","event_type":"finish","timestamp":1559317180.5}]',
     b'{"dmesg":[{"pri":6,"time":0.5,"msg":"Linux version 6.1"}]}',
     b'{"MESSAGE":"Linux version 6.1","_TRANSPORT":"kernel","__MONOTONIC_TIMESTAMP":"12345"}\n',
+    b"__CURSOR=s=1;i=2\n__MONOTONIC_TIMESTAMP=12345\n_TRANSPORT=kernel\nMESSAGE=Linux version 6.1\n\n"
+    b"__CURSOR=s=1;i=3\n__MONOTONIC_TIMESTAMP=22345\nMESSAGE\n\x03\0\0\0\0\0\0\0a\nb\n\n",
     b'<svg><!-- This file is a systemd-analyze SVG file. --><text x="20" y="50">Startup finished in 1.5s (kernel) + 2s (userspace) = 3.5s</text>'
     b'<text class="sec" x="0.000" y="-5.0" >0.0s</text><text class="sec" x="500.0" y="-5.0" >5.0s</text>'
     b'<rect class="activating" x="200.000" y="40.000" width="123.400" height="19.000" /><text class="left" x="205.000" y="54.000">a.service (1.2s)</text></svg>',

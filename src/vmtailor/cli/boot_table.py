@@ -112,15 +112,15 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
 def _trials(series: BootSeries, console: Console) -> None:
     counted = series.judged_by is JudgedBy.INSTRUCTIONS
     unit = "M instr" if counted else "s"
-    more = [name for name in ("wall s", "cpu s") if any(_more(one, name) is not None for one in series.trials)]
-    table = Table(title="changes tried", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    table.add_column("change", min_width=32)
-    for name in (f"predicted {unit}", f"measured {unit}", "95 %", *more):
+    columns = [name for name in ("wall s", "cpu s") if any(_more(one, name) is not None for one in series.trials)]
+    table = Table(title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table.add_column("change", min_width=30)
+    for name in ("predicted", "measured", "95 %", *columns):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     order = sorted(series.trials, key=lambda t: (t.id == "together", t.saving is None, -(t.saving or 0.0)))
     for one in order:
-        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, more))
+        table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
     console.print(table)
     console.print(Text(f"judged by {_JUDGED[series.judged_by]}; + is a saving", style="dim"))
     if series.interaction is not None:
@@ -137,6 +137,7 @@ def _trial_row(one: TrialResult, per: float, more: Sequence[str]) -> tuple[Text 
     change = Text(one.id, style="bold" if one.id == "together" else "")
     change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
     interval = "–" if one.low is None or one.high is None else f"{one.low / per:.2f} – {one.high / per:.2f}"
+    interval = "exact" if one.low is not None and one.low == one.high else interval
     untried = bool(one.problem) and one.saving is None and one.verdict is Verdict.UNDECIDED
     verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
     figures = (_signed(one.predicted, per), _signed(one.saving, per), interval)

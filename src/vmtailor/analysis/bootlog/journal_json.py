@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -16,17 +16,21 @@ def as_log(lines: Iterable[bytes]) -> bytes:
             entry = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
-        if not isinstance(entry, dict):
-            continue
-        message = _text(entry.get("MESSAGE"))
-        at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
-        if message is None or not isinstance(at, str) or not at.isdigit() or len(at) > 15:
-            continue
-        ident, pid = _text(entry.get("SYSLOG_IDENTIFIER")) or "", _text(entry.get("_PID")) or ""
-        if entry.get("_TRANSPORT") != "kernel" and ident != "kernel":
-            message = f"{ident}[{pid}]: {message}" if pid else f"{ident}: {message}"
-        rows.append(_line(int(at), message))
+        if isinstance(entry, dict):
+            rows.append(line_of(entry))
     return b"".join(rows)
+
+
+def line_of(entry: Mapping[str, object]) -> bytes:
+    """One entry as a line with the kernel's stamp; empty when it has no message or no stamp."""
+    message = _text(entry.get("MESSAGE"))
+    at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
+    if message is None or not isinstance(at, str) or not (at.isascii() and at.isdigit()) or len(at) > 15:
+        return b""
+    ident, pid = _text(entry.get("SYSLOG_IDENTIFIER")) or "", _text(entry.get("_PID")) or ""
+    if entry.get("_TRANSPORT") != "kernel" and ident != "kernel":
+        message = f"{ident}[{pid}]: {message}" if pid else f"{ident}: {message}"
+    return _line(int(at), message)
 
 
 def dmesg_as_log(entries: Iterable[object]) -> bytes:

@@ -15,6 +15,7 @@ from vmtailor.analysis.bootlog import (
     cloud_init,
     ftrace,
     grab_boot_data,
+    journal_export,
     journal_json,
     kconfig_file,
     kernel_log,
@@ -90,10 +91,11 @@ def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
             break
     sample = b"".join(head)[:SAMPLE]
     rest = chain(head, chunks)
-    if archive.is_tar(sample):
-        return _read_archive(path, rest)
     if not sample.strip(b"\0 \t\r\n"):
         return _nothing(path, "empty")
+    binary = _binary(sample)
+    if binary is not None:
+        return binary(path, rest)
     clean = b"\n".join(Cleaner(sample).lines(iter([sample])))
     if grab_boot_data.recognise(clean):
         return grab_boot_data.read(path, rest, sample, boot)
@@ -103,6 +105,13 @@ def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
     if special is not None:
         return special(path, rest, sample)
     return kernel_log.read(path, rest, sample, boot)
+
+
+def _binary(sample: bytes) -> Callable[[str, Chunks], Observed] | None:
+    """A reader for what must be read byte for byte."""
+    if archive.is_tar(sample):
+        return _read_archive
+    return _read_export if journal_export.recognise(sample) else None
 
 
 def _special(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
@@ -170,6 +179,10 @@ def _read_config(path: str, chunks: Chunks, sample: bytes) -> Observed:
     observed.config, observed.arch = kconfig_file.parse(lines), kconfig_file.arch_of(lines)
     observed.version = kconfig_file.version_of(sample)
     return observed
+
+
+def _read_export(path: str, chunks: Chunks) -> Observed:
+    return _as_kernel_log(path, journal_export.as_log(_whole(chunks, MAX_TEXT)), "journal (export)")
 
 
 def _read_archive(path: str, chunks: Chunks) -> Observed:

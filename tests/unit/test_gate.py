@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
+from vmtailor.analysis import gate_document
 from vmtailor.analysis.gate import judge, metrics_of, parse_budget
+from vmtailor.base import records
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.cli.gate import gate
 
@@ -89,6 +93,66 @@ def test_the_command_fails_with_the_figure(tmp_path: Path) -> None:
     bad = run(str(document), "--budgets", str(budgets))
     assert isinstance(bad.exception, AnswerNo)  # type: ignore[attr-defined]
     assert "2.85e+07" in bad.exception.message  # type: ignore[attr-defined]
+
+
+def test_what_was_judged_is_said_with_its_digests(tmp_path: Path) -> None:
+    run_record = fit_run()
+    records.save(run_record, tmp_path / "run.json")
+    (tmp_path / run_record.tailored.kernel_file).write_bytes(b"the kernel")
+    (tmp_path / "old.json").write_text(json.dumps({"tailored": {"kernel_bytes": 1}}))
+    words = (str(tmp_path), "tailored_kernel_bytes >= 1", "tailored_kernel_bytes >= +5% of old.json")
+    text = run(*words, "-f", str(_file(tmp_path / "budgets", "tailored_kernel_bytes >= -1% of old.json"))).output  # type: ignore[attr-defined]
+    digest = hashlib.sha256((tmp_path / "run.json").read_bytes()).hexdigest()
+    kernel = hashlib.sha256(b"the kernel").hexdigest()
+    assert f"run.json sha256:{digest}" in text
+    assert f"sha256:{kernel}" in text and run_record.image_digest in text and run_record.command in text
+    assert "reference: " in text
+
+
+def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
+    boots = [
+        {"variant": v, "outcome": o, "instructions": n, "milestones": [{"name": "ready", "wall_s": at}]}
+        for v, o, n, at in (
+            ("base", "ready", 10, 1.0),
+            ("base", "ready", 12, 3.0),
+            ("base", "panic", 9, 9),
+            ("x", "ready", 1, 1),
+        )
+    ]
+    kernel = _file(tmp_path / "vmlinux", "kernel")
+    vm = {"clock": "wall", "kernel": str(kernel), "append": ["quiet", "ro"]}
+    record = {
+        "schema": "vmtailor/boots/1",
+        "subject": "a\x1b[31mvm",
+        "conditions": [["clock", "wall"]],
+        "variants": [{"name": "base", "vm": vm}],
+        "boots": boots,
+    }
+    (tmp_path / "boots.json").write_text(json.dumps(record))
+    done = run(str(tmp_path), "ready_s_max <= 3", "init_instructions <= 11")
+    assert done.exception is None and "\x1b" not in done.output  # type: ignore[attr-defined]
+    assert f"sha256:{hashlib.sha256(b'kernel').hexdigest()}" in done.output  # type: ignore[attr-defined]
+    told = json.loads(run(str(tmp_path), "ready_s <= 3", "--json").output)["judged"]  # type: ignore[attr-defined]
+    assert told["clock"] == "wall" and told["command line"] == "quiet ro" and told["file"].endswith("boots.json")
+
+
+NAMES = st.sampled_from(["schema", "boots", "variants", "milestones", "name", "sources", "conditions", "kernel", "vm"])
+ODD = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+)
+
+
+@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/1", "timeline/1"]))
+def test_no_document_is_too_odd_to_be_told(odd: dict[str, object], schema: str) -> None:
+    content = {**odd, "schema": f"vmtailor/{schema}"}
+    assert all(len(values) for values in gate_document.samples(content).values())
+    assert all(isinstance(part, str) for fact in gate_document.facts(content, Path("/none")) for part in fact)
+
+
+def _file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
 
 
 def test_a_log_is_analysed_first(tmp_path: Path) -> None:

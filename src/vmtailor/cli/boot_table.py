@@ -113,7 +113,9 @@ def _trials(series: BootSeries, console: Console) -> None:
     counted = series.judged_by is JudgedBy.INSTRUCTIONS
     unit = "M instr" if counted else "s"
     columns = [name for name in ("wall s", "cpu s") if any(_more(one, name) is not None for one in series.trials)]
-    table = Table(title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table = Table(
+        title=f"changes tried, savings in {unit}", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold"
+    )
     table.add_column("change", min_width=30)
     for name in ("predicted", "measured", "95 %", *columns):
         table.add_column(name, justify="right")

@@ -8,19 +8,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vmtailor.analysis.analyze import analyze
-from vmtailor.analysis.boot_json import json_chunks
-from vmtailor.analysis.gate import Judged, judge, metrics_of, parse_budget
+from vmtailor.analysis.gate import Judged, judge, parse_budget
+from vmtailor.analysis.gate_document import Document, read
 from vmtailor.base.errors import AnswerNo, UserInputError
-
-#: Looked for in a folder, in this order.
-DOCUMENTS = ("run.json", "boot.json", "report.json", "timeline.json")
+from vmtailor.base.text import plain
 
 
 def gate(
@@ -44,47 +40,50 @@ def gate(
         lines += [line for raw in _text(file).splitlines() if (line := raw.partition("#")[0].strip())]
     if not lines:
         raise UserInputError("no budget was given", hint="vmtailor gate run.json 'kernel_us <= 500ms'")
-    metrics = metrics_of(read_document(document))
-    judged = []
+    subject = read(document)
+    judged, references = [], {}
     for line in lines:
         budget = parse_budget(line)
         base = file.parent if file is not None and not Path(budget.reference).exists() else Path()
-        reference = metrics_of(read_document(base / budget.reference)) if budget.reference else None
-        judged.append(judge(budget, metrics, reference))
+        if budget.reference and budget.reference not in references:
+            references[budget.reference] = read(base / budget.reference)
+        reference = references[budget.reference].metrics if budget.reference else None
+        judged.append(judge(budget, subject.metrics, reference))
     if json:
         rows = [{"budget": j.budget.text, "value": j.value, "limit": j.limit, "kept": j.kept} for j in judged]
-        sys.stdout.write(
-            json_module.dumps(
-                {"schema": "vmtailor/gate/1", "kept": all(j.kept for j in judged), "budgets": rows}, indent=1
-            )
-            + "\n"
-        )
+        answer = {
+            "schema": "vmtailor/gate/2",
+            "kept": all(j.kept for j in judged),
+            "judged": _told(subject),
+            "references": [_told(one) for one in references.values()],
+            "budgets": rows,
+        }
+        sys.stdout.write(json_module.dumps(answer, indent=1) + "\n")
     else:
+        _show_document("judged", subject)
+        for one in references.values():
+            _show_document("reference", one)
         _show(judged)
     broken = [j for j in judged if not j.kept]
     if broken:
         first = broken[0]
         raise AnswerNo(
-            f"{len(broken)} of {len(judged)} budgets are broken; {first.budget.metric} is {first.value:.6g}, "
-            f"the limit {first.limit:.6g}",
+            f"{len(broken)} of {len(judged)} budgets are broken in {subject.path}; {first.budget.metric} is "
+            f"{first.value:.6g}, the limit {first.limit:.6g}",
             hint="vmtailor compare shows what changed between two boots",
         )
 
 
-def read_document(path: Path) -> Any:
-    """JSON of a document, of a bundle's, or of a log that is analysed first. Raises UserInputError."""
-    if path.is_dir():
-        inside = next((path / name for name in DOCUMENTS if (path / name).is_file()), None)
-        if inside is not None:
-            path = inside
-    if path.is_file():
-        data = path.read_bytes()
-        if data.lstrip()[:1] == b"{":
-            try:
-                return msgspec.json.decode(data)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-                raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
-    return msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
+def _told(document: Document) -> dict[str, Any]:
+    return {"file": str(document.path), "sha256": document.sha256, **dict(document.facts)}
+
+
+def _show_document(title: str, document: Document) -> None:
+    console = Console(highlight=False)
+    digest = f" sha256:{document.sha256}" if document.sha256 else ""
+    console.print(Text(f"{title}: {plain(str(document.path))}{digest}", style="bold"), soft_wrap=True)
+    for name, text in document.facts:
+        console.print(Text(f"  {plain(name)}: {plain(text)}", style="dim"), soft_wrap=True)
 
 
 def _text(path: Path) -> str:

@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 TEXT = "Hello from a machine made to measure.\n"
 FIGURES = {
     "symbols_y", "symbols_prompted", "kernel_bytes", "init_instructions", "init_instructions_net", "ready_instructions",
-    "init_virtual_us", "ready_virtual_us", "device_accesses", "request_kernel_instructions", "min_memory_bytes",
-    "init_wall_us",
+    "init_virtual_us", "ready_virtual_us", "device_accesses", "device_accesses_net",
+    "request_kernel_instructions", "min_memory_bytes", "init_wall_us",
 }  # fmt: skip
 #: The program runs to its end, so that there are no requests.
 NOT_TAKEN = {"request_kernel_instructions"}

@@ -56,9 +56,9 @@ def boot(kernel: int = 1000, load: int = 50, *, firmware: int = 7) -> Boot:
             PhaseCounts(Phase.LOAD, load, 2 * load, port_accesses=100, mmio_accesses=100),
         ),
         functions=(
-            FunctionCost("delay_tsc", Phase.KERNEL, 400),
-            FunctionCost("delay_tsc", Phase.LOAD, 20),
-            FunctionCost("tsc_read_refs", Phase.FIRMWARE, 3),
+            FunctionCost("delay_tsc.part.0", Phase.KERNEL, 400, port_accesses=4),
+            FunctionCost("delay_tsc", Phase.LOAD, 20, port_accesses=50),
+            FunctionCost("tsc_read_refs", Phase.FIRMWARE, 3, port_accesses=1),
             FunctionCost("memset", Phase.KERNEL, 500),
         ),
         exit_code=0, answers_right=True, requests=5, stdout="", stderr="", console="", failures=(), command="",
@@ -84,6 +84,7 @@ def test_a_side_of_equal_boots() -> None:
     assert side.init_virtual_us == (5_007_000 - 7) / 1000
     assert side.init_wall_us == 500_000 and side.ready_wall_us == 750_000
     assert side.device_accesses == 10 + 5 + 3 + 2 + 2
+    assert side.device_accesses_net == side.device_accesses - 4
     assert side.request_kernel_instructions == 10 and side.request_user_instructions == 20
     assert dict(side.spread) == {"init_instructions": 0, "ready_instructions": 0, "request_kernel_instructions": 0}
     assert side.functions[0] == FunctionCost("memset", Phase.KERNEL, 500)
@@ -97,7 +98,7 @@ def test_a_side_whose_boots_differ_says_so() -> None:
     assert found["init_instructions"] == 20 / 1000
     assert found["request_kernel_instructions"] == 0.1
     assert side.init_instructions == 1000
-    assert side.device_accesses is None and side.init_wall_us is None
+    assert side.device_accesses is None and side.device_accesses_net is None and side.init_wall_us is None
 
 
 def test_a_boot_that_never_reached_ready_gives_no_figure() -> None:

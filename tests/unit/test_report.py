@@ -32,6 +32,7 @@ SIDE_KEYS = {
     "init_virtual_us",
     "ready_virtual_us",
     "device_accesses",
+    "device_accesses_net",
     "request_kernel_instructions",
     "min_memory_bytes",
     "init_wall_us",

@@ -61,6 +61,14 @@ def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) ->
     return tuple(found)
 
 
+def port_accesses_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) -> int:
+    """Accesses to ports of all named loops in some phases of one boot."""
+    wanted, names = set(phases), {function for loop in table for function in loop.functions}
+    return sum(
+        row.port_accesses for row in boot.functions if row.phase in wanted and row.function.partition(".")[0] in names
+    )
+
+
 def spread(values: Sequence[float]) -> float:
     """(max - min) / median; 0.0 where all agree, or there is nothing to compare."""
     middle = statistics.median(values) if values else 0.0
@@ -127,11 +135,12 @@ def make_side(
     spreads = [("init_instructions", spread(init)), ("ready_instructions", spread(ready))]
     if requests:
         spreads.append(("request_kernel_instructions", spread([pair[0] for pair in requests])))
-    accesses = None
+    accesses = accesses_net = None
     if device_boot is not None:
         accesses = sum(
             (p.port_accesses or 0) + (p.mmio_accesses or 0) for p in device_boot.phases if p.phase in TO_READY
         )
+        accesses_net = accesses - port_accesses_of(device_boot, loops, TO_READY)
     init_middle, reset_middle = _median_int(init), _median_int(reset)
     return Side(
         name=name,
@@ -150,6 +159,7 @@ def make_side(
         init_virtual_us=_virtual_us(first, "init"),
         ready_virtual_us=_virtual_us(first, "ready"),
         device_accesses=accesses,
+        device_accesses_net=accesses_net,
         requests=first.requests,
         request_kernel_instructions=statistics.median(p[0] for p in requests) if requests else None,
         request_user_instructions=statistics.median(p[1] for p in requests) if requests else None,

@@ -45,7 +45,7 @@ class Side:
     ready_instructions: int | None = None
     init_virtual_us: float | None = None
     ready_virtual_us: float | None = None
-    device_accesses: int | None = None  # port and memory-mapped, reset to ready
+    device_accesses: int | None = None  # port and memory-mapped, kernel entry to ready
     requests: int = 0
     request_kernel_instructions: float | None = None
     request_user_instructions: float | None = None
@@ -61,6 +61,7 @@ class Side:
     spread: tuple[tuple[str, float], ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
     wall_conditions: tuple[tuple[str, str], ...] = ()
+    device_accesses_net: int | None = None  # without those of the named loops
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def _side(side: Side) -> dict[str, int | float | None]:
         "init_virtual_us": side.init_virtual_us,
         "ready_virtual_us": side.ready_virtual_us,
         "device_accesses": side.device_accesses,
+        "device_accesses_net": side.device_accesses_net,
         "request_kernel_instructions": side.request_kernel_instructions,
         "min_memory_bytes": side.min_memory_bytes,
         "init_wall_us": side.init_wall_us,

@@ -159,8 +159,15 @@ def _executed(run: FitRun) -> Group:
             ),
             _row(
                 run,
-                "device accesses",
+                "device accesses, net",
                 "ports and device memory, to ready: each is an exit under KVM",
+                lambda s: s.device_accesses_net,
+                figures.grouped,
+            ),
+            _row(
+                run,
+                "device accesses, gross",
+                "with those of loops that only emulation causes",
                 lambda s: s.device_accesses,
                 figures.grouped,
             ),

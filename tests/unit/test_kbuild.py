@@ -159,6 +159,7 @@ def test_progress_promises_no_time_once_the_guess_is_used_up() -> None:
         counter.see(line, lambda done, total, text: shown.append((done / total, total, text)))
     assert counter.done == 3
     assert [share for share, _, _ in shown] == [0.5, 0.99, 0.99]
+    assert "more than the 2 expected" in shown[1][2]
     assert "left" in shown[0][2] and "left" not in shown[1][2] + shown[2][2]
 
 
@@ -171,3 +172,16 @@ def test_the_guess_comes_from_earlier_builds(tmp_path: Path) -> None:
     assert kbuild._expected_objects(folder, 500) == 1000
     kbuild._remember_objects(folder, 500, 900)
     assert kbuild._expected_objects(folder, 510) == 918
+
+
+def test_objects_that_a_changed_symbol_makes_stale_are_counted(tmp_path: Path) -> None:
+    assert kbuild._stale(tmp_path, {"NET": "y"}) == 0  # never built
+    (tmp_path / "include/config").mkdir(parents=True)
+    (tmp_path / "include/config/auto.conf").write_text("CONFIG_NET=y\nCONFIG_HZ=250\n")
+    for name, asked in (("one", ("NET", "SMP")), ("two", ("HZ",)), ("three", ("NETFILTER",)), ("four", ())):
+        text = "".join(f"    $(wildcard include/config/{symbol}) \\\n" for symbol in asked)
+        (tmp_path / f".{name}.o.cmd").write_text(f"savedcmd_{name}.o := gcc\n{text}")
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250"}) == 0
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "n"}) == 0
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "y"}) == 1
+    assert kbuild._stale(tmp_path, {"HZ": "1000"}) == 2

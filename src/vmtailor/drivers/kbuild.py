@@ -29,6 +29,7 @@ COMPILE_TIMEOUT_S = 6 * 3600.0
 # Lines of make that stand for one compiled or assembled object.
 #: Beside the build folders: [symbols set, objects in the folder] of finished builds.
 _SEEN_OBJECTS = ".objects-in-folder.json"
+_ASKED = re.compile(rb"include/config/(\w+)\)")
 _OBJECT = re.compile(r"^  (CC|AS|CC \[M\]|AS \[M\]|HOSTCC|VDSO2C|LDS|LD) +\S")
 _ERROR = re.compile(
     r"(: (fatal )?error: |^make(\[\d+\])?: \*\*\* |undefined reference|: Error: |No space left on device)"
@@ -154,7 +155,7 @@ def compile_kernel(
     cores = jobs or len(os.sched_getaffinity(0))
     argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, cores)
     expected = _expected_objects(build_dir, configured.total_y)
-    progress = ObjectCounter(expected - _objects_in(build_dir))
+    progress = ObjectCounter(expected - _objects_in(build_dir) + _stale(build_dir, dict(configured.symbols)))
     started = time.monotonic()
     with step(title) as shown, disk_full_is_a_host_error(build_dir):
         try:
@@ -226,8 +227,8 @@ def ccache_hits() -> tuple[int, int]:
 class ObjectCounter:
     """Counts objects in make's output and estimates the time left from the pace so far.
 
-    `expected` is a guess: nothing says how many objects of an earlier build make will find out of date. Once it is
-    used up, no time is promised, and 99 % are shown until make ends (linking and compressing are to come in any case).
+    `expected` is a guess. Once it is used up, no time is promised, and 99 % are shown until make ends (linking and
+    compressing are to come in any case).
     """
 
     def __init__(self, expected: int) -> None:
@@ -241,7 +242,7 @@ class ObjectCounter:
         self.done += 1
         left = self.expected - self.done
         if left <= 0:
-            update(99.0, 100.0, f"{self.done} objects, a few more than expected")
+            update(99.0, 100.0, f"{self.done} objects, more than the {self.expected} expected")
             return
         seconds = (time.monotonic() - self._started) / self.done * left
         shown = min(float(self.done), 0.99 * self.expected)
@@ -251,6 +252,24 @@ class ObjectCounter:
 def _objects_in(build_dir: Path) -> int:
     """How many objects make has left in the folder."""
     return sum(1 for _, _, names in os.walk(build_dir) for name in names if name.endswith(".o"))
+
+
+def _stale(build_dir: Path, symbols: Mapping[str, str]) -> int:
+    """How many objects of an earlier build depend on a symbol whose value is another one now: each object's `.cmd` file
+    names the symbols that its sources ask for."""
+    try:
+        before = kconfig_file.parse((build_dir / "include/config/auto.conf").read_text())
+    except OSError:
+        return 0
+    names = {name for name in before.keys() | symbols.keys() if before.get(name, "n") != symbols.get(name, "n")}
+    changed = {name.encode() for name in names}
+    stale = 0
+    for folder, _, files in os.walk(build_dir):
+        for name in files:
+            if name.endswith(".o.cmd"):
+                asked = _ASKED.findall((Path(folder) / name).read_bytes())
+                stale += not changed.isdisjoint(asked)
+    return stale
 
 
 def _expected_objects(build_dir: Path, total_y: int) -> int:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from vmtailor.analysis.attribution import Attribution, CostRow
 from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, phase_of, rows_of
 from vmtailor.base.errors import GuestError
+from vmtailor.model.boot_cost import Helpers
 from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals
 
 
@@ -34,6 +37,15 @@ COUNTED = counters(
         SpanReached("-", Totals(early=510, kernel=100)),
         SpanReached("inet6_init", Totals(early=510, kernel=110)),
         SpanReached("-", Totals(early=510, kernel=410, ports=3)),
+        SpanReached("helpers<", Totals(early=510, kernel=500)),
+        SpanReached("helpers>", Totals(early=510, kernel=520, user=20)),
+        SpanReached("tests<", Totals(early=510, kernel=600, user=20)),
+        SpanReached("helpers<", Totals(early=510, kernel=610, user=20)),
+        SpanReached("helpers<", Totals(early=510, kernel=611, user=20)),  # two at once
+        SpanReached("helpers>", Totals(early=510, kernel=650, user=40)),
+        SpanReached("helpers>", Totals(early=510, kernel=690, user=60)),
+        SpanReached("helpers<", Totals(early=510, kernel=700, user=60)),
+        SpanReached("helpers>", Totals(early=510, kernel=741, user=60)),
         SpanReached("late", Totals(early=510, kernel=2000, user=60)),
         SpanReached("-", Totals(early=510, kernel=2100, user=60)),
     ),
@@ -58,6 +70,13 @@ def test_rows_and_remainder_are_the_total() -> None:
     assert [(i.name, i.instructions, i.symbol, i.at, i.device_accesses) for i in cost.initcalls] == [
         ("inet6_init", 300, "IPV6", 120, 3)
     ]
+
+
+def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
+    cost = rows_of("6.12", COUNTED, Attribution(ROWS, {TO_INIT: 30, "": 0}, {TO_INIT: 900}))
+    # Alone 40 and 41, two at once 120: the median is that of one. The test under way never ended.
+    assert cost.helpers == Helpers(count=4, for_tests=3, each=41)
+    assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
 
 
 def test_phases_are_told_by_the_marks() -> None:

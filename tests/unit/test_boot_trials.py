@@ -25,7 +25,7 @@ from vmtailor.drivers.initramfs import cpio, file
 from vmtailor.drivers.qemu_command import Ends
 from vmtailor.drivers.ready import parse_signal
 from vmtailor.drivers.vm import command
-from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall
+from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
@@ -56,6 +56,11 @@ def test_choosing() -> None:
     assert recipes.choose(["all"]) == recipes.recipes()
     with pytest.raises(UserInputError, match="no change 'nothing'"):
         recipes.choose(["nothing"])
+    both, one = recipes.choose(["audit+rsyslog", "audit+"])
+    assert (both.id, [part.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
+    assert one == recipe("audit")
+    with pytest.raises(UserInputError, match="no change 'nothing'"):
+        recipes.choose(["audit+nothing"])
 
 
 def test_changes_are_made() -> None:
@@ -67,6 +72,7 @@ def test_changes_are_made() -> None:
     assert recipes.apply(replace(recipe("audit"), cpu="-vmx"), DIRECT, Path(), Path()).cpu_model == "max,-vmx"
     both = recipes.merge([recipe("audit"), recipe("rsyslog")], DIRECT, Path(), Path())
     assert both.append[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
+    assert recipes.merge(recipes.choose(["audit+rsyslog"]), DIRECT, Path(), Path()) == both
     lists = recipes.merge([recipe("input-probes"), recipe("modules-unused")], DIRECT, Path(), Path()).append
     (modules,) = [word for word in lists if word.startswith("module_blacklist=")]
     assert modules.startswith("module_blacklist=psmouse,") and ",drm," in modules
@@ -88,18 +94,38 @@ def test_what_is_expected_is_read_from_the_rows() -> None:
     assert recipes.expected_s(recipe("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
     assert recipes.expected_s(recipe("initrd-small"), timeline) == (2.5, "phase initrd")
     assert recipes.expected_s(recipe("cron"), timeline) == (None, "")
+    two, unknown = recipes.choose(["rsyslog+initrd-small", "rsyslog+cron"])
+    assert recipes.expected_s(two, timeline) == (2.8, "rsyslogd, in:imuxsock, phase initrd")
+    assert recipes.expected_s(unknown, timeline) == (None, "rsyslogd, in:imuxsock")
+
+
+def test_instructions_to_expect_are_read_from_the_cost() -> None:
     cost = BootCost(
-        "6.12", 1000, 0, 0, 0, 0,
-        (CostOfFunction("keccakf_round", "crypto/sha3_generic.c", "CRYPTO_SHA3", 300),
-         CostOfFunction("jent", "crypto/jitterentropy.c", "CRYPTO_JITTERENTROPY", 30),
-         CostOfFunction("x", "kernel/x.c", "", 670)),
-        (), (CostOfInitcall("inet6_init", "net/ipv6/af_inet6.c", "IPV6", 1, 77, 0),),
+        "6.12", 1_000_000, 0, 0, 0, 0,
+        (CostOfFunction("aes", "crypto/aes_generic.c", "CRYPTO_AES", 300_000),
+         CostOfFunction("keccakf_round", "crypto/sha3_generic.c", "CRYPTO_SHA3", 30_000),
+         CostOfFunction("deferred_init_maxorder", "mm/mm_init.c", "", 50_000)),
+        (),
+        (CostOfInitcall("inet6_init", "net/ipv6/af_inet6.c", "IPV6", 1, 77_000, 0),
+         CostOfInitcall("jent_mod_init", "crypto/jitterentropy-kcapi.c", "CRYPTO_JITTERENTROPY", 2, 90_000, 0),
+         CostOfInitcall("init_encrypted", "security/keys/x.c", "ENCRYPTED_KEYS", 3, 40_000, 0)),
+        Helpers(count=5, for_tests=2, each=7_000),
     )  # fmt: skip
-    assert recipes.expected_instructions(recipe("jitterentropy"), cost) == (330.0, "keccakf_round, jent")
-    assert recipes.expected_instructions(recipe("ipv6"), cost) == (77.0, "inet6_init")
-    assert recipes.expected_instructions(recipe("audit"), cost) == (None, "")
-    with_helpers = replace(cost, user=50)
-    assert recipes.expected_instructions(recipe("initrd-small"), with_helpers) == (50.0, "helpers in user space")
+
+    def expected(name: str) -> tuple[float | None, str]:
+        (one,) = recipes.choose([name])
+        return recipes.expected_instructions(one, cost)
+
+    lookups = 3 * recipes.NAME_LOOKUP
+    assert expected("ipv6") == (77_000, "inet6_init")
+    assert expected("audit") == (None, "")
+    assert expected("memory") == (25_000, "deferred_init_maxorder")
+    assert expected("crypto-selftests") == (314_000, "2 helpers, aes")
+    assert expected("initrd-small") == (35_000, "5 helpers")
+    # Initcalls left out: the kernel looks up the names of all, once for all that are.
+    assert expected("jitterentropy") == (90_000 - lookups, "jent_mod_init")
+    assert expected("jitterentropy+encrypted-keys") == (130_000 - lookups, "jent_mod_init, init_encrypted")
+    assert recipes.expected_instructions(recipe("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
 
 
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -254,3 +254,12 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
         plugin.read(tmp_path / "none")
     with pytest.raises(UserInputError, match="not a file of the plugin"):
         plugin.parse(b"something else")
+
+
+def test_activities_have_spans_where_the_kernel_has_both_ends() -> None:
+    table = SymbolTable.parse("ffffffff81000300 T call_usermodehelper_exec\nffffffff81000400 t free_modprobe_argv\n"
+                              "ffffffff81000500 T alg_test\n")  # fmt: skip
+    assert [(s.name, s.address & 0xFFFF) for s in analysis.activity_spans(table)] == [
+        ("helpers<", 0x300),
+        ("helpers>", 0x400),
+    ]

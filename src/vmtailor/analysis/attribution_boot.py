@@ -4,13 +4,23 @@ Pure."""
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
 from vmtailor.analysis.attribution import Attribution, CostRow
-from vmtailor.analysis.counters import KERNEL_MARK, START_KERNEL_MARK, SymbolTable, initcall_costs
+from vmtailor.analysis.counters import (
+    HELPERS,
+    KERNEL_MARK,
+    START_KERNEL_MARK,
+    TESTS,
+    SymbolTable,
+    initcall_costs,
+    periods,
+    times_begun,
+)
 from vmtailor.base.errors import GuestError
-from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol
+from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol, Helpers
 from vmtailor.model.counters import Counters, Stretch
 
 #: The mark that ends the kernel's way: it is about to execute the first program of user space.
@@ -61,7 +71,18 @@ def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootC
         functions=functions,
         symbols=_symbols(functions),
         initcalls=_initcalls(counters, functions, begin.executed, end.executed),
+        helpers=_helpers(counters, end.executed),
     )
+
+
+def _helpers(counters: Counters, end: int) -> Helpers:
+    """What helpers cost up to `end`. Where several overlap, or others work beside them, their periods tell too much:
+    of one it is the median."""
+    begun = [at.executed for at in times_begun(counters, HELPERS) if at.executed < end]
+    tests = [(first.executed, last.executed) for first, last in periods(counters, TESTS)]
+    for_tests = sum(any(first <= at < last for first, last in tests) for at in begun)
+    each = [last.since(first).executed for first, last in periods(counters, HELPERS) if last.executed <= end]
+    return Helpers(len(begun), for_tests, int(statistics.median(each))) if each else Helpers()
 
 
 def _merged(rows: Iterable[CostRow]) -> list[CostRow]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,13 @@ PHASE_MARKS = {
 CLIENT_OWNER = "client"
 #: The span that ends an initcall's: the next one is about to begin.
 BETWEEN_INITCALLS = "-"
+#: What other threads do while somebody waits for it: the functions entered at its begin and at its end.
+HELPERS, TESTS = "helpers", "tests"
+ACTIVITIES = {
+    HELPERS: ("call_usermodehelper_exec", "free_modprobe_argv"),  # modprobe, from the request to its end
+    TESTS: ("alg_test", "crypto_alg_tested"),  # one self-test of an algorithm
+}
+_BEGIN, _END = "<", ">"
 FIRMWARE = "[firmware]"
 UNKNOWN = "[unknown]"
 
@@ -113,6 +121,38 @@ def initcall_spans(table: SymbolTable) -> tuple[Span, ...]:
     return (*((Span(BETWEEN_INITCALLS, between),) if between is not None else ()), *dict.fromkeys(spans))
 
 
+def activity_spans(table: SymbolTable) -> tuple[Span, ...]:
+    """Spans at begin and end of each activity that the kernel has."""
+    known = {name: ends for name, ends in ACTIVITIES.items() if all(end in table.addresses for end in ends)}
+    return tuple(
+        Span(name + sign, table.addresses[function])
+        for name, ends in known.items()
+        for sign, function in zip((_BEGIN, _END), ends, strict=True)
+    )
+
+
+def times_begun(counters: Counters, activity: str) -> tuple[Totals, ...]:
+    """The totals at each begin of an activity."""
+    return tuple(span.at for span in counters.spans if span.name == activity + _BEGIN)
+
+
+def periods(counters: Counters, activity: str) -> tuple[tuple[Totals, Totals], ...]:
+    """From when to when an activity was under way. Periods that overlap are one; what never ended lasts until QEMU's
+    end."""
+    under_way, begun, found = 0, Totals(), []
+    for span in counters.spans:
+        if span.name == activity + _BEGIN:
+            begun = begun if under_way else span.at
+            under_way += 1
+        elif span.name == activity + _END and under_way:
+            under_way -= 1
+            if not under_way:
+                found.append((begun, span.at))
+    if under_way and counters.stretches:
+        found.append((begun, counters.stretches[-1].at_end))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class SpanCost:
     """What ran from one passage of a span to the next span's, in order of time. `at`: the totals when it began."""
@@ -123,8 +163,10 @@ class SpanCost:
 
 
 def span_costs(counters: Counters) -> tuple[SpanCost, ...]:
-    """Every span that was passed, with its inclusive cost; the last one, which nothing ended, is left out."""
-    pairs = zip(counters.spans, counters.spans[1:], strict=False)
+    """Every span that was passed, with its inclusive cost; the last one, which nothing ended, is left out. Those of
+    activities end none."""
+    passed = [span for span in counters.spans if not span.name.endswith((_BEGIN, _END))]
+    pairs = pairwise(passed)
     return tuple(SpanCost(a.name, a.at, b.at.since(a.at)) for a, b in pairs)
 
 

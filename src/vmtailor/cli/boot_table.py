@@ -89,6 +89,10 @@ def _milestones(series: BootSeries, variant: str, console: Console) -> None:
     if counted:
         differ = f", the boots differ by {max(counted) - min(counted):,}" if len(counted) > 1 else ""
         console.print(Text(f"{millions(statistics.median(counted))} instructions from kernel entry to init{differ}"))
+    whole = [m.executed for b in boots if (m := b.milestone("ready")) is not None and m.executed is not None]
+    if whole:
+        differ = f", the boots differ by {max(whole) - min(whole):,}" if len(whole) > 1 else ""
+        console.print(Text(f"{millions(statistics.median(whole))} instructions from QEMU's start to ready{differ}"))
 
 
 def _s(seconds: float) -> str:
@@ -124,7 +128,9 @@ def _trials(series: BootSeries, console: Console) -> None:
     for one in order:
         table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
     console.print(table)
-    console.print(Text(f"judged by {_JUDGED[series.judged_by]}; + is a saving", style="dim"))
+    virtual = series.judged_by is JudgedBy.READY and series.clock is Clock.INSTRUCTIONS
+    judged = "the virtual time of ready" if virtual else _JUDGED[series.judged_by]
+    console.print(Text(f"judged by {judged}; + is a saving", style="dim"))
     if series.interaction is not None:
         more = "more" if series.interaction >= 0 else "less"
         size = abs(series.interaction) / (1e6 if counted else 1.0)

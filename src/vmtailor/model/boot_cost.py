@@ -40,10 +40,20 @@ class CostOfSymbol:
 
 
 @dataclass(frozen=True)
+class Helpers:
+    """Programs that the kernel started (modprobe): how many, how many of them for self-tests of the crypto manager, and
+    the instructions of one from its request to its end, user space and kernel."""
+
+    count: int = 0
+    for_tests: int = 0
+    each: int = 0
+
+
+@dataclass(frozen=True)
 class BootCost:
     """`total` = sum of `functions` + `early` (before the kernel runs where it is linked) + `user` (helpers that the
-    kernel
-    started) + `unknown` (no debug information). `initcalls` are a second view of the same instructions, inclusive."""
+    kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second view of the same
+    instructions, inclusive."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
 
@@ -56,6 +66,7 @@ class BootCost:
     functions: tuple[CostOfFunction, ...]
     symbols: tuple[CostOfSymbol, ...]
     initcalls: tuple[CostOfInitcall, ...]
+    helpers: Helpers = Helpers()
 
     @property
     def always_built(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis import attribution_boot
 from vmtailor.analysis.attribution import Conditions, addresses, attribute
-from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans, kernel_marks
+from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
 from vmtailor.base import records
@@ -91,7 +91,7 @@ class Counting:
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
         marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
-        self._config = PluginConfig(mode=mode, marks=marks, spans=initcall_spans(table))
+        self._config = PluginConfig(mode=mode, marks=marks, spans=(*initcall_spans(table), *activity_spans(table)))
         self._library = natives.plugin(qemu_program.plugin_api())
 
     def boot(
@@ -151,7 +151,8 @@ def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Stor
     folder = out / "attribution"
     # The line that ends the boot must be printed.
     words = tuple(word for word in vm.append if word != "quiet" and not word.startswith("loglevel="))
-    machine = replace(vm, append=(*words, "loglevel=7"))
+    # Unpacked beside the initcalls, the initial RAM disk would be put down to whichever one waits meanwhile.
+    machine = replace(vm, append=(*words, "loglevel=7", "initramfs_async=0"))
     with step("count instructions up to init"):
         boot, counted = Counting(known, natives).boot(
             machine, Plan(_RUN, timeout_s), folder, number=1, variant="attribution"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,8 @@ def choose(wanted: Sequence[str], kernel_version: str) -> tuple[Recipe, ...]:
 def _chosen(name: str, kernel_version: str) -> tuple[Recipe, ...]:
     if match := _SYMBOL.fullmatch(name):
         return (_configured(f"{match[1]}={match[2]}", "", ((match[1], match[2]),)),)
+    if "+" in name:
+        return (recipes.joined(name, functools.partial(choose, kernel_version=kernel_version)),)
     if name == "all":
         return tuple(recipe for recipe in recipes.recipes() if not obstacle(recipe))
     if name in {key for recipe in recipes.recipes() for key in (recipe.id, recipe.advice)}:
@@ -81,6 +84,7 @@ def obstacle(recipe: Recipe) -> str:
 def change(wanted: Sequence[Recipe], vm: Vm, rebuild: Rebuild) -> Vm:
     """The machine with changes made, its kernel compiled again where they ask for it. Raises UserInputError for what
     cannot be made."""
+    wanted = recipes.single(wanted)
     for recipe in wanted:
         if why := obstacle(recipe):
             raise UserInputError(why)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from vmtailor.model.vm import Vm
 #: So many rows are named for a prediction.
 MOST_NAMED = 6
 LISTED = "module_blacklist"
+#: Instructions to look up one initcall's name: counted with a list that names none, 6.12 with 170,000 symbols.
+NAME_LOOKUP = 3_200
 FILE = Path(__file__).resolve().parents[2] / "data" / "trials.toml"
 
 
@@ -48,7 +50,8 @@ class Counts:
     files: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     initcalls: tuple[str, ...] = ()
-    helpers: bool = False  # programs that the kernel starts before init (modprobe) end at once: they are not there
+    helpers: str = ""  # programs that the kernel starts before init (modprobe): "all", or those "for tests"
+    share: float = 1.0  # so much of all that
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Recipe:
     config: tuple[tuple[str, str], ...] = ()
     expect: Expect = Expect()
     counts: Counts = Counts()
+    parts: tuple[Recipe, ...] = ()  # several changes that are tried as one; it has nothing of its own then
 
 
 @functools.cache
@@ -87,10 +91,13 @@ def recipes() -> tuple[Recipe, ...]:
 
 
 def choose(wanted: Sequence[str]) -> tuple[Recipe, ...]:
-    """Recipes by their own id or that of their advice; `all` for every one. Raises UserInputError for one that is not
-    there."""
+    """Recipes by their own id or that of their advice; `all` for every one; several joined by `+` are tried as one
+    change. Raises UserInputError for one that is not there."""
     chosen: dict[str, Recipe] = {}
     for name in wanted:
+        if "+" in name:
+            chosen[name] = joined(name, choose)
+            continue
         found = [r for r in recipes() if name in ("all", r.id, r.advice)]
         if not found:
             ids = ", ".join(r.id for r in recipes())
@@ -99,10 +106,20 @@ def choose(wanted: Sequence[str]) -> tuple[Recipe, ...]:
     return tuple(chosen.values())
 
 
+def joined(name: str, choose_: Callable[[Sequence[str]], tuple[Recipe, ...]]) -> Recipe:
+    """One change of several: of `a+b`, each as `choose_` finds it."""
+    parts = choose_([part.strip() for part in name.split("+") if part.strip()])
+    return parts[0] if len(parts) == 1 else Recipe(name, "", "; ".join(part.does for part in parts), parts=parts)
+
+
+def single(wanted: Iterable[Recipe]) -> tuple[Recipe, ...]:
+    """Each change by itself."""
+    return tuple(one for recipe in wanted for one in (recipe.parts or (recipe,)))
+
+
 def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
-    """The machine with the change made; the same machine where it changes nothing. Raises UserInputError where it
-    cannot be
-    made."""
+    """The machine with a single change made; the same machine where it changes nothing. Raises UserInputError where it
+    cannot be made."""
     if recipe.config:
         raise UserInputError("another kernel configuration can be tried on a bundle only")
     if (recipe.add or recipe.mask or recipe.remove or recipe.initrd) and vm.kernel is None:
@@ -144,13 +161,15 @@ def _joined(kept: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
 
 def merge(recipes_: Iterable[Recipe], vm: Vm, folder: Path, small_init: Path) -> Vm:
     """The machine with several changes made, one after the other."""
-    for recipe in recipes_:
+    for recipe in single(recipes_):
         vm = apply(recipe, vm, folder, small_init)
     return vm
 
 
 def expected_s(recipe: Recipe, timeline: Timeline) -> tuple[float | None, str]:
     """The saving to expect, in seconds of the timeline's clock, and what it was read from; None where nothing tells."""
+    if recipe.parts:
+        return _sum([expected_s(part, timeline) for part in recipe.parts])
     us, seen = 0, []
     rows: list[tuple[tuple[str, ...], Iterable[tuple[str, int | None]]]] = [
         (recipe.expect.processes, ((p.name, p.exclusive_us) for p in timeline.processes if not p.observer)),
@@ -182,9 +201,24 @@ def expected_s(recipe: Recipe, timeline: Timeline) -> tuple[float | None, str]:
     return (us / 1e6, ", ".join(dict.fromkeys(seen))) if seen else (None, "")
 
 
+def _sum(parts: Sequence[tuple[float | None, str]]) -> tuple[float | None, str]:
+    """What parts are expected to save together, where all tell."""
+    known = [saving for saving, _ in parts if saving is not None]
+    sources = ", ".join(dict.fromkeys(source for _, source in parts if source))
+    return (sum(known) if len(known) == len(parts) else None), sources
+
+
 def expected_instructions(recipe: Recipe, cost: BootCost) -> tuple[float | None, str]:
     """The saving to expect, in instructions from kernel entry to init, and what it was read from; None where nothing
-    tells."""
+    tells. With `initcall_blacklist=` the kernel looks up the name of every initcall, which is taken off."""
+    saving, source = _sum([_saved(part, cost) for part in single([recipe])])
+    words = [word for part in single([recipe]) for word in part.add]
+    if saving is not None and any(word.startswith("initcall_blacklist=") for word in words):
+        saving -= NAME_LOOKUP * len(cost.initcalls)
+    return saving, source
+
+
+def _saved(recipe: Recipe, cost: BootCost) -> tuple[float | None, str]:
     wanted, total, seen = recipe.counts, 0, []
     for row in cost.functions:  # dearest first
         keys = ((wanted.symbols, row.symbol), (wanted.files, row.file), (wanted.functions, row.function))
@@ -195,9 +229,10 @@ def expected_instructions(recipe: Recipe, cost: BootCost) -> tuple[float | None,
         if wanted.initcalls and re.fullmatch("|".join(wanted.initcalls), call.name):
             total += call.instructions
             seen.append(call.name)
-    if wanted.helpers and cost.user:
-        total += cost.user
-        seen.insert(0, "helpers in user space")
+    helpers = {"": 0, "all": cost.helpers.count, "for tests": cost.helpers.for_tests}[wanted.helpers]
+    if helpers:
+        total += helpers * cost.helpers.each
+        seen.insert(0, f"{helpers} helpers")
     named = list(dict.fromkeys(seen))
     rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return (float(total), ", ".join(named[:MOST_NAMED]) + rest) if seen else (None, "")
+    return (total * wanted.share, ", ".join(named[:MOST_NAMED]) + rest) if seen else (None, "")

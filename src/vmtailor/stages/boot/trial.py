@@ -19,7 +19,7 @@ from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Variant, Vm, VmBoot
 from vmtailor.stages.boot import profile, series
-from vmtailor.stages.boot.attribution import Counting, Known, attributed, countable
+from vmtailor.stages.boot.attribution import Counting, Known, Settled, attributed, countable
 from vmtailor.stages.boot.once import Plan, boot_once
 from vmtailor.stages.boot.recipes import Recipe, expected_instructions, expected_s, merge
 
@@ -77,7 +77,9 @@ def run(
         cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
         predict = functools.partial(expected_instructions, cost=cost)
     else:
-        predict = seconds_of(_shown(vm, plan, out, natives, judged_by, on_boot))
+        if vm.clock is Clock.INSTRUCTIONS:
+            boot = Settled(natives)
+        predict = seconds_of(_shown(vm, plan, out, natives, judged_by, boot, on_boot))
 
     def change(recipes: Sequence[Recipe], vm: Vm) -> Vm:
         return merge(recipes, vm, out, natives.folder / "small-init")
@@ -148,7 +150,7 @@ def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tup
 
 
 def _shown(
-    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, on_boot: OnBoot | None
+    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, booter: series.Booter, on_boot: OnBoot | None
 ) -> Shown | None:
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
     if vm.kernel is None:
@@ -164,7 +166,7 @@ def _shown(
     # Logging costs time: what is near its limit without would miss it.
     patient = replace(plan, timeout_s=2 * plan.timeout_s)
     header = (("title", "profile"), ("system.kernel.options", " ".join(seeing.append)))
-    boot = boot_once(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
+    boot = booter(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return None
     timeline = profile.timeline_of(out / "profile")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import lzma
 import tempfile
 from collections.abc import Callable
@@ -15,11 +16,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from tests.fakes import played
 
 from vmtailor.analysis.advice_catalogue import catalogue
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
+from vmtailor.cli.boot_table import show
 from vmtailor.drivers import disk, small_initrd
 from vmtailor.drivers.initramfs import cpio, file
 from vmtailor.drivers.qemu_command import Ends
@@ -29,7 +33,7 @@ from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, H
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
-from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmDisk
+from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmBoot, VmDisk, VmMilestone
 from vmtailor.stages.boot import recipes, trial
 from vmtailor.stages.boot.once import Plan
 
@@ -151,6 +155,37 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
             "vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
             judged_by=JudgedBy.INSTRUCTIONS,
         )  # fmt: skip
+
+
+def test_on_the_instruction_clock_every_boot_settles_its_devices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One boot a side is enough there; a boot without the plugin would let virtual time depend on the host's disks."""
+    booted = []
+
+    class Played:
+        def __init__(self, natives: Natives) -> None:
+            pass
+
+        def __call__(self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **_: object) -> VmBoot:
+            booted.append(variant)
+            (folder / "profile").mkdir(parents=True, exist_ok=True)
+            (folder / "console.log").write_text("[    0.000000] Linux version 6.12.1 (x)\n")
+            ready = VmMilestone("ready", 1.0, 9.0 if "audit=0" in vm.append else 13.0, executed=7_000_000)
+            return VmBoot(number, variant, Outcome.READY, (ready,), 1.0, folder.name)
+
+    monkeypatch.setattr(trial, "Settled", Played)
+    monkeypatch.setattr(trial, "boot_once", None)
+    vm = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS)
+    found = trial.run(
+        "vm", vm, Plan(parse_signal("login"), 10.0), [recipe("audit")], tmp_path, times=1, natives=Natives(tmp_path)
+    )
+    assert booted == ["profile", "base", "audit", "base"]
+    assert [(t.verdict, t.saving) for t in found.trials] == [(Verdict.BETTER, 4.0)]
+    text = io.StringIO()
+    show(found, tmp_path, Console(file=text, width=200))
+    assert "judged by the virtual time of ready" in text.getvalue()
+    assert f"{millions(7e6)} instructions from QEMU's start to ready, the boots differ by 0" in text.getvalue()
 
 
 def test_the_command_is_pure_and_never_writes_the_disk() -> None:

@@ -83,7 +83,7 @@ def boot(
         str,
         typer.Option(
             "--try",
-            help="Ids of the catalogue's changes, separated by commas, or `all`; joined by `+`, they are tried as one. On "
+            help="Ids of the catalogue's changes, separated by commas, or `all`; joined by `+`, tried as one. On "
             "a bundle also SYMBOL=VALUE and ID/configuration, which compile its kernel again.",
             show_default=False,
         ),

@@ -63,6 +63,12 @@ FORMATS = {
     "any prefix": "[info] [{stamp}] {text}",
     "one space": "console> [{stamp}] {text}",
     "mail-quoted level": "> <6>[{stamp}] {text}",
+    "processor in the stamp": "[{stamp}@1] {text}",
+    "processor behind a comma": "<6>[{stamp},1] {text}",
+    "task in brackets": "<6>[{stamp}]  (1)[1:swapper/0]{text}",
+    "task with its processor": "<6>[{stamp}] [1:      swapper/0:    1] {text}",
+    "container log": "2026-03-06T13:18:0{sec}.{frac:06d}000Z stdout F [{stamp}] {text}",
+    "LAVA": '- {{"dt": "2026-03-06T13:18:0{sec}.{frac:06d}", "lvl": "target", "msg": "[{stamp}] {text}"}}',
 }
 COARSE = {"journal short", "journal short-iso", "journal short-full", "dmesg -T"}
 
@@ -86,6 +92,20 @@ def test_every_shape_says_the_same(tmp_path: Path, name: str) -> None:
     assert ("coarse-clock" in codes(timeline)) == (name in COARSE)
     if name not in COARSE:
         assert (found.start_us, found.end_us, found.stamps_us) == (1_000_000, 1_000_500, 500)
+
+
+def test_a_line_of_another_program_does_not_hide_the_shape(tmp_path: Path) -> None:
+    first = "Mar  6 13:18:00 debian syslogd 1.5.0#2: restart.\n"
+    timeline = timeline_of(tmp_path, first + lines(FORMATS["syslog"]))
+    assert times(timeline)["kernel"] == (0, 1_200_000)
+
+
+def test_a_journal_that_has_systemds_last_line_is_read_whole(tmp_path: Path) -> None:
+    last = "Mar 06 13:18:05 debian systemd[1]: Startup finished in 1.200s (kernel) + 2.000s (userspace) = 3.200s.\n"
+    timeline = timeline_of(tmp_path, lines(FORMATS["journal short"]) + last)
+    assert timeline.kernel.version == "6.1.0-9-amd64"
+    assert times(timeline)["userspace"] == (1_200_000, 3_200_000)
+    assert call(timeline, "pci_subsys_init").reported_us == 480
 
 
 def test_dmesg_json(tmp_path: Path) -> None:

@@ -12,12 +12,20 @@ from dataclasses import dataclass
 
 DAY_US = 86_400_000_000
 
+#: What vendors' kernels add: a processor in the stamp (`[    0.000000@0]`, `[    0.000000,0]`), the task behind it
+#: (` (0)[1:swapper/0]`, ` [0:      swapper:    0] `).
+_CPU = rb"(?:[@,]\d{1,3})?"
+_TASK = rb"(?: ? ?\(\d{1,3}\)\[\d{1,10}:[^\]\[]{1,24}\]| \[\d{1,3}:[^\]\[:]{1,24}: *\d{1,10}\])?"
 #: `<6>[    3.524393][   T25] message`: seconds, fraction, caller, message. Level and caller are optional.
-KERNEL = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
+KERNEL = re.compile(
+    rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})" + _CPU + rb"\](?:\[ *([TC]\d+)\])?" + _TASK + rb"[ ]?(.*)", re.S
+)
 #: The same with the time since the message before: dmesg -d, and show_delta of old kernels.
 DELTA = re.compile(rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9}) *< *\d*\.?\d* *>\](?:\[ *([TC]\d+)\])?[ ]?(.*)", re.S)
 #: A stamp inside a line: two lines were joined.
-INNER = re.compile(rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)")
+INNER = re.compile(
+    rb"(?:<\d{1,4}>)?\[ {0,4}\d{1,6}\.\d{6}(?:[@,]\d{1,3})?(?: *< *\d+\.\d{6} *>)?\](?:\[ *[TC]\d+\])? ?(?=\S)"
+)
 
 _CLOCK = rb"(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _IDENT = rb"(\S+) ([\w.@+/\\-]+(?:\[\d+\]|\(\w+\))*): ?(.*)"
@@ -113,6 +121,7 @@ OUTERS: tuple[Outer, ...] = (
     Outer(
         "journal or syslog (short)", re.compile(_MONTH + rb" " + _IDENT, re.S), _month_day, identified=True, wraps=True
     ),
+    Outer("container log", re.compile(_ISO + rb" std(?:out|err) [FP] (.*)", re.S), _iso, epoch=True),
     Outer("dmesg (iso)", re.compile(_ISO + rb" ?(.*)", re.S), _iso, epoch=True),
     Outer("serial capture (iso)", re.compile(rb"\[" + _ISO + rb"\] ?(.*)", re.S), _iso, epoch=True),
     Outer(
@@ -125,6 +134,12 @@ OUTERS: tuple[Outer, ...] = (
         ),
         _month_day,
         wraps=True,
+    ),
+    Outer(
+        "LAVA",
+        re.compile(rb'- \{"dt": "' + _ISO + rb'", "lvl": "[a-z]{1,16}", "msg": "(.*?)"\}?\s*\Z', re.S),
+        _iso,
+        epoch=True,
     ),
     Outer("serial capture (ts)", re.compile(_MONTH + rb" (.*)", re.S), _month_day, wraps=True),
     Outer("serial capture (unix)", re.compile(rb"\[?(\d{9,10})\.(\d{3,9})\]? (.*)", re.S), _plain(1, 2), epoch=True),
@@ -146,7 +161,8 @@ RELATIVE_START = re.compile(rb"\[[A-Za-z\x80-\xff]{3,5}\.? ?\d{1,2} \d\d:\d\d\] 
 
 
 def detect_outer(lines: Sequence[bytes]) -> Outer | None:
-    """The prefix that most lines have, if a fair part of them has one."""
+    """The prefix that most lines have, if a fair part of them has one. A less telling one, which matches nearly every
+    line that a more telling one does, must match many more (a line or two of another program are not enough)."""
     filled = [line for line in lines if line.strip()]
     need = max(2, len(filled) // 5)
     best: tuple[int, Outer] | None = None
@@ -157,7 +173,7 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
             known = sum(1 for m in matches if m[m.re.groups - 1].startswith((b"kernel", b"systemd", b"klogd")))
             if hosts.most_common(1)[0][1] * 2 < len(matches) or not known:
                 continue
-        if len(matches) >= need and (best is None or len(matches) > best[0]):
+        if len(matches) >= need and (best is None or 2 * len(matches) > 3 * best[0]):
             best = (len(matches), outer)
     return best[1] if best else None
 

@@ -29,6 +29,7 @@ _UNITS_US = {
 _PART = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?(years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?![a-zA-Zµμ])")
 _SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?: |(?=\W|$)))+"
 _STARTUP = re.compile(r"Startup finished in (.+?)(?:(?:= ?| = )(.*))?$")
+_SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
 _TERM = re.compile(r"(" + _SPAN + r")\s*\((firmware|loader|kernel|initrd|userspace)\)")
 _REACHED = re.compile(r"(\S+\.target) reached after (" + _SPAN + r")\s*in userspace")
 _BLAME = re.compile(
@@ -79,9 +80,8 @@ def recognise(text: str) -> str | None:
     """Which of the three it is, by content."""
     if any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400]):
         return "systemd-analyze critical-chain"
-    if parse_startup_line(
-        text.partition("Startup finished")[1] + text.partition("Startup finished")[2].partition("\n")[0]
-    ):
+    # Behind the name of a program it is a line of a journal, which holds more than this.
+    if any(_SAID_ALONE.match(line) and parse_startup_line(line) for line in text.splitlines()):
         return "systemd-analyze time"
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and sum(1 for line in lines if _BLAME.match(line)) * 2 > len(lines):

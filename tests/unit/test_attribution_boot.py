@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from vmtailor.analysis.attribution import Attribution, CostRow
-from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, phase_of, rows_of
+from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
+from vmtailor.analysis.counters import SymbolTable
 from vmtailor.base.errors import GuestError
 from vmtailor.model.boot_cost import Helpers
 from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals
@@ -72,11 +73,39 @@ def test_rows_and_remainder_are_the_total() -> None:
     ]
 
 
+<<<<<<< HEAD
 def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
     cost = rows_of("6.12", COUNTED, Attribution(ROWS, {TO_INIT: 30, "": 0}, {TO_INIT: 900}))
     # Alone 40 and 41, two at once 120: the median is that of one. The test under way never ended.
     assert cost.helpers == Helpers(count=4, for_tests=3, each=41)
     assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
+=======
+def test_without_debug_information_functions_are_told_by_the_table() -> None:
+    table = SymbolTable.parse("ffffffff81000000 T a\nffffffff81000100 T b\nffffffff81000200 T end_\n")
+    where = np.array([0xFFFFFFFF81000000, 0xFFFFFFFF81000110, 0x1000000, 0xFFFFFFFFC0000000], np.uint64)
+    four = np.array([1, 1, 1, 1], np.uint32)
+    early = np.array([False, False, True, False])
+    blocks = Blocks(where, four, four, early, four.astype(np.uint16), four, np.ones(2, np.uint8))
+
+    def passed(begin: str, end: str, block: list[int], executed: list[int], total: Totals) -> Stretch:
+        counts = np.array(executed, np.uint64)
+        return Stretch(begin, end, total, (), (), np.array(block, np.uint32), counts, counts)
+
+    found = Counters(
+        True, True, True, blocks,
+        (passed("reset", "kernel", [2], [7], Totals(early=7)),
+         passed("kernel", "start_kernel", [2, 0], [3, 50], Totals(early=10, kernel=50)),
+         passed("start_kernel", INIT_MARK, [0, 1, 3], [5, 20, 4], Totals(early=10, kernel=79)),
+         passed(INIT_MARK, "", [1], [1000], Totals(early=10, kernel=1079))),
+        (),
+    )  # fmt: skip
+    cost = rows_of("6.12", found, by_table(found, table))
+    assert {f.function: (f.file, f.symbol, f.instructions) for f in cost.functions} == {
+        "a": ("", "", 55),
+        "b": ("", "", 20),
+    }
+    assert cost.total == 82 == 75 + cost.early + cost.unknown and cost.unknown == 4
+>>>>>>> 100b843 (Attribute and try on bundles: tests, documentation, loops of emulation named apart, marks of the bundle's own init)
 
 
 def test_phases_are_told_by_the_marks() -> None:

@@ -43,6 +43,8 @@ ACTIVITIES = {
     TESTS: ("alg_test", "crypto_alg_tested"),  # one self-test of an algorithm
 }
 _BEGIN, _END = "<", ">"
+#: What is called behind the early initcalls, before the next level begins: not theirs.
+_BEHIND_EARLY = ("setup_boot_APIC_clock", "up_late_init", "smp_init", "sched_init_smp", "do_basic_setup")
 FIRMWARE = "[firmware]"
 UNKNOWN = "[unknown]"
 
@@ -113,12 +115,12 @@ def kernel_marks(symbols: Mapping[str, int]) -> tuple[Mark, ...]:
 
 
 def initcall_spans(table: SymbolTable) -> tuple[Span, ...]:
-    """Spans at the entry of every initcall that is built in, and at do_one_initcall, which ends them."""
+    """Spans at the entry of every initcall that is built in, and at do_one_initcall and what else ends them."""
     names = [found[1] for _, name in table.everywhere if (found := _INITCALL.match(name))]
     wanted = set(names)
     spans = [Span(name, at) for at, name in table.everywhere if name in wanted]
-    between = table.addresses.get("do_one_initcall")
-    return (*((Span(BETWEEN_INITCALLS, between),) if between is not None else ()), *dict.fromkeys(spans))
+    ends = (table.addresses.get(name) for name in ("do_one_initcall", *_BEHIND_EARLY))
+    return (*(Span(BETWEEN_INITCALLS, at) for at in ends if at is not None), *dict.fromkeys(spans))
 
 
 def activity_spans(table: SymbolTable) -> tuple[Span, ...]:

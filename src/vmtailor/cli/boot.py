@@ -26,6 +26,7 @@ from vmtailor.drivers.ready import FORMS, parse_signal, words_for
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
+from vmtailor.pipeline.measuring import loop_table
 from vmtailor.stages.boot import attribution, bundle, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan, boot_once
 
@@ -170,7 +171,7 @@ def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
     if json:
         typer.echo(records.to_bytes(cost).decode(), nl=False)
     else:
-        show_cost(cost, out, Console(highlight=False))
+        show_cost(cost, out, Console(highlight=False), loop_table())
 
 
 def _booted(request: Request) -> BootSeries:

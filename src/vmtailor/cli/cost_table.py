@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vmtailor.analysis.sides import LoopNames
 from vmtailor.base.figures import millions, percent
 from vmtailor.base.text import plain
 from vmtailor.model.boot_cost import BootCost
@@ -19,20 +20,30 @@ from vmtailor.model.boot_cost import BootCost
 MOST = 20
 
 
-def show_cost(cost: BootCost, out: Path, console: Console) -> None:
-    """Print the dearest symbols, initcalls and functions, and how the rows add up."""
+def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopNames] = ()) -> None:
+    """Print the dearest symbols, initcalls and functions, and how the rows add up. `loops`: what waits only because the
+    machine is emulated, which is named apart and has no share."""
+    emulated = {name for loop in loops for name in loop.functions}
+    waited = [f for f in cost.functions if f.function in emulated]
+    counted = [f for f in cost.functions if f.function not in emulated]
+    idle = sum(f.instructions for f in waited)
+    net = cost.total - idle
     console.print(
         Text(f"{plain(cost.release)}: {millions(cost.total)} instructions from kernel entry to init", style="bold")
     )
+    if waited:
+        names = ", ".join(f.function for f in waited)
+        console.print(Text(f"{millions(net)} of them net of loops that only emulation causes ({plain(names)})"))
     symbols = [(f"CONFIG_{s.symbol}", s.instructions, ", ".join(s.functions)) for s in cost.symbols]
-    _table("configuration symbols", ("symbol", "dearest functions"), symbols, cost.total, console)
+    _table("configuration symbols", ("symbol", "dearest functions"), symbols, net, console)
     initcalls = [(i.name, i.instructions, _place(i.file, i.symbol)) for i in cost.initcalls]
-    _table("initcalls, with all they called", ("initcall", "file"), initcalls, cost.total, console)
-    functions = [(f.function, f.instructions, _place(f.file, f.symbol)) for f in cost.functions]
-    _table("functions themselves", ("function", "file"), functions, cost.total, console)
+    _table("initcalls, with all they called", ("initcall", "file"), initcalls, net, console)
+    functions = [(f.function, f.instructions, _place(f.file, f.symbol)) for f in counted]
+    _table("functions themselves", ("function", "file"), functions, net, console)
     parts = [
-        ("code under a configuration symbol", sum(s.instructions for s in cost.symbols)),
-        ("code that is always built", cost.always_built),
+        ("code under a configuration symbol", sum(f.instructions for f in counted if f.symbol)),
+        ("code that is always built", sum(f.instructions for f in counted if not f.symbol)),
+        ("loops that only emulation causes", idle),
         ("helpers in user space that the kernel started", cost.user),
         ("before the kernel runs where it is linked", cost.early),
         ("no debug information", cost.unknown),

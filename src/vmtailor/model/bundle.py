@@ -11,6 +11,8 @@ from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
 RECORD = "bundle.json"
+#: The init that the root file system holds, once more: where it marks the milestones of a boot depends on its build.
+INIT = "init"
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries
 
 def attribute(subject: Booted, out: Path) -> BootCost:
     """One boot with the exercise on the instruction clock: what each part of the kernel costs up to init. The kernel is
-    compiled once more for it, with debug information; a record in `out` of the same kernel is taken as it is."""
+    compiled once more for it, with debug information, which changes no address; once, and found again after that."""
     known = rebuilding.known(subject.loaded, subject.store)
     assert known is not None
     cost = attribution.cost_of(_counted(subject, out), known, subject.store)
@@ -70,7 +70,8 @@ def _counted(subject: Booted, out: Path) -> Counters:
         boot, counters = subject.booter.counted(vm, subject.plan, out / "attribution", number=1, variant="attribution")
     if counters is None or boot.instructions is None:
         raise GuestError(
-            f"the kernel did not come to init: {boot.problem}", hint=f"its console: {out}/attribution/console.log"
+            f"the kernel did not come to init: {boot.problem or bundle.OTHER_INIT}",
+            hint=f"its console: {out}/attribution/console.log",
         )
     return counters
 

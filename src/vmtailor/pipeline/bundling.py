@@ -13,7 +13,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers import image_packages, sbom
 from vmtailor.drivers.sbom import FilePart, KernelPart
-from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.bundle import INIT, RECORD, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
@@ -69,6 +69,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
     shutil.copyfile(fitted.kernel.config, folder / CONFIG)
     shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
     shutil.copyfile(ground.root, folder / root)
+    shutil.copyfile(ground.natives.init, folder / INIT)
     bundle = Bundle(
         name=options.out.name,
         image_reference=ground.image.reference,

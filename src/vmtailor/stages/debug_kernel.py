@@ -40,7 +40,7 @@ def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str
             configured = kbuild.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
             compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain, title=title)
-            _require_same(system_map, compiled.system_map)
+            require_same(system_map, compiled.system_map)
             shutil.copyfile(compiled.vmlinux, folder / VMLINUX)
 
     return store.get("kernel-symbols", key_of(config, system_map, source_digest, toolchain), fill) / VMLINUX
@@ -56,7 +56,8 @@ def functions(system_map: Path) -> dict[str, list[str]]:
     return {at: sorted(names) for at, names in found.items()}
 
 
-def _require_same(wanted: Path, got: Path) -> None:
+def require_same(wanted: Path, got: Path) -> None:
+    """Raise HostError unless both tables have every function of the first at the same address."""
     mine, theirs = functions(wanted), functions(got)
     if not mine or not theirs:
         raise BuildError(f"{wanted if not mine else got} names no functions")

@@ -17,7 +17,7 @@ from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import PluginConfig
 from vmtailor.drivers.qemu import Ending
 from vmtailor.model.boot import Boot
-from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.bundle import INIT, RECORD, Bundle
 from vmtailor.model.counters import Counters
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Disk, Machine
@@ -25,6 +25,7 @@ from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
 from vmtailor.stages.boot.once import Plan
 
 EXERCISE = "exercise.json"
+OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class BundleBooter:
     def __init__(self, loaded: Loaded, natives: Natives) -> None:
         self._loaded = loaded
         self._natives = natives
+        # The bundle's own init tells where its marks are: another version of this program has another one.
+        self._marked = Natives(loaded.folder) if (loaded.folder / INIT).is_file() else natives
         self._tables: dict[str, SymbolTable] = {}
 
     def table(self, kernel: str) -> SymbolTable:
@@ -101,7 +104,7 @@ class BundleBooter:
         exercise, machine = self._loaded.exercise, machine_of(vm)
         table = self.table(machine.kernel)
         counting = vm.clock is Clock.INSTRUCTIONS
-        marks = boots.marks(table, self._natives)
+        marks = boots.marks(table, self._marked)
         config = PluginConfig(marks=marks, spans=initcall_spans(table)) if counting else None
         setup = rig.Setup(
             machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
@@ -120,6 +123,7 @@ class BundleBooter:
             folder=folder.name,
             problem="; ".join(problems),
             instructions=_to_init(boot),
+            kernel_warnings=(OTHER_INIT,) if counters is not None and counters.at("init") is None else (),
         )
         return result, counters
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`boot` on a fitted bundle: what its kernel costs, in exact rows, and changes tried on it, one that needs another
+kernel among them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.fakes.program import assert_nothing_left, run_program
+from tests.system.conftest import Hello
+
+from vmtailor.base import records
+from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.vm import BootSeries
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+#: The kernel is compiled once more, on a slow machine, in seconds.
+COMPILE_S = 3600.0
+
+
+def test_every_instruction_up_to_init_has_its_function_file_and_symbol(hello: Hello, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "boot", hello.bundle, "--attribute", "-o", tmp_path / "out", timeout_s=COMPILE_S)
+    assert ended.code == 0, ended.stderr
+    cost = records.load(BootCost, tmp_path / "out" / "cost.json")
+    assert cost.total == sum(f.instructions for f in cost.functions) + cost.early + cost.user + cost.unknown
+    assert cost.attributed_share >= 0.95
+    # The fit counted the same machine without looking into it.
+    assert cost.total == hello.document["tailored"]["init_instructions"]
+    files = {f.function: f.file for f in cost.functions}
+    assert files["start_kernel"] == "init/main.c"
+    assert cost.symbols and cost.initcalls and "loops that only emulation causes" in ended.stdout
+    assert_nothing_left(ended)
+
+
+def test_changes_are_tried_alone_and_together_and_judged_by_the_exercise(hello: Hello, tmp_path: Path) -> None:
+    # Without binary formats nothing can be executed; a symbol that the kernel has not changes nothing.
+    changes = "BINFMT_ELF=n,SLAB_FREELIST_RANDOM=n,SOUND=n,random-trust,cron"
+    words = ("--judge", "instructions", "-n", "1", "--try", changes, "--json", "-o", tmp_path / "out")
+    ended = run_program(tmp_path, "boot", hello.bundle, *words, timeout_s=COMPILE_S)
+    assert ended.code == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    trials = {one["id"]: one for one in document["trials"]}
+    assert set(trials) >= {"BINFMT_ELF=n", "SLAB_FREELIST_RANDOM=n", "SOUND=n", "random-trust", "cron"}
+    assert trials["BINFMT_ELF=n"]["verdict"] == "worse" and trials["BINFMT_ELF=n"]["problem"]
+    assert trials["SOUND=n"]["problem"] == "the machine is like this already"
+    assert "no units" in trials["cron"]["problem"]
+    better = trials["SLAB_FREELIST_RANDOM=n"]
+    assert better["saving"] > 0 and better["low"] == better["high"]
+    series = records.load(BootSeries, tmp_path / "out" / "boots.json")
+    assert len({boot.instructions for boot in series.of("base")}) == 1
+    assert_nothing_left(ended)
+
+
+def test_options_without_a_meaning_are_refused(hello: Hello, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "boot", hello.bundle, "--sample", timeout_s=60)
+    assert ended.code == 2 and "--sample" in ended.stderr

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be tried on a bundle, how it is made, and that a kernel is the same before its addresses are believed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.fakes.kernel_tree import read_kconfig
+from tests.unit.test_boot_bundle import write_bundle
+
+from vmtailor.analysis.sides import LoopNames
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.figures import NARROW_SPACE
+from vmtailor.cli import boot_bundle
+from vmtailor.cli.cost_table import show_cost
+from vmtailor.model.boot_cost import BootCost, CostOfFunction
+from vmtailor.model.machine import MachineKind
+from vmtailor.model.sample import Verdict
+from vmtailor.model.vm import JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
+from vmtailor.pipeline import rebuilding
+from vmtailor.stages import debug_kernel
+from vmtailor.stages.boot import bundle, bundle_changes, recipes, trial
+from vmtailor.stages.boot.once import Plan
+from vmtailor.stages.boot.recipes import Recipe
+
+VM = Vm(MachineKind.MICROVM, 64 << 20, kernel="/bundle/vmlinux", append=("quiet",), network=False, entropy=False)
+
+
+def no_build(values: Mapping[str, str]) -> Path:
+    raise AssertionError("nothing was to be compiled")
+
+
+def test_choosing() -> None:
+    (symbol,) = bundle_changes.choose(["CONFIG_AUDIT=n"], "6.12")
+    assert (symbol.id, symbol.config, symbol.counts.symbols) == ("AUDIT=n", (("AUDIT", "n"),), ("AUDIT",))
+    both = bundle_changes.choose(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
+    assert [(r.id, r.config) for r in both] == [
+        ("audit", ()),
+        ("audit/configuration", (("AUDIT", "n"),)),
+        ("legacy-ptys/configuration", (("LEGACY_PTYS", "n"),)),
+        ("LOG_BUF_SHIFT=14", (("LOG_BUF_SHIFT", "14"),)),
+    ]
+    assert both[3].counts.symbols == ()
+    everything = bundle_changes.choose(["all"], "6.12")
+    assert everything and not any(r.config or r.mask or r.initrd or r.qemu for r in everything)
+    # A way of the catalogue that is prose, or of another kernel, is none.
+    assert bundle_changes.choose(["crypto-selftests/configuration"], "6.18")[0].config == (("CRYPTO_SELFTESTS", "n"),)
+    for name in ("nothing", "kernel-debug", "=n", "audit=n"):
+        with pytest.raises(UserInputError, match="can be tried on a bundle") as caught:
+            bundle_changes.choose([name], "6.12")
+        assert "SYMBOL=VALUE" in caught.value.hint
+
+
+def test_changes_are_made_on_the_machine() -> None:
+    asked: list[dict[str, str]] = []
+
+    def rebuild(values: Mapping[str, str]) -> Path:
+        asked.append(dict(values))
+        return Path("/other/vmlinux")
+
+    chosen = bundle_changes.choose(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
+    changed = bundle_changes.change(chosen, VM, rebuild)
+    assert asked == [{"AUDIT": "n", "IPV6": "n"}]
+    assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *chosen[0].add)
+    assert bundle_changes.change(bundle_changes.choose(["memory"], "6.12"), VM, no_build) == VM
+    for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
+        with pytest.raises(UserInputError, match=why):
+            bundle_changes.change(bundle_changes.choose([name], "6.12"), VM, no_build)
+    q35 = Vm(MachineKind.Q35, kernel="/k")
+    with pytest.raises(UserInputError, match="--machine microvm"):
+        bundle_changes.change(bundle_changes.choose(["pci-or-mmio"], "6.12"), q35, no_build)
+    with pytest.raises(UserInputError, match="on a bundle only"):
+        recipes.apply(chosen[1], Vm(kernel="/k"), Path(), Path())
+
+
+def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
+    kconfig = read_kconfig()
+    fragment = {"EXPERT": "y", "NET": "y", "INET": "y", "IPV6": "y"}
+    made, fallen = rebuilding.changed(kconfig, fragment, {"INET": "n"})
+    assert "IPV6" in fallen and "IPV6" not in dict(made) and dict(made)["NET"] == "y"
+    values = kconfig.resolve(made).values
+    assert "INET" not in values and values["NET"] == "y"
+    made, fallen = rebuilding.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"})
+    assert not fallen and {"NET": "y", "INET": "y", "IPV6": "y"}.items() <= dict(made).items()
+    with pytest.raises(UserInputError, match="no configuration symbol NOTHING"):
+        rebuilding.changed(kconfig, fragment, {"NOTHING": "y"})
+    with pytest.raises(UserInputError, match="cannot have DEBUG_BASE"):  # EXPERT selects it
+        rebuilding.changed(kconfig, fragment, {"DEBUG_BASE": "n"})
+
+
+def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
+    write_bundle(tmp_path)
+    (tmp_path / "config").write_text("CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
+    loaded = bundle.load(tmp_path)
+    rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
+    assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
+
+
+class NoStore:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, kind: str, key: str) -> Path:
+        raise AssertionError(f"{kind} was asked for")
+
+
+MAP = "ffffffff81000000 T _text\nffffffff81000000 T startup_64\nffffffff81000100 t one\nffffffff82000000 D data\n"
+
+
+def test_a_kernel_with_its_functions_elsewhere_is_another_kernel(tmp_path: Path) -> None:
+    mine, same, moved = (tmp_path / name for name in ("mine", "same", "moved"))
+    mine.write_text(MAP)
+    same.write_text(MAP.replace("82000000 D", "82000040 D") + "ffffffff83000000 N debug\n")
+    moved.write_text(MAP.replace("81000100 t one", "81000110 t one"))
+    debug_kernel.require_same(mine, same)
+    with pytest.raises(HostError, match=r"1 of 2 .* such as one"):
+        debug_kernel.require_same(mine, moved)
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(Exception, match="names no functions"):
+        debug_kernel.require_same(mine, tmp_path / "empty")
+
+
+def test_trials_on_a_bench(tmp_path: Path) -> None:
+    """Two changes that save, one that breaks the exercise, one that cannot be made; together they save less."""
+    cost = {(): 100, ("a",): 90, ("b",): 80, ("a", "b"): 75, ("c",): 10}
+
+    def change(wanted: Sequence[Recipe], vm: Vm) -> Vm:
+        if wanted[0].id == "d":
+            raise UserInputError("not here")
+        return Vm(kernel="/k", append=tuple(r.id for r in wanted))
+
+    def boot(vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
+        outcome = Outcome.WRONG if vm.append == ("c",) else Outcome.READY
+        marks = (VmMilestone("ready", 1.0, 1.0),)
+        return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[vm.append])
+
+    bench = trial.Bench(boot, change, lambda recipe: (10.0, "a table") if recipe.id == "a" else (None, ""))
+    wanted = [Recipe(name, "", name) for name in "abcd"]
+    found = trial.on_bench(
+        "x", Vm(kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench, times=1,
+        judged_by=JudgedBy.INSTRUCTIONS,
+    )  # fmt: skip
+    by_id = {one.id: one for one in found.trials}
+    assert [(by_id[n].saving, by_id[n].verdict) for n in "ab"] == [(10, Verdict.BETTER), (20, Verdict.BETTER)]
+    assert by_id["a"].predicted == 10.0 and by_id["c"].verdict is Verdict.WORSE and by_id["d"].problem == "not here"
+    assert by_id["together"].saving == 25 and found.interaction == -5
+
+
+def test_options_without_a_meaning_for_a_bundle_are_refused() -> None:
+    boot_bundle.refuse([("--kernel", None), ("--sample", False), ("--disk", [])])
+    with pytest.raises(UserInputError, match="--kernel, --disk: a bundle has its own"):
+        boot_bundle.refuse([("--kernel", Path("k")), ("--sample", False), ("--disk", [Path("d")])])
+
+
+def test_loops_of_emulation_are_named_apart() -> None:
+    functions = (
+        CostOfFunction("setup_boot_APIC_clock", "arch/x86/kernel/apic/apic.c", "", 90_000_000),
+        CostOfFunction("x", "kernel/x.c", "X", 6_000_000),
+        CostOfFunction("y", "kernel/y.c", "", 4_000_000),
+    )
+    cost = BootCost("6.12", 100_000_000, 0, 0, 0, 0, functions, (), ())
+    text = io.StringIO()
+    loops = (LoopNames("APIC", ("setup_boot_APIC_clock",), "emulated"),)
+    show_cost(cost, Path("out"), Console(file=text, width=120, highlight=False), loops)
+    lines = text.getvalue().replace(NARROW_SPACE, " ").splitlines()
+    assert any("10.0 M of them net of loops that only emulation causes (setup_boot_APIC_clock)" in one for one in lines)
+    assert any(one.split()[:1] == ["x"] and "60 %" in one for one in lines)  # its share of what counts
+    assert any("loops that only emulation causes" in one and "90.0 M" in one and "90 %" in one for one in lines)
+    assert any("total" in one and "100.0 M" in one for one in lines)

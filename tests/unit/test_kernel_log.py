@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.kernel_log import complaints, new_complaints
+from vmtailor.analysis.kernel_log import complaints, new_complaints, whole
 
 LOG = """<6>[    0.1] all is well
 <4>[    0.2] odd thing 0x12 at 7
@@ -41,3 +41,11 @@ def test_a_new_message_is_found_once() -> None:
 @given(st.text(), st.text())
 def test_no_text_breaks_it(log: str, console: str) -> None:
     assert new_complaints(complaints(log, console), complaints(log, console)) == []
+
+
+def test_the_kernels_words_are_each_there_once_and_in_order() -> None:
+    log = "<6>[    0.000000] Linux version 6.12\n<3>[    0.100000] a failed\n"
+    console = "[    0.100000] a failed\r\n[    9.000000] reboot: Restarting system\r\n"
+    assert whole(log, console).splitlines() == [*log.splitlines(), "[    9.000000] reboot: Restarting system"]
+    assert whole("", console) == console
+    assert whole("<6>plain\n", "plain\nlast\n") == "<6>plain\nlast\n"

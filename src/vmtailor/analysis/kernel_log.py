@@ -36,6 +36,13 @@ def complaints(log: str, console: str = "") -> list[str]:
     return [message for message in dict.fromkeys(found) if message][:MOST_LINES]
 
 
+def whole(log: str, console: str) -> str:
+    """The kernel's words, each once: its log as init sent it, then what only the console has, such as the last ones."""
+    logged = {_LOGGED.sub(r"\2", line).strip() for line in log.splitlines()}
+    rest = [line for line in console.splitlines() if _SHOWN.sub(r"\1", line).strip() not in logged]
+    return "\n".join([*log.splitlines(), *rest, ""]) if log else console
+
+
 def new_complaints(
     tailored: Iterable[str], baseline: Iterable[str], expected: Iterable[re.Pattern[str]] = ()
 ) -> list[str]:

@@ -19,6 +19,10 @@ COLOURS = {
     "userspace": "steel_blue",
     "ready": "green",
 }
+#: A longer name of a hot spot is cut: a gap is named by the line before it. All of it is in the page and the document.
+MOST_CHARACTERS = 70
+#: Columns from which there is room for bars.
+WIDE = 100
 _KINDS = {"initcall": "cyan", "probe": "magenta", "gap": "yellow", "unit": "blue", "process": "green", "console": "red"}
 
 
@@ -47,7 +51,7 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
         console.print(strip)
     console.print(_phases(timeline))
     if timeline.hotspots:
-        console.print(_hotspots(timeline, top))
+        console.print(_hotspots(timeline, top, console.width))
     if timeline.advice:
         console.print(_advice(timeline))
     for warning in timeline.warnings:
@@ -62,7 +66,9 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
         )
         if rows
     ]
-    console.print(f"[dim]{', '.join(counts) or 'nothing timed'}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]")
+    console.print(
+        f"[dim]{', '.join(counts) or 'no initcalls, units or processes'}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]"
+    )
 
 
 def _head(timeline: Timeline) -> Panel:
@@ -124,39 +130,48 @@ def _phases(timeline: Timeline) -> Table:
     return table
 
 
-def _row(spot: Hotspot, longest: int) -> tuple[Text | str, ...]:
+def _name(spot: Hotspot) -> Text:
+    name = spot.name if len(spot.name) <= MOST_CHARACTERS else f"{spot.name[: MOST_CHARACTERS - 1]}…"
+    run = f" (run {spot.occurrence})" if spot.occurrence and spot.occurrence > 1 else ""
+    return Text.assemble(name, run, (" beside" if spot.path == Path.BESIDE else "", "dim italic"))
+
+
+def _bar(spot: Hotspot, longest: int) -> Text:
     bar = "█" * max(1, round(12 * spot.exclusive_us / longest)) if longest else ""
-    name = spot.name + (f" (run {spot.occurrence})" if spot.occurrence and spot.occurrence > 1 else "")
-    beside = " beside" if spot.path == Path.BESIDE else ""
-    return (
-        Text(spot.kind, style=_KINDS.get(spot.kind, "")),
-        Text.assemble(name, (beside, "dim italic")),
-        duration(spot.exclusive_us),
-        Text(bar, style="dim" if beside else "cyan"),
-        share(spot.share_kernel),
-        share(spot.share_total),
-        Text(", ".join(spot.advice), style="green"),
-    )
+    return Text(bar, style="dim" if spot.path == Path.BESIDE else "cyan")
 
 
-def _hotspots(timeline: Timeline, top: int) -> Table:
+def _hotspots(timeline: Timeline, top: int, width: int) -> Table:
+    """The dearest items. Columns that would be empty, and on a narrow terminal the bars, leave their room to names."""
+    spots = timeline.hotspots[:top]
     table = Table(
-        title=f"Hot spots (own time, the first {min(top, len(timeline.hotspots))})",
+        title=f"Hot spots (own time, the first {len(spots)})",
         title_justify="left",
         title_style="bold",
         box=None,
         header_style="dim",
     )
-    table.add_column("kind")
-    table.add_column("name", overflow="fold", ratio=2)
-    table.add_column("own time", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("of kernel", justify="right", no_wrap=True)
-    table.add_column("of boot", justify="right", no_wrap=True)
-    table.add_column("advice", overflow="fold", ratio=1)
     longest = max((spot.exclusive_us for spot in timeline.hotspots), default=0)
-    for spot in timeline.hotspots[:top]:
-        table.add_row(*_row(spot, longest))
+    columns: list[tuple[str, list[Text | str]]] = [
+        ("kind", [Text(spot.kind, style=_KINDS.get(spot.kind, "")) for spot in spots]),
+        ("name", [_name(spot) for spot in spots]),
+        ("own time", [duration(spot.exclusive_us) for spot in spots]),
+    ]
+    if width >= WIDE:
+        columns.append(("", [_bar(spot, longest) for spot in spots]))
+    if any(spot.share_kernel is not None for spot in spots):
+        columns.append(("of kernel", [share(spot.share_kernel) for spot in spots]))
+    if any(spot.share_total is not None for spot in spots):
+        columns.append(("of boot", [share(spot.share_total) for spot in spots]))
+    if any(spot.advice for spot in spots):
+        columns.append(("advice", [Text(", ".join(spot.advice), style="green") for spot in spots]))
+    for name, _ in columns:
+        if name in ("name", "advice"):
+            table.add_column(name, overflow="fold", ratio=3 if name == "name" else 1)
+        else:
+            table.add_column(name, justify="right" if name not in ("kind", "") else "left", no_wrap=True)
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        table.add_row(*row)
     return table
 
 

@@ -97,7 +97,11 @@ class Rebuilder:
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The choices are those of the plan before: they are not held against this kernel.
         other = replace(made, fragment=fragment, choices=())
-        return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
+        asked = ", ".join(f"{name}={value}" for name, value in values.items())
+        gone = f", without {', '.join(fallen)}" if fallen else ""
+        # Others may be compiling in the same folder: this waits for them.
+        with step(f"the kernel with {asked}{gone}: what that changes is compiled"):
+            return Path(build.build_kernel(other, source.path, source.digest, self._store).image)
 
 
 def changed(

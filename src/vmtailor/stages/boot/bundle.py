@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis import boots
+from vmtailor.analysis import boots, kernel_log
 from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
@@ -25,6 +25,7 @@ from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
 from vmtailor.stages.boot.once import Plan
 
 EXERCISE = "exercise.json"
+STAMPS = ("printk.time=1",)
 OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
 
 
@@ -64,11 +65,14 @@ def load(path: Path) -> Loaded:
 
 
 def vm_of(loaded: Loaded, vm: Vm) -> Vm:
-    """The bundle's machine, with the accelerator, clock and words that the user chose."""
+    """The bundle's machine, with the accelerator, clock and words that the user chose.
+
+    On the wall clock its log has time stamps; where instructions are counted, no word is added that would cost any."""
     bundle = loaded.bundle
+    stamps = STAMPS if vm.clock is Clock.WALL and not any(w.startswith("printk.time=") for w in vm.append) else ()
     return Vm(
         kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
-        kernel=str(loaded.kernel), append=(*bundle.words, *vm.append),
+        kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *vm.append),
         disks=(VmDisk(str(loaded.folder / bundle.root)),), network=bundle.network, entropy=False,
         cpu_model=vm.cpu_model, accelerator=vm.accelerator, clock=vm.clock,
     )  # fmt: skip
@@ -110,7 +114,8 @@ class BundleBooter:
             machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
         )
         outcome = rig.drive(setup, folder)
-        (folder / "console.log").write_text(outcome.console, "utf-8", "replace")
+        log = kernel_log.whole(outcome.report.file("kernel-log"), outcome.report.console)
+        (folder / "console.log").write_text(log, "utf-8", "replace")
         counters = plugin.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
         boot = boots.make_boot(outcome, exercise, counters, table)
         problems = boots.failures(outcome, exercise)

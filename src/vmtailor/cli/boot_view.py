@@ -66,9 +66,8 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
         )
         if rows
     ]
-    console.print(
-        f"[dim]{', '.join(counts) or 'no initcalls, units or processes'}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]"
-    )
+    timed = ", ".join(counts) or "no initcalls, units or processes"
+    console.print(f"[dim]{timed}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]")
 
 
 def _head(timeline: Timeline) -> Panel:

@@ -80,6 +80,7 @@ def load_side(paths: Sequence[Path]) -> Saved:
         saved = load_saved(record)
         side.timelines.extend(saved.timelines)
         side.config = side.config or saved.config
+        side.version = side.version or saved.version
         for key, values in saved.samples.items():
             side.samples.setdefault(key, []).extend(values)
     return side
@@ -90,7 +91,8 @@ def compare_sides(before: Saved, after: Saved, names: tuple[str, str]) -> Compar
     if before.timelines and after.timelines:
         found = compare_boots(before.timelines, after.timelines, names)
     elif before.samples and after.samples:
-        found = Comparison(Side(names[0], 0, None, None), Side(names[1], 0, None, None), (), (), (), ())
+        left, right = (Side(n, 0, side.version or None, None) for n, side in zip(names, (before, after), strict=True))
+        found = Comparison(left, right, (), (), (), ())
     else:
         raise UserInputError(
             "the two sides are of different kinds",

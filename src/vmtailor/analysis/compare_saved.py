@@ -28,6 +28,7 @@ class Saved:
     timelines: list[Timeline] = field(default_factory=list)
     samples: Samples = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=dict)
+    version: str = ""
 
 
 def find(path: Path) -> Path | None:
@@ -63,7 +64,8 @@ def _series(series: BootSeries, folder: Path) -> Saved:
 
 
 def _run(run: FitRun) -> Saved:
-    saved = Saved(config={choice.name: choice.value for choice in run.plan.choices})
+    config = {choice.name: choice.value for choice in run.plan.choices}
+    saved = Saved(config=config, version=run.plan.kernel_version)
     for name, value in _figures(run):
         unit = (
             "bytes"

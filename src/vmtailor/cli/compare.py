@@ -14,6 +14,7 @@ from rich.text import Text
 from vmtailor.analysis.compare import compare_sides, load_side
 from vmtailor.analysis.compare_page import compare_page
 from vmtailor.base.records import to_bytes, write_atomic
+from vmtailor.base.text import plural
 from vmtailor.cli.boot_view import duration
 from vmtailor.model.comparison import Change, Comparison, Row
 
@@ -62,7 +63,11 @@ def compare(
 def _amount(row: Row, value: float | None) -> str:
     if value is None:
         return "–"
-    return duration(round(value)) if row.unit == "µs" else f"{value:,.0f}{' ' + row.unit if row.unit else ''}"
+    if row.unit == "µs":
+        return duration(round(value))
+    # A figure whose name says its unit need not say it again.
+    unit = "" if row.unit in row.name else {"instructions": " instr"}.get(row.unit, f" {row.unit}")
+    return f"{value:,.0f}{unit}".rstrip()
 
 
 def _cells(row: Row) -> tuple[str | Text, ...]:
@@ -71,7 +76,8 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
         "" if row.low_us is None or row.high_us is None else f"{_amount(row, row.low_us)} … {_amount(row, row.high_us)}"
     )
     name = row.name + (f" (run {row.occurrence})" if row.occurrence > 1 else "")
-    verdict = Text(row.verdict, style=_COLOURS.get(Change(row.verdict), ""))
+    exact = {Change.FASTER: "less", Change.SLOWER: "more"} if row.unit != "µs" else {}
+    verdict = Text(exact.get(Change(row.verdict), row.verdict), style=_COLOURS.get(Change(row.verdict), ""))
     if row.direction:
         verdict.append(f", {row.direction}?", style="dim")
     if row.moved and row.verdict != Change.MOVED:
@@ -88,25 +94,36 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
 
 
 def _table(title: str, rows: list[Row]) -> Table:
+    """Rows as a table; the column of intervals is left out where there are none."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
-    for name in ("kind", "name", "before", "after", "change", "95 %", ""):
-        table.add_column(name, justify="right" if name in ("before", "after", "change") else "left", overflow="fold")
+    between = any(row.low_us is not None for row in rows)
+    for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):
+        figure = name in ("before", "after", "change")
+        table.add_column(name, justify="right" if figure else "left", overflow="fold", no_wrap=figure)
     for row in rows:
-        table.add_row(*_cells(row))
+        cells = _cells(row)
+        table.add_row(*(cells if between else (*cells[:5], *cells[6:])))
     return table
 
 
 def _show(found: Comparison, top: int, all_rows: bool) -> None:
     console = Console(highlight=False)
     for mark, side in (("before", found.before), ("after", found.after)):
+        count = plural(side.boots, "boot") if side.boots else "a fit"
         console.print(
             Text.assemble(
-                (f"{mark:7}", "dim"), (side.name, "bold"), f"  {side.boots} boot(s), Linux {side.version or '?'}"
+                (f"{mark:7}", "dim"),
+                (side.name, "bold"),
+                f"  {count}, Linux {side.version or 'of unknown version'}",
             )
         )
-    console.print(_table("Phases", list(found.phases)))
+    if found.phases:
+        console.print(_table("Phases", list(found.phases)))
     items = [row for row in found.items if all_rows or row.verdict != Change.SAME]
-    console.print(_table(f"Items, the largest change first ({min(top, len(items))} of {len(items)})", items[:top]))
+    if items:
+        console.print(_table(f"What changed ({min(top, len(items))} of {len(items)})", items[:top]))
+    elif found.items:
+        console.print(f"No item changed: all {len(found.items)} are the same within their spread.")
     for change in found.config[:top]:
         console.print(Text(f"CONFIG_{change.symbol}: {change.before or 'not set'} → {change.after or 'not set'}"))
     if len(found.config) > top:

@@ -73,13 +73,13 @@ def test_rows_and_remainder_are_the_total() -> None:
     ]
 
 
-<<<<<<< HEAD
 def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
     cost = rows_of("6.12", COUNTED, Attribution(ROWS, {TO_INIT: 30, "": 0}, {TO_INIT: 900}))
     # Alone 40 and 41, two at once 120: the median is that of one. The test under way never ended.
     assert cost.helpers == Helpers(count=4, for_tests=3, each=41)
     assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
-=======
+
+
 def test_without_debug_information_functions_are_told_by_the_table() -> None:
     table = SymbolTable.parse("ffffffff81000000 T a\nffffffff81000100 T b\nffffffff81000200 T end_\n")
     where = np.array([0xFFFFFFFF81000000, 0xFFFFFFFF81000110, 0x1000000, 0xFFFFFFFFC0000000], np.uint64)
@@ -105,7 +105,6 @@ def test_without_debug_information_functions_are_told_by_the_table() -> None:
         "b": ("", "", 20),
     }
     assert cost.total == 82 == 75 + cost.early + cost.unknown and cost.unknown == 4
->>>>>>> 100b843 (Attribute and try on bundles: tests, documentation, loops of emulation named apart, marks of the bundle's own init)
 
 
 def test_phases_are_told_by_the_marks() -> None:

@@ -45,6 +45,9 @@ def test_choosing() -> None:
         ("LOG_BUF_SHIFT=14", (("LOG_BUF_SHIFT", "14"),)),
     ]
     assert both[3].counts.symbols == ()
+    (joined,) = bundle_changes.choose(["AUDIT=n+IPV6=n+random-trust"], "6.12")
+    changes = tuple(part.config for part in joined.parts)
+    assert changes == ((("AUDIT", "n"),), (("IPV6", "n"),), ())
     everything = bundle_changes.choose(["all"], "6.12")
     assert everything and not any(r.config or r.mask or r.initrd or r.qemu for r in everything)
     # A way of the catalogue that is prose, or of another kernel, is none.
@@ -64,7 +67,8 @@ def test_changes_are_made_on_the_machine() -> None:
 
     chosen = bundle_changes.choose(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
     changed = bundle_changes.change(chosen, VM, rebuild)
-    assert asked == [{"AUDIT": "n", "IPV6": "n"}]
+    together = bundle_changes.change(bundle_changes.choose(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
+    assert together == changed and asked == [{"AUDIT": "n", "IPV6": "n"}] * 2
     assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *chosen[0].add)
     assert bundle_changes.change(bundle_changes.choose(["memory"], "6.12"), VM, no_build) == VM
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):

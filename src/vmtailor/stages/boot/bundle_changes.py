@@ -20,7 +20,7 @@ from vmtailor.stages.boot.recipes import Counts, Recipe
 CONFIGURATION = "/configuration"
 #: Gives the kernel with other values of these symbols.
 Rebuild = Callable[[Mapping[str, str]], Path]
-_SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=(\S+)")
+_SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
 
 
 def choose(wanted: Sequence[str], kernel_version: str) -> tuple[Recipe, ...]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.model.machine import Disk, Machine, MachineKind
@@ -25,7 +26,15 @@ def words_of(form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def baseline_machine(
-    kind: MachineKind, vmlinuz: Path, initrd: Path, root: Path, form: RootFormat, *, memory_bytes: int, cpu_model: str
+    kind: MachineKind,
+    vmlinuz: Path,
+    initrd: Path,
+    root: Path,
+    form: RootFormat,
+    *,
+    memory_bytes: int,
+    cpu_model: str,
+    cpus: int = 1,
 ) -> Machine:
     """The distribution's kernel, with its modules in an initial RAM disk made for the purpose."""
     return Machine(
@@ -36,6 +45,7 @@ def baseline_machine(
         initrd=str(initrd),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
+        cpus=cpus,
         acpi=True,
     )
 
@@ -61,3 +71,8 @@ def tailored_machine(
         cpu_model=cpu_model,
         cpus=cpus,
     )
+
+
+def counted(machine: Machine) -> Machine:
+    """The same machine with one CPU: what the plugin counts. What runs on several CPUs at once has no exact count."""
+    return replace(machine, cpus=1)

@@ -166,4 +166,5 @@ def baseline_of(
         options.root_format,
         memory_bytes=options.memory_bytes,
         cpu_model=options.cpu_model,
+        cpus=options.cpus,
     )

@@ -17,7 +17,7 @@ from vmtailor.analysis.sides import TO_READY, KernelFacts, LoopNames
 from vmtailor.base import records
 from vmtailor.base.progress import step
 from vmtailor.model.fit import Ledger, Side
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
@@ -88,11 +88,11 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         initcalls=found.initcalls,
     )
     ground = findings.ground
-    shared = measure.conditions(Subject(machine, ground.table, ground.exercise, ground.natives))
+    subject = Subject(machine, ground.table, ground.exercise, ground.natives)
     return replace(
         side,
-        conditions=(*shared, ("clock", "instructions")),
-        wall_conditions=(*shared, ("clock", "wall"), ("boots", str(len(found.wall)))),
+        conditions=measure.conditions(subject, Clock.INSTRUCTIONS),
+        wall_conditions=(*measure.conditions(subject, Clock.WALL), ("boots", str(len(found.wall)))),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis import boots
+from vmtailor.analysis import boots, machines
 from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError
@@ -108,7 +108,8 @@ def _counted(
     subject: Subject, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
     run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    setup = rig.Setup(subject.machine, run, subject.natives, _deadline(subject.exercise), plugin=config)
+    machine = machines.counted(subject.machine)
+    setup = rig.Setup(machine, run, subject.natives, _deadline(subject.exercise), plugin=config)
     outcome = rig.drive(setup, scratch)
     _require(outcome, subject)
     if keep is not None:
@@ -157,10 +158,10 @@ def least_memory(known: int, passes: Callable[[int], bool]) -> int:
     return high * MEMORY_STEP
 
 
-def conditions(subject: Subject) -> tuple[tuple[str, str], ...]:
-    """Under which conditions the figures were taken."""
+def conditions(subject: Subject, clock: Clock) -> tuple[tuple[str, str], ...]:
+    """Under which conditions the figures on one clock were taken."""
     version = qemu_program.installed().version
-    machine = subject.machine
+    machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
     return (
         ("machine", machine.kind.value),
         ("memory", f"{machine.memory_bytes >> 20} MiB"),
@@ -168,4 +169,5 @@ def conditions(subject: Subject) -> tuple[tuple[str, str], ...]:
         ("cpu model", machine.cpu_model),
         ("accelerator", "TCG"),
         ("qemu", f"{version[0]}.{version[1]}"),
+        ("clock", str(clock)),
     )

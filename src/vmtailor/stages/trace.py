@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis import boots, container_log, degradation, file_uses
+from vmtailor.analysis import boots, container_log, degradation, file_uses, machines
 from vmtailor.analysis.counters import SymbolTable
 from vmtailor.analysis.strace_log import Log
 from vmtailor.base import records
@@ -58,7 +58,8 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     requests_boot = boots.make_boot(requests, inputs.exercise)
     require_works(requests, inputs, "with its system calls traced")
     with step("trace: every block of the kernel"):
-        coverage = rig.drive(rig.Setup(machine, run, inputs.natives, deadline_s, plugin=config), scratch)
+        one_cpu = machines.counted(machine)
+        coverage = rig.drive(rig.Setup(one_cpu, run, inputs.natives, deadline_s, plugin=config), scratch)
         require_works(coverage, inputs, "")
         counters = plugin.parse(coverage.counts, "the coverage boot's counts")
         coverage_boot = boots.make_boot(coverage, inputs.exercise, counters, inputs.table)

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from vmtailor.analysis.attribution import Attribution, CostRow
 from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
 from vmtailor.analysis.counters import SymbolTable
 from vmtailor.base.errors import GuestError
+from vmtailor.base.figures import millions
+from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import Helpers
 from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals
 
@@ -77,6 +82,9 @@ def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
     cost = rows_of("6.12", COUNTED, Attribution(ROWS, {TO_INIT: 30, "": 0}, {TO_INIT: 900}))
     # Alone 40 and 41, two at once 120: the median is that of one. The test under way never ended.
     assert cost.helpers == Helpers(count=4, for_tests=3, each=41)
+    text = io.StringIO()
+    show_cost(cost, Path("out"), Console(file=text, width=200))
+    assert f"4 helpers, each {millions(41)} from its request to its end; 3 of them for self-tests" in text.getvalue()
     assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
 
 

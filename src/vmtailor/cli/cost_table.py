@@ -56,6 +56,9 @@ def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopN
         table.add_row(name, millions(count), percent(count, cost.total))
     table.add_row("total", millions(sum(count for _, count in parts)), percent(cost.total, cost.total), style="bold")
     console.print(table)
+    if cost.helpers.count:
+        each = f"{cost.helpers.count} helpers, each {millions(cost.helpers.each)} from its request to its end"
+        console.print(Text(f"{each}; {cost.helpers.for_tests} of them for self-tests"))
     console.print(Text(f"before it, firmware and decompression: {millions(cost.before_kernel)}", style="dim"))
     console.print(Text(f"all rows: {out}/cost.json", style="dim"))
 

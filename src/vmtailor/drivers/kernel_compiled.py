@@ -25,7 +25,8 @@ _LAYOUT = "1"
 #: What is added to any configuration: debug information for attribution, no keys that only the distribution has, and
 #: the devices and file systems of the machine that is traced.
 ADDED = {
-    "MODULES": "y", "DEBUG_INFO_NONE": "n", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT": "y", "DEBUG_INFO_REDUCED": "n", "DEBUG_INFO_BTF": "n",
+    "MODULES": "y", "DEBUG_INFO_NONE": "n", "DEBUG_INFO_BTF": "n",
+    "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT": "y", "DEBUG_INFO_REDUCED": "n",
     "DEBUG_INFO_SPLIT": "n", "SYSTEM_TRUSTED_KEYS": "", "SYSTEM_REVOCATION_KEYS": "", "MODULE_SIG": "n",
     "MODULE_COMPRESS": "n", "MODULE_COMPRESS_NONE": "y", "LOCALVERSION_AUTO": "n", "BLK_DEV_INITRD": "y",
     "SERIAL_8250": "y", "SERIAL_8250_CONSOLE": "y", "VIRTIO_MENU": "y", "VIRTIO_MMIO": "m", "VIRTIO_PCI": "y",

@@ -25,13 +25,19 @@ _LAYOUT = "1"
 #: What is added to any configuration: debug information for attribution, no keys that only the distribution has, and
 #: the devices and file systems of the machine that is traced.
 ADDED = {
-    "MODULES": "y", "DEBUG_INFO_NONE": "n", "DEBUG_INFO_BTF": "n",
-    "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT": "y", "DEBUG_INFO_REDUCED": "n",
-    "DEBUG_INFO_SPLIT": "n", "SYSTEM_TRUSTED_KEYS": "", "SYSTEM_REVOCATION_KEYS": "", "MODULE_SIG": "n",
-    "MODULE_COMPRESS": "n", "MODULE_COMPRESS_NONE": "y", "LOCALVERSION_AUTO": "n", "BLK_DEV_INITRD": "y",
-    "SERIAL_8250": "y", "SERIAL_8250_CONSOLE": "y", "VIRTIO_MENU": "y", "VIRTIO_MMIO": "m", "VIRTIO_PCI": "y",
-    "VIRTIO_BLK": "m", "VIRTIO_NET": "m", "MISC_FILESYSTEMS": "y", "EROFS_FS": "m", "EROFS_FS_XATTR": "y",
-    "EROFS_FS_SECURITY": "y", "SQUASHFS": "m", "EXT4_FS": "m", "OVERLAY_FS": "m", "TMPFS": "y", "TMPFS_XATTR": "y",
+    **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
+    **dict.fromkeys(
+        ("DEBUG_INFO_NONE", "DEBUG_INFO_BTF", "DEBUG_INFO_REDUCED", "DEBUG_INFO_SPLIT", "MODULE_SIG",
+         "MODULE_COMPRESS", "LOCALVERSION_AUTO"), "n",
+    ),
+    **dict.fromkeys(
+        ("DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "MODULES", "MODULE_COMPRESS_NONE", "BLK_DEV_INITRD", "ACPI", "PCI",
+         "SERIAL_8250", "SERIAL_8250_CONSOLE", "VIRTIO_MENU", "VIRTIO_PCI", "MISC_FILESYSTEMS", "EROFS_FS_XATTR",
+         "EROFS_FS_SECURITY", "TMPFS", "TMPFS_XATTR"), "y",
+    ),
+    **dict.fromkeys(
+        ("VIRTIO_MMIO", "VIRTIO_BLK", "VIRTIO_NET", "EROFS_FS", "SQUASHFS", "EXT4_FS", "OVERLAY_FS"), "m",
+    ),
 }  # fmt: skip
 
 

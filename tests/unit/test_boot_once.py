@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -125,4 +126,18 @@ def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatc
     assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
     again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found)
     assert again.boots == found.boots
-    assert (tmp_path / "out" / "boots.json").is_file()
+    record = tmp_path / "out" / "boots.json"
+    assert record.is_file()
+
+
+def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
+    kernel = tmp_path / "kernel"
+    kernel.write_bytes(b"x")
+    schedule = [(series.variant("base", Vm(kernel=str(kernel), network=False)), 1)]
+    plan = Plan(parse_signal("login"), 10.0)
+    found = series.run("subject", schedule, plan, tmp_path / "out")
+    assert series.saved(tmp_path / "out", plan, schedule) == found
+    after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1
+    os.utime(kernel, (after, after))
+    assert series.saved(tmp_path / "out", plan, schedule) is None

@@ -65,15 +65,23 @@ def run(
 
 
 def saved(out: Path, plan: Plan, schedule: Sequence[tuple[Variant, int]]) -> BootSeries | None:
-    """Boots of an interrupted run in `out` that are as scheduled: same machine, same signal. None where there are
-    none."""
+    """Boots of an interrupted run in `out` that are as scheduled: same machine, with the same kernel and disks, same
+    signal. None where there are none."""
     if not (out / RECORD).is_file():
         return None
     found = records.load(BootSeries, out / RECORD)
     machines = {one.name: one.vm for one, _ in schedule}
-    same = tuple(one for one in found.variants if machines.get(one.name) == one.vm)
+    since = (out / RECORD).stat().st_mtime
+    same = tuple(one for one in found.variants if machines.get(one.name) == one.vm and not _renewed(one.vm, since))
     boots = tuple(b for b in found.boots if any(one.name == b.variant for one in same))
     return replace(found, variants=same, boots=boots) if found.ready == plan.ready and boots else None
+
+
+def _renewed(vm: Vm, since: float) -> bool:
+    """Whether a machine's kernel or a disk was written after a moment: it is another machine under the same names. (An
+    initial RAM disk of ours is written again by every run.)"""
+    files = (vm.kernel, *(disk.path for disk in vm.disks))
+    return any(Path(file).is_file() and Path(file).stat().st_mtime > since for file in files if file)
 
 
 def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:

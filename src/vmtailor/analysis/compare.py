@@ -106,12 +106,13 @@ def compare_sides(before: Saved, after: Saved, names: tuple[str, str]) -> Compar
 
 
 def _figures(before: Samples, after: Samples) -> Iterator[Row]:
-    """Figures of records. Counts of instructions and bytes are exact: a single one a side is enough."""
+    """Figures of records. Counts of instructions and bytes are exact, and so is virtual time: a single one a side is
+    enough."""
     for key in dict.fromkeys([*before, *after]):
         kind, name, unit = key
         left, right = before.get(key, []), after.get(key, [])
         row = _row((kind, name, 1), left, right, (len(left), len(right)))
-        if left and right and unit != "µs":
+        if left and right and (unit != "µs" or "virtual" in name):
             slack = max(EXACT_SHARE * abs(row.before_us or 0.0), max(left) - min(left), max(right) - min(right))
             change = (row.after_us or 0.0) - (row.before_us or 0.0)
             verdict = Change.SAME if abs(change) <= slack else (Change.FASTER if change < 0 else Change.SLOWER)

@@ -65,9 +65,9 @@ def _amount(row: Row, value: float | None) -> str:
         return "–"
     if row.unit == "µs":
         return duration(round(value))
-    # A figure whose name says its unit need not say it again.
-    unit = "" if row.unit in row.name else {"instructions": " instr"}.get(row.unit, f" {row.unit}")
-    return f"{value:,.0f}{unit}".rstrip()
+    # A figure whose name says its unit need not say it again; that the others count instructions is said below them.
+    unit = "" if row.unit in row.name or row.unit == "instructions" else f" {row.unit}"
+    return f"{value:,.0f}{unit}"
 
 
 def _cells(row: Row) -> tuple[str | Text, ...]:
@@ -99,7 +99,8 @@ def _table(title: str, rows: list[Row]) -> Table:
     between = any(row.low_us is not None for row in rows)
     for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):
         figure = name in ("before", "after", "change")
-        table.add_column(name, justify="right" if figure else "left", overflow="fold", no_wrap=figure)
+        least = {"name": 18, "": 10}.get(name)
+        table.add_column(name, justify="right" if figure else "left", overflow="fold", no_wrap=figure, min_width=least)
     for row in rows:
         cells = _cells(row)
         table.add_row(*(cells if between else (*cells[:5], *cells[6:])))
@@ -122,6 +123,8 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
     items = [row for row in found.items if all_rows or row.verdict != Change.SAME]
     if items:
         console.print(_table(f"What changed ({min(top, len(items))} of {len(items)})", items[:top]))
+        if any(row.unit == "instructions" for row in items[:top]):
+            console.print("[dim]numbers without a unit count instructions, or what their name says[/]")
     elif found.items:
         console.print(f"No item changed: all {len(found.items)} are the same within their spread.")
     for change in found.config[:top]:

@@ -2,8 +2,10 @@
 // The comparison page: one table.
 (() => {
   const time = (us) => us === null ? "–" : Math.abs(us) >= 1e6 ? `${(us / 1e6).toFixed(3)} s` : Math.abs(us) >= 1e3 ? `${(us / 1e3).toFixed(2)} ms` : `${Math.round(us)} µs`;
-  const amount = (r, n) => r.unit === "µs" ? time(n) : n === null ? "–" : `${vm.grouped(n)} ${r.unit}`;
+  const amount = (r, n) => r.unit === "µs" ? time(n) : n === null ? "–" : vm.grouped(n) + (r.name.includes(r.unit) ? "" : ` ${r.unit}`);
   const rows = vm.data.rows.map(([kind, name, run, before, after, change, low, high, p, verdict, direction, moved, unit]) => ({ kind, name, run, before, after, change, low, high, p, verdict, direction, moved, unit }));
+  const words = { faster: "less", slower: "more" };
+  for (const r of rows) if (r.unit !== "µs" && words[r.verdict]) [r.shade, r.verdict] = [r.verdict, words[r.verdict]];
   const verdicts = [...new Set(rows.map((r) => r.verdict))];
   const shade = { faster: "good", gone: "good", slower: "bad", new: "warn", moved: "accent" };
   vm.table(document.getElementById("items"), {
@@ -17,7 +19,7 @@
       { title: "After", number: true, value: (r) => r.after ?? -1, cell: (r) => amount(r, r.after) },
       { title: "Change", number: true, value: (r) => r.change ?? 0, cell: (r) => (r.change > 0 ? "+" : "") + amount(r, r.change) },
       { title: "95 %", number: true, value: (r) => r.low ?? 0, cell: (r) => r.low === null ? "–" : `${amount(r, r.low)} … ${amount(r, r.high)}` },
-      { title: "Verdict", value: (r) => r.verdict, cell: (r) => vm.el("span", {}, vm.el("span", { class: `tag ${shade[r.verdict] || ""}` }, r.verdict), r.direction ? ` ${r.direction}?` : "", r.moved && r.verdict !== "moved" ? " moved" : "") },
+      { title: "Verdict", value: (r) => r.verdict, cell: (r) => vm.el("span", {}, vm.el("span", { class: `tag ${shade[r.shade || r.verdict] || ""}` }, r.verdict), r.direction ? ` ${r.direction}?` : "", r.moved && r.verdict !== "moved" ? " moved" : "") },
     ],
   });
 })();

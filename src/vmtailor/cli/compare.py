@@ -99,7 +99,7 @@ def _table(title: str, rows: list[Row]) -> Table:
     between = any(row.low_us is not None for row in rows)
     for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):
         figure = name in ("before", "after", "change")
-        least = {"name": 18, "": 10}.get(name)
+        least = {"name": min(18, max(len(row.name) for row in rows)), "": 10}.get(name)
         table.add_column(name, justify="right" if figure else "left", overflow="fold", no_wrap=figure, min_width=least)
     for row in rows:
         cells = _cells(row)

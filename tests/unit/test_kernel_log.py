@@ -8,7 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.kernel_log import complaints, new_complaints, whole
+from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.kernel_log import complaints, named, new_complaints, whole
 
 LOG = """<6>[    0.1] all is well
 <4>[    0.2] odd thing 0x12 at 7
@@ -49,3 +50,18 @@ def test_the_kernels_words_are_each_there_once_and_in_order() -> None:
     assert whole(log, console).splitlines() == [*log.splitlines(), "[    9.000000] reboot: Restarting system"]
     assert whole("", console) == console
     assert whole("<6>plain\n", "plain\nlast\n") == "<6>plain\nlast\n"
+
+
+def test_initcalls_of_a_kernel_without_names_are_named_by_its_table() -> None:
+    table = SymbolTable.parse("ffffffff81000000 T a_init\nffffffff81000100 T b_init\nffffffff81000200 T end_\n")
+    log = (
+        "<7>[    0.1] calling  0xffffffff81000100 @ 1\n"
+        "<7>[    0.2] initcall 0xffffffff81000100 returned 0 after 3 usecs\n"
+        "<7>[    0.3] calling  0x0000000000000005 @ 1\n"
+        "<6>[    0.4] found SMP MP-table at 0xffffffff81000000 here\n"
+    )
+    assert named(log, table).splitlines() == [
+        "<7>[    0.1] calling  b_init+0x0/0x0 @ 1",
+        "<7>[    0.2] initcall b_init+0x0/0x0 returned 0 after 3 usecs",
+        *log.splitlines()[2:],
+    ]

@@ -6,12 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from vmtailor.analysis.counters import UNKNOWN, SymbolTable
+
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 #: The same on a console, where the level is not shown.
 _SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
 WARNING = 4
 #: At most so many lines are kept: a guest may print without end.
@@ -41,6 +44,17 @@ def whole(log: str, console: str) -> str:
     logged = {_LOGGED.sub(r"\2", line).strip() for line in log.splitlines()}
     rest = [line for line in console.splitlines() if _SHOWN.sub(r"\1", line).strip() not in logged]
     return "\n".join([*log.splitlines(), *rest, ""]) if log else console
+
+
+def named(log: str, table: SymbolTable) -> str:
+    """A log in which initcalls have names: a kernel without the table of its own symbols prints their addresses."""
+
+    def name(match: re.Match[str]) -> str:
+        address = int(match[2], 16)
+        found = table.name_of(address)
+        return match[0] if found == UNKNOWN else f"{match[1]}{found}+0x0/0x0"
+
+    return _CALL.sub(name, log)
 
 
 def new_complaints(

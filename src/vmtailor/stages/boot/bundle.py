@@ -115,7 +115,7 @@ class BundleBooter:
         )
         outcome = rig.drive(setup, folder)
         log = kernel_log.whole(outcome.report.file("kernel-log"), outcome.report.console)
-        (folder / "console.log").write_text(log, "utf-8", "replace")
+        (folder / "console.log").write_text(kernel_log.named(log, table), "utf-8", "replace")
         counters = plugin.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
         boot = boots.make_boot(outcome, exercise, counters, table)
         problems = boots.failures(outcome, exercise)

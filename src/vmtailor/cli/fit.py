@@ -11,23 +11,7 @@ from typing import Annotated
 import typer
 
 from vmtailor.base.errors import AnswerNo
-from vmtailor.cli.common import (
-    AuthfileOption,
-    BaselineConfigOption,
-    CpuModelOption,
-    CpusOption,
-    DropOption,
-    EntrypointOption,
-    ExerciseOption,
-    JsonOption,
-    KeepOption,
-    KernelOption,
-    MachineOption,
-    RootOption,
-    SourceOption,
-    TerminalOption,
-    words,
-)
+from vmtailor.cli import common
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
@@ -45,24 +29,24 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the bundle.")] = Path("bundle"),
-    exercise: ExerciseOption = None,
-    machine: MachineOption = MachineKind.MICROVM,
+    exercise: common.ExerciseOption = None,
+    machine: common.MachineOption = MachineKind.MICROVM,
     memory: Annotated[str, typer.Option(help="Memory of both machines while they are measured.")] = "256M",
-    cpus: CpusOption = 1,
-    cpu_model: CpuModelOption = "max",
-    kernel: KernelOption = None,
-    source: SourceOption = None,
-    baseline_config: BaselineConfigOption = None,
-    root: RootOption = RootFormat.EROFS,
-    keep: KeepOption = None,
-    drop: DropOption = None,
-    terminal: TerminalOption = True,
+    cpus: common.CpusOption = 1,
+    cpu_model: common.CpuModelOption = "max",
+    kernel: common.KernelOption = None,
+    source: common.SourceOption = None,
+    baseline_config: common.BaselineConfigOption = None,
+    root: common.RootOption = RootFormat.EROFS,
+    keep: common.KeepOption = None,
+    drop: common.DropOption = None,
+    terminal: common.TerminalOption = True,
     boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
     budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
     effort: Annotated[Effort, typer.Option(help="thorough: also try to remove what is kept.")] = Effort.NORMAL,
-    entrypoint: EntrypointOption = None,
-    authfile: AuthfileOption = None,
-    json: JsonOption = False,
+    entrypoint: common.EntrypointOption = None,
+    authfile: common.AuthfileOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image: trace, plan, build, verify, measure, report."""
     options = FitOptions(
@@ -83,7 +67,7 @@ def fit(
         boots=boots,
         budget=budget,
         effort=effort,
-        entrypoint=words(entrypoint),
+        entrypoint=common.words(entrypoint),
         authfile=authfile,
         command=shlex.join(["vmtailor", *sys.argv[1:]]),
     )

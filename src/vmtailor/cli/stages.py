@@ -18,23 +18,7 @@ from rich.table import Table
 from vmtailor.analysis import causes, strace_log
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plain
-from vmtailor.cli.common import (
-    AuthfileOption,
-    BaselineConfigOption,
-    CpuModelOption,
-    CpusOption,
-    DropOption,
-    EntrypointOption,
-    ExerciseOption,
-    JsonOption,
-    KeepOption,
-    KernelOption,
-    MachineOption,
-    RootOption,
-    SourceOption,
-    TerminalOption,
-    words,
-)
+from vmtailor.cli import common
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.plan import RootFormat
@@ -59,25 +43,25 @@ class Show(StrEnum):
 
 def trace(
     image: ImageArgument,
-    exercise: ExerciseOption = None,
+    exercise: common.ExerciseOption = None,
     show: Annotated[Show, typer.Option(help="What of the trace to print.")] = Show.SYSCALLS,
-    machine: MachineOption = MachineKind.MICROVM,
+    machine: common.MachineOption = MachineKind.MICROVM,
     memory: MemoryOption = "256M",
-    kernel: KernelOption = None,
-    source: SourceOption = None,
-    baseline_config: BaselineConfigOption = None,
-    cpu_model: CpuModelOption = "max",
-    root: RootOption = RootFormat.EROFS,
-    entrypoint: EntrypointOption = None,
-    authfile: AuthfileOption = None,
-    json: JsonOption = False,
+    kernel: common.KernelOption = None,
+    source: common.SourceOption = None,
+    baseline_config: common.BaselineConfigOption = None,
+    cpu_model: common.CpuModelOption = "max",
+    root: common.RootOption = RootFormat.EROFS,
+    entrypoint: common.EntrypointOption = None,
+    authfile: common.AuthfileOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Run the exercise on the baseline and show what was seen."""
     ground = prepare(
         FitOptions(
             reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
             kernel=kernel, source=source, baseline_config=baseline_config, cpu_model=cpu_model, root_format=root,
-            entrypoint=words(entrypoint), authfile=authfile,
+            entrypoint=common.words(entrypoint), authfile=authfile,
         )
     )  # fmt: skip
     if show is Show.COVERAGE:
@@ -144,29 +128,29 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
 
 def plan(
     image: ImageArgument,
-    exercise: ExerciseOption = None,
+    exercise: common.ExerciseOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
-    machine: MachineOption = MachineKind.MICROVM,
-    cpus: CpusOption = 1,
+    machine: common.MachineOption = MachineKind.MICROVM,
+    cpus: common.CpusOption = 1,
     memory: MemoryOption = "256M",
-    kernel: KernelOption = None,
-    source: SourceOption = None,
-    baseline_config: BaselineConfigOption = None,
-    cpu_model: CpuModelOption = "max",
-    root: RootOption = RootFormat.EROFS,
-    keep: KeepOption = None,
-    drop: DropOption = None,
-    terminal: TerminalOption = True,
-    entrypoint: EntrypointOption = None,
-    authfile: AuthfileOption = None,
-    json: JsonOption = False,
+    kernel: common.KernelOption = None,
+    source: common.SourceOption = None,
+    baseline_config: common.BaselineConfigOption = None,
+    cpu_model: common.CpuModelOption = "max",
+    root: common.RootOption = RootFormat.EROFS,
+    keep: common.KeepOption = None,
+    drop: common.DropOption = None,
+    terminal: common.TerminalOption = True,
+    entrypoint: common.EntrypointOption = None,
+    authfile: common.AuthfileOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built."""
     options = FitOptions(
         reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
         memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
         cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
-        entrypoint=words(entrypoint), authfile=authfile,
+        entrypoint=common.words(entrypoint), authfile=authfile,
     )  # fmt: skip
     made = fitting.planned(fitting.find(prepare(options)))
     if out is not None:
@@ -193,28 +177,28 @@ def plan(
 
 def build(
     image: ImageArgument,
-    exercise: ExerciseOption = None,
-    machine: MachineOption = MachineKind.MICROVM,
-    cpus: CpusOption = 1,
+    exercise: common.ExerciseOption = None,
+    machine: common.MachineOption = MachineKind.MICROVM,
+    cpus: common.CpusOption = 1,
     memory: MemoryOption = "256M",
-    kernel: KernelOption = None,
-    source: SourceOption = None,
-    baseline_config: BaselineConfigOption = None,
-    cpu_model: CpuModelOption = "max",
-    root: RootOption = RootFormat.EROFS,
-    keep: KeepOption = None,
-    drop: DropOption = None,
-    terminal: TerminalOption = True,
-    entrypoint: EntrypointOption = None,
-    authfile: AuthfileOption = None,
-    json: JsonOption = False,
+    kernel: common.KernelOption = None,
+    source: common.SourceOption = None,
+    baseline_config: common.BaselineConfigOption = None,
+    cpu_model: common.CpuModelOption = "max",
+    root: common.RootOption = RootFormat.EROFS,
+    keep: common.KeepOption = None,
+    drop: common.DropOption = None,
+    terminal: common.TerminalOption = True,
+    entrypoint: common.EntrypointOption = None,
+    authfile: common.AuthfileOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Plan, and build the kernel, without verifying it. Prints where it is."""
     options = FitOptions(
         reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
         memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
         cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
-        entrypoint=words(entrypoint), authfile=authfile,
+        entrypoint=common.words(entrypoint), authfile=authfile,
     )  # fmt: skip
     findings = fitting.find(prepare(options))
     made = fitting.planned(findings)
@@ -233,7 +217,7 @@ def verify(
         Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
     ] = Clock.INSTRUCTIONS,
     accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it."""
     found = reverify.verify_bundle(bundle, clock, accelerator)

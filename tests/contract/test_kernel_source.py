@@ -14,6 +14,7 @@ import pytest
 
 from vmtailor.analysis import catalogue, demand_rules
 from vmtailor.analysis.catalogue import Situation
+from vmtailor.analysis.counters import ACTIVITIES
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE, holds
@@ -27,6 +28,7 @@ from vmtailor.drivers.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
+from vmtailor.stages.boot import recipes
 
 pytestmark = pytest.mark.contract
 
@@ -169,6 +171,23 @@ def test_names_of_the_source(facts: Facts, kind: str, name: str, condition: str)
 )  # fmt: skip
 def test_the_symbol_of_a_module(source: Path, module: str, symbol: str | None) -> None:
     assert symbol_of(module, ksource_facts.reader(source)) == symbol
+
+
+def grep(pattern: str, source: Path, *folders: str) -> list[str]:
+    argv = ["grep", "-rhoE", pattern, "--include=*.c", *folders]
+    return subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_what_trials_count_and_leave_out_is_in_the_source(source: Path) -> None:
+    """A word of `initcall_blacklist=` that names nothing is taken in silence, and so is an activity without an end."""
+    ends = {function for both in ACTIVITIES.values() for function in both}
+    assert {line.rstrip("(") for line in grep(rf"\b({'|'.join(ends)})\(", source, "crypto", "kernel")} == ends
+    if kernel_version(source).startswith(f"{kernel_packages.SERIES[0]}."):  # older ones lack some initcalls
+        initcalls = {line.partition("(")[2].rstrip(")") for line in grep(r"^[a-z_]*init[a-z_]*\(\w+\)", source, ".")}
+        words = [word.partition("=") for one in recipes.recipes() for word in one.add]
+        left_out = {name for key, _, value in words if key == "initcall_blacklist" for name in value.split(",")}
+        assert len(left_out) > 8
+        assert left_out <= initcalls
 
 
 def test_no_condition_of_a_file_is_impossible(facts: Facts) -> None:

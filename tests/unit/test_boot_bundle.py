@@ -11,6 +11,8 @@ from rich.console import Console
 
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.base.store import Store
 from vmtailor.cli.boot_table import document, show
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
@@ -30,6 +32,7 @@ from vmtailor.model.vm import (
     VmBoot,
     VmMilestone,
 )  # fmt: skip
+from vmtailor.pipeline import booting
 from vmtailor.stages.boot import bundle
 
 
@@ -54,6 +57,10 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert machine.append == ("root=/dev/vda", "quiet", "debug")
     assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[0].read_only
     assert machine.clock is Clock.INSTRUCTIONS
+    wall = booting.prepare(tmp_path, Vm(), 9.0, Natives(tmp_path), Store(tmp_path))
+    assert wall.vm.append == ("root=/dev/vda", "quiet", "printk.time=1")
+    # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
+    assert wall.on(Clock.INSTRUCTIONS).vm.append == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks System\.map"):
         bundle.load(tmp_path)

@@ -32,10 +32,19 @@ class Booted:
     """A bundle as it is to be booted. `own` has what the user chose of its machine."""
 
     loaded: Loaded
-    vm: Vm
+    own: Vm
     plan: Plan
     natives: Natives
     store: Store
+
+    @property
+    def vm(self) -> Vm:
+        """The machine, on the clock that was chosen."""
+        return bundle.vm_of(self.loaded, self.own)
+
+    def on(self, clock: Clock) -> Booted:
+        """The same on another clock."""
+        return replace(self, own=replace(self.own, clock=clock))
 
     @property
     def booter(self) -> BundleBooter:
@@ -45,7 +54,7 @@ class Booted:
 def prepare(path: Path, own: Vm, timeout_s: float, natives: Natives, store: Store) -> Booted:
     """Read a bundle. What ready means is its exercise's to say; the plan is for the record."""
     loaded = bundle.load(path)
-    return Booted(loaded, bundle.vm_of(loaded, own), Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
+    return Booted(loaded, own, Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
@@ -65,7 +74,7 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 
 def _counted(subject: Booted, out: Path) -> Counters:
-    vm = replace(subject.vm, clock=Clock.INSTRUCTIONS)
+    vm = subject.on(Clock.INSTRUCTIONS).vm
     with step("count instructions up to init"):
         boot, counters = subject.booter.counted(vm, subject.plan, out / "attribution", number=1, variant="attribution")
     if counters is None or boot.instructions is None:
@@ -87,7 +96,7 @@ def tried(
     if judged_by is JudgedBy.CPU:
         raise UserInputError("a bundle's trials are judged by ready or by instructions")
     if judged_by is JudgedBy.INSTRUCTIONS:
-        subject = replace(subject, vm=replace(subject.vm, clock=Clock.INSTRUCTIONS))
+        subject = subject.on(Clock.INSTRUCTIONS)
     out.mkdir(parents=True, exist_ok=True)
     if subject.vm.clock is Clock.INSTRUCTIONS:
         predict = _by_cost(_cost(subject, out), judged_by)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How property tests choose their examples: the same ones in each run, so that a commit is judged by what it changed.
+"""What holds for every test.
 
-To look for new ones: `pytest --hypothesis-profile=search tests/unit`.
+Property tests try the same examples in each run, so that a commit is judged by what it changed. To look for new ones:
+`pytest --hypothesis-profile=search tests/unit`.
 """
 
 from __future__ import annotations
+
+import signal
 
 from hypothesis import settings
 
@@ -12,3 +15,7 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
+
+# A shell without a terminal starts what it puts into the background with Ctrl-C ignored, which is inherited: tests that
+# interrupt would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -163,7 +163,8 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     try:
         found = measuring.measured(findings, machine, table, name)
     except GuestError as error:
-        return Peer(name, None, added, f"{remark}; {error.message}")
+        say(error.details)
+        return Peer(name, None, added, f"{remark}; {error.message}: {error.details.partition(chr(10))[0]}")
     return Peer(name, measuring.side_of(findings, facts, name, machine, found), added, remark)
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exercise: wait until ready, drive the load, stop. One job at a time: a client, or a command in the container. */
+/* The exercise: wait until ready, let the machine come to rest, drive the load, stop. One job at a time: a client, or a
+ * command in the container. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,9 +8,14 @@
 
 #include "job.h"
 
-static enum { OFF, WAITING, PAUSED, LOADING, HOLDING, STOPPING } state = OFF;
+#define REST_LOOK (10 * MS)       /* between two looks whether the machine is at rest */
+#define REST_LOOKS 3              /* so many in a row must find it so: what waits for a timer comes back */
+#define REST_PATIENCE (2000 * MS) /* some containers never rest */
+
+static enum { OFF, WAITING, PAUSED, SETTLING, LOADING, HOLDING, STOPPING } state = OFF;
 static bool ready;
-static uint64_t ready_deadline, next_try, stop_deadline;
+static int rested;
+static uint64_t ready_deadline, next_try, next_look, rest_deadline, stop_deadline;
 static uint64_t began;
 
 static void stop(void) {
@@ -51,6 +57,24 @@ static void load_start(void) {
     load_next();
 }
 
+static void settle(void) {
+    uint64_t now = now_ns();
+    state = SETTLING;
+    rested = 0;
+    next_look = now + REST_LOOK;
+    rest_deadline = now + REST_PATIENCE;
+    if (told.step_count == 0)
+        load_start();
+}
+
+static void look(void) {
+    uint64_t now = now_ns();
+    rested = at_rest() ? rested + 1 : 0;
+    next_look = now + REST_LOOK;
+    if (rested == REST_LOOKS || now >= rest_deadline)
+        load_start();
+}
+
 static void ready_failed(void) {
     port_text(WIRE_NOTE, "%cnot ready within %d ms", 0, told.ready_timeout_ms);
     stop();
@@ -77,7 +101,7 @@ static void ready_tried(bool right) {
     if (right) {
         is_ready();
         job_report_verdict();
-        load_start();
+        settle();
         return;
     }
     uint64_t now = now_ns(), wait = (now - began) / 20;
@@ -116,7 +140,7 @@ static void client_ended(int status) {
     if (job.number == READY && right) {
         is_ready();
         job_report(job.said, job.said_length);
-        load_start();
+        settle();
         return;
     }
     if (said)
@@ -176,6 +200,10 @@ uint64_t exercise_advance(void) {
         return job.pid > 0 && !job.killed ? earlier(job.deadline, now < ready_deadline ? ready_deadline : job.deadline)
                : now < ready_deadline     ? ready_deadline
                                           : UINT64_MAX;
+    case SETTLING:
+        if (now >= next_look)
+            look();
+        return state == SETTLING ? next_look : now;
     case LOADING:
         if (now >= job.deadline && !job.killed)
             job_kill();
@@ -195,7 +223,11 @@ void exercise_entry_ended(int exit_code) {
     (void)exit_code;
     if (state == WAITING && told.ready.kind == STEP_EXIT) {
         is_ready();
-    } else if (state == WAITING || state == PAUSED || state == LOADING || state == HOLDING) {
+    } else if (state != OFF && state != STOPPING) {
+        if (state == SETTLING) {
+            job.number = 0;
+            job.step = &told.steps[0];
+        }
         job_kill();
         job_report_fault(ready ? "the entry point ended during the load" : "the entry point ended before it was ready");
     }

@@ -127,6 +127,11 @@ void tracelog_open(void);
 void tracelog_mark(const char *name);
 void tracelog_close(void);
 
+/* --- rest.c --- */
+
+/* Does nothing run but this process? True, too, where the kernel does not tell. */
+bool at_rest(void);
+
 /* --- exercise.c --- */
 
 void exercise_start(void);

@@ -294,3 +294,30 @@ def test_a_container_that_never_becomes_ready_is_stopped(bench: Bench) -> None:
     assert result.why == "connect: Connection refused"
     assert report.mark("ready") is None
     assert any("not ready within 3000 ms" in note.text for note in report.notes)
+
+
+#: A container that never rests, and learns that it is ready from the ready check itself.
+RESTLESS = "(while true; do :; done) & while [ ! -e /tmp/asked ]; do sleep 0.05; done; sleep 0.5; "
+ASKED = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=sh("echo > /tmp/asked")))
+
+
+def test_the_load_waits_for_a_machine_at_rest_but_not_for_ever(bench: Bench) -> None:
+    load = (Step(StepKind.COMMAND, argv=("true",), expect=Expect(exit_code=0)),)
+    report = boot(
+        bench, Run(key=KEY, argv=sh(RESTLESS + "while true; do sleep 1; done"), exercise=Exercise("test", ASKED, load))
+    )
+    assert [(result.done, result.right) for result in report.results] == [(1, 1), (1, 1)]
+    ready, begun = report.mark("ready"), report.mark("load")
+    assert ready is not None
+    assert begun is not None
+    assert begun.realtime_ns - ready.realtime_ns >= 2_000_000_000
+
+
+def test_a_container_that_ends_before_its_load_begins_has_failed_it(bench: Bench) -> None:
+    load = (Step(StepKind.COMMAND, argv=("true",), expect=Expect(exit_code=0)),)
+    report = boot(bench, Run(key=KEY, argv=sh(RESTLESS), exercise=Exercise("test", ASKED, load)))
+    assert report.mark("load") is None
+    assert [(result.step, result.ok, result.why) for result in report.results] == [
+        (-1, True, ""),
+        (0, False, "the entry point ended during the load"),
+    ]

@@ -109,7 +109,8 @@ def test_phases_add_up_and_the_client_is_kept_apart() -> None:
     assert (phases[Phase.KERNEL].kernel, phases[Phase.KERNEL].user) == (104, 0)
     assert (phases[Phase.KERNEL].port_accesses, phases[Phase.KERNEL].mmio_accesses) == (1, 5)
     assert (phases[Phase.INIT].kernel, phases[Phase.INIT].user) == (30, 40)
-    assert (phases[Phase.START_UP].kernel, phases[Phase.START_UP].user) == (21, 11)  # with ready → load
+    assert (phases[Phase.START_UP].kernel, phases[Phase.START_UP].user) == (20, 10)
+    assert (phases[Phase.SETTLE].kernel, phases[Phase.SETTLE].user) == (1, 1)  # ready → load
     load = phases[Phase.LOAD]
     assert (load.kernel, load.user, load.client_kernel, load.client_user) == (60, 70, 40, 30)
     assert phases[Phase.STOP].kernel == 10

@@ -140,11 +140,12 @@ def test_what_our_init_prepares_is_not_the_containers() -> None:
         marks=(
             Mark("init", 1, 1, 99_000_000_000),
             Mark("entry", 2, 2, 100_000_000_000),
-            Mark("load", 3, 3, 101_000_000_000),
+            Mark("ready", 3, 3, 100_500_000_000),
+            Mark("load", 4, 4, 101_000_000_000),
         )
     )
     begins = container_log.phases(report)
-    assert begins == (("start-up", 100.0), ("load", 101.0))
+    assert begins == (("start-up", 100.0), ("settle", 100.5), ("load", 101.0))
     events = container_log.read(LOG, begins).events
     assert [(event.pid, event.name, event.phase) for event in events] == [
         (10, "execve", "start-up"),

@@ -13,7 +13,12 @@ from vmtailor.model.guest import GuestReport
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Mark → phase of the container that begins there.
-_PHASES = (("entry", Phase.START_UP), ("load", Phase.LOAD), ("stop", Phase.STOP))
+_PHASES = (
+    ("entry", Phase.START_UP),
+    ("ready", Phase.SETTLE),
+    ("load", Phase.LOAD),
+    ("stop", Phase.STOP),
+)
 #: What is executed first in a traced start; it sets user, groups and folder, and executes the entry point.
 _OURS = '"/.vmtailor/init"'
 

@@ -20,13 +20,14 @@ IMAGE_MAP = 0xFFFFFFFF80000000
 #: The mark at the kernel's first instruction.
 KERNEL_MARK = "kernel"
 START_KERNEL_MARK = START_KERNEL
-#: Marks that begin a phase. What runs after other marks belongs to the phase under way: the moment between "ready" and
-#: "load" to start-up; what follows "load_end", or the container's end, to stop.
+#: Marks that begin a phase. What runs after other marks belongs to the phase under way; what follows "load_end", or the
+#: container's end, to stop.
 PHASE_MARKS = {
     "reset": Phase.FIRMWARE,
     KERNEL_MARK: Phase.KERNEL,
     "init": Phase.INIT,
     "entry": Phase.START_UP,
+    "ready": Phase.SETTLE,
     "load": Phase.LOAD,
     "load_end": Phase.STOP,
     "stop": Phase.STOP,

@@ -15,6 +15,7 @@ class Phase(StrEnum):
     KERNEL = "kernel"  # kernel entered → first instruction of our PID 1 on the real root
     INIT = "init"  # PID 1 → entry point executed
     START_UP = "start-up"  # entry point executed → ready
+    SETTLE = "settle"  # ready → the guest is at rest, and its load begins
     LOAD = "load"
     STOP = "stop"
 

@@ -20,7 +20,7 @@ class SyscallEvent:
     result: int | None
     error: str
     seconds: float
-    phase: str = ""  # start-up, load, stop
+    phase: str = ""  # start-up, settle, load, stop
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ MEANING = {
     Phase.KERNEL: "kernel entry to the first instruction of our init",
     Phase.INIT: "our init, until the entry point is executed",
     Phase.START_UP: "the container starts, until the first good answer",
+    Phase.SETTLE: "no load yet: what the boot left running in the background ends",
     Phase.LOAD: "the requests of the exercise",
     Phase.STOP: "from the stop signal to the end",
 }

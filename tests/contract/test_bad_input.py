@@ -14,13 +14,11 @@ from tests.fakes.program import (
     Ended,
     assert_clear,
     assert_nothing_left,
-    children,
     finish,
     interrupt,
     run_program,
     small_disk,
     started,
-    subreaper,
 )
 from tests.fakes.tars import directory, file, tar_of, write_layout
 
@@ -203,12 +201,10 @@ def test_interrupted_while_the_image_is_fetched(tmp_path: Path, number: int) -> 
     fake.chmod(0o755)
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{tools}:{os.environ['PATH']}"}
     image = layout(tmp_path)
-    with subreaper():
-        before = children()
-        with started(tmp_path, "fit", f"oci:{image}", "-o", tmp_path / "bundle", env=env) as running:
-            running.wait_for_program("sleep")
-            interrupt(running, number)
-            ended = finish(running, 20.0, before)
+    with started(tmp_path, "fit", f"oci:{image}", "-o", tmp_path / "bundle", env=env) as running:
+        running.wait_for_program("sleep")
+        interrupt(running, number)
+        ended = finish(running, 20.0)
     assert ended.code == 130, ended.stderr
     assert "interrupted:" in ended.stderr and "Traceback" not in ended.stderr
     assert_nothing_left(ended)

@@ -61,11 +61,12 @@ def children() -> dict[int, str]:
 
 @dataclass(eq=False)
 class Started:
-    """The program under way, its output in files."""
+    """The program under way, its output in files. `before`: the children that we had without it."""
 
     process: subprocess.Popen[bytes]
     out: Path
     err: Path
+    before: Mapping[int, str]
 
     @property
     def stderr(self) -> str:
@@ -114,23 +115,32 @@ def started(
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONWARNINGS": "error::ResourceWarning", **(env or {})}
-    out, err = folder / "stdout", folder / "stderr"
-    with out.open("wb") as out_file, err.open("wb") as err_file:
-        process = subprocess.Popen(
-            argv_of(*arguments), stdin=stdin, stdout=out_file, stderr=err_file, env=environment, start_new_session=True
-        )
-    try:
-        yield Started(process, out, err)
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+    out, err, before = folder / "stdout", folder / "stderr", children()
+    with subreaper(), contextlib.ExitStack() as stack:
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                argv_of(*arguments),
+                stdin=stdin,
+                stdout=out_file,
+                stderr=err_file,
+                env=environment,
+                start_new_session=True,
+            )
+        stack.callback(_end, process)
+        yield Started(process, out, err, before)
 
 
-def finish(running: Started, timeout_s: float, before: Mapping[int, str] | None = None) -> Ended:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """It has ended, come what may."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def finish(running: Started, timeout_s: float) -> Ended:
     """Wait for the end and look around. Fails when it does not end in time."""
     began = time.monotonic()
     try:
@@ -139,7 +149,7 @@ def finish(running: Started, timeout_s: float, before: Mapping[int, str] | None 
         running.process.terminate()  # it takes down what it started
         running.process.wait(20.0)
         raise
-    left = {pid: line for pid, line in children().items() if pid not in (before or {})}
+    left = {pid: line for pid, line in children().items() if pid not in running.before}
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -164,16 +174,13 @@ def run_program(
     stdin: bytes | None = None,
 ) -> Ended:
     """Start it and wait for its end."""
-    with subreaper():
-        before = children()
-        with started(
-            folder, *arguments, env=env, stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL
-        ) as running:
-            if stdin is not None and running.process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    running.process.stdin.write(stdin)
-                    running.process.stdin.close()
-            return finish(running, timeout_s, before)
+    source = subprocess.PIPE if stdin is not None else subprocess.DEVNULL
+    with started(folder, *arguments, env=env, stdin=source) as running:
+        if stdin is not None and running.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                running.process.stdin.write(stdin)
+                running.process.stdin.close()
+        return finish(running, timeout_s)
 
 
 def interrupt(running: Started, number: int = signal.SIGINT) -> None:

@@ -15,13 +15,11 @@ from tests.fakes.program import (
     Started,
     assert_clear,
     assert_nothing_left,
-    children,
     finish,
     interrupt,
     run_program,
     small_disk,
     started,
-    subreaper,
 )
 from tests.system.conftest import EXAMPLES, Hello
 
@@ -76,12 +74,10 @@ def test_an_exercise_that_never_becomes_ready(hello_layout: Path, version: str, 
 
 def stopped_at(folder: Path, ready: Callable[[Started], None], *arguments: str | Path, **env: str) -> Ended:
     """Interrupt a fit when `ready` returns."""
-    with subreaper():
-        before = children()
-        with started(folder, *arguments, env=env) as running:
-            ready(running)
-            interrupt(running)
-            ended = finish(running, 30.0, before)
+    with started(folder, *arguments, env=env) as running:
+        ready(running)
+        interrupt(running)
+        ended = finish(running, 30.0)
     assert ended.code == 130, ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("interrupted:"), ended.stderr
     assert "Traceback" not in ended.stderr and "error:" not in ended.stderr

@@ -20,12 +20,10 @@ from tests.fakes.program import (
     Ended,
     assert_clear,
     assert_nothing_left,
-    children,
     finish,
     interrupt,
     run_program,
     started,
-    subreaper,
 )
 from tests.system.conftest import EXAMPLES, Hello
 
@@ -121,37 +119,31 @@ def test_without_input_there_is_none(talker: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_become_the_images_stop_signal(talker: Path, tmp_path: Path, number: int) -> None:
-    with subreaper():
-        before = children()
-        with started(tmp_path, "run", talker, "wait") as running:
-            running.wait_for("waiting", where=running.out)
-            interrupt(running, number)
-            ended = finish(running, 30.0, before)
+    with started(tmp_path, "run", talker, "wait") as running:
+        running.wait_for("waiting", where=running.out)
+        interrupt(running, number)
+        ended = finish(running, 30.0)
     assert ended.code == signal.SIGUSR1, ended.stderr
     assert_nothing_left(ended)
 
 
 def test_a_second_interrupt_ends_the_machine_at_once(talker: Path, tmp_path: Path) -> None:
-    with subreaper():
-        before = children()
-        with started(tmp_path, "run", talker, "stubborn") as running:
-            running.wait_for("waiting", where=running.out)
-            interrupt(running)
-            with pytest.raises(subprocess.TimeoutExpired):
-                running.process.wait(1.0)
-            interrupt(running)
-            ended = finish(running, 8.0, before)  # sooner than the container would be killed anyway
+    with started(tmp_path, "run", talker, "stubborn") as running:
+        running.wait_for("waiting", where=running.out)
+        interrupt(running)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(1.0)
+        interrupt(running)
+        ended = finish(running, 8.0)  # sooner than the container would be killed anyway
     assert ended.code == 128 + signal.SIGKILL
     assert_nothing_left(ended)
 
 
 def test_what_does_not_heed_the_stop_signal_is_killed(talker: Path, tmp_path: Path) -> None:
-    with subreaper():
-        before = children()
-        with started(tmp_path, "run", talker, "stubborn") as running:
-            running.wait_for("waiting", where=running.out)
-            os.kill(running.process.pid, signal.SIGTERM)
-            ended = finish(running, 40.0, before)
+    with started(tmp_path, "run", talker, "stubborn") as running:
+        running.wait_for("waiting", where=running.out)
+        os.kill(running.process.pid, signal.SIGTERM)
+        ended = finish(running, 40.0)
     assert ended.code == 128 + signal.SIGKILL
     assert_nothing_left(ended)
 

@@ -1,22 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that `fit` and its single stages share."""
+"""Options that `fit` and its single stages share, and what they make of them."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import shlex
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline.options import FitOptions
 
+ImageArgument = Annotated[
+    str,
+    typer.Argument(
+        help="oci:DIR[:TAG], oci-archive:FILE, docker-archive:FILE (- for standard input), docker://NAME, "
+        "docker-daemon:NAME, rootfs:DIR, or a path."
+    ),
+]
 ExerciseOption = Annotated[
     Path | None, typer.Option("--exercise", "-x", help="How the container is driven and judged (TOML).")
 ]
 MachineOption = Annotated[MachineKind, typer.Option(help="Machine type of the target.")]
+MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
 CpusOption = Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target; 2 and more keep SMP.")]
 CpuModelOption = Annotated[str, typer.Option(help="CPU model traced and measured on.")]
 KernelOption = Annotated[
@@ -55,3 +69,57 @@ def words(text: str | None) -> tuple[str, ...] | None:
         raise UserInputError(
             f"the entry point {text!r} is no command line: {error}", hint="close every quotation mark"
         ) from error
+
+
+def with_options(template: Callable[..., FitOptions]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The first parameter of a command, its FitOptions, is made by `template`, whose parameters become options of the
+    command's own, before those that it has besides."""
+    offered = inspect.signature(template, eval_str=True).parameters
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        besides = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*offered.values(), *besides)]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            options = template(**{name: given.pop(name) for name in offered})
+            return command(options, **given)
+
+        vars(called)["__signature__"] = inspect.Signature(parameters)
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorate
+
+
+def subject(
+    image: ImageArgument,
+    exercise: ExerciseOption = None,
+    machine: MachineOption = MachineKind.MICROVM,
+    memory: MemoryOption = "256M",
+    cpu_model: CpuModelOption = "max",
+    kernel: KernelOption = None,
+    source: SourceOption = None,
+    baseline_config: BaselineConfigOption = None,
+    root: RootOption = RootFormat.EROFS,
+    entrypoint: EntrypointOption = None,
+    authfile: AuthfileOption = None,
+) -> FitOptions:
+    """What is fitted, and what is traced."""
+    return FitOptions(
+        reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
+        cpu_model=cpu_model, kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
+        entrypoint=words(entrypoint), authfile=authfile,
+    )  # fmt: skip
+
+
+@with_options(subject)
+def planned(
+    options: FitOptions,
+    cpus: CpusOption = 1,
+    keep: KeepOption = None,
+    drop: DropOption = None,
+    terminal: TerminalOption = True,
+) -> FitOptions:
+    """The same, with what the plan is told."""
+    return replace(options, cpus=cpus, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal)

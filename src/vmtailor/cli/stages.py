@@ -16,20 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from vmtailor.analysis import causes, strace_log
+from vmtailor.base import records
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.text import plain
 from vmtailor.cli import common
-from vmtailor.cli.sizes import parse_memory
-from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.plan import RootFormat
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Findings
 from vmtailor.pipeline.ground import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import trace as trace_stage
-
-ImageArgument = Annotated[str, typer.Argument(help="An image, as `fit` takes it.")]
-MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
 
 
 class Show(StrEnum):
@@ -41,29 +37,14 @@ class Show(StrEnum):
     COVERAGE = "coverage"
 
 
+@common.with_options(common.subject)
 def trace(
-    image: ImageArgument,
-    exercise: common.ExerciseOption = None,
+    asked: FitOptions,
     show: Annotated[Show, typer.Option(help="What of the trace to print.")] = Show.SYSCALLS,
-    machine: common.MachineOption = MachineKind.MICROVM,
-    memory: MemoryOption = "256M",
-    kernel: common.KernelOption = None,
-    source: common.SourceOption = None,
-    baseline_config: common.BaselineConfigOption = None,
-    cpu_model: common.CpuModelOption = "max",
-    root: common.RootOption = RootFormat.EROFS,
-    entrypoint: common.EntrypointOption = None,
-    authfile: common.AuthfileOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Run the exercise on the baseline and show what was seen."""
-    ground = prepare(
-        FitOptions(
-            reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
-            kernel=kernel, source=source, baseline_config=baseline_config, cpu_model=cpu_model, root_format=root,
-            entrypoint=common.words(entrypoint), authfile=authfile,
-        )
-    )  # fmt: skip
+    ground = prepare(asked)
     if show is Show.COVERAGE:
         _print(_coverage(fitting.find(ground)), json)
         return
@@ -126,36 +107,15 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
     Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
+@common.with_options(common.planned)
 def plan(
-    image: ImageArgument,
-    exercise: common.ExerciseOption = None,
+    asked: FitOptions,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
-    machine: common.MachineOption = MachineKind.MICROVM,
-    cpus: common.CpusOption = 1,
-    memory: MemoryOption = "256M",
-    kernel: common.KernelOption = None,
-    source: common.SourceOption = None,
-    baseline_config: common.BaselineConfigOption = None,
-    cpu_model: common.CpuModelOption = "max",
-    root: common.RootOption = RootFormat.EROFS,
-    keep: common.KeepOption = None,
-    drop: common.DropOption = None,
-    terminal: common.TerminalOption = True,
-    entrypoint: common.EntrypointOption = None,
-    authfile: common.AuthfileOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built."""
-    options = FitOptions(
-        reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
-        memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
-        cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
-        entrypoint=common.words(entrypoint), authfile=authfile,
-    )  # fmt: skip
-    made = fitting.planned(fitting.find(prepare(options)))
+    made = fitting.planned(fitting.find(prepare(asked)))
     if out is not None:
-        from vmtailor.base import records
-
         records.save(made, out)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode({"schema": made.SCHEMA, **msgspec.to_builtins(made)})))
@@ -175,32 +135,10 @@ def plan(
         console.print(f"given up: {sentence}")
 
 
-def build(
-    image: ImageArgument,
-    exercise: common.ExerciseOption = None,
-    machine: common.MachineOption = MachineKind.MICROVM,
-    cpus: common.CpusOption = 1,
-    memory: MemoryOption = "256M",
-    kernel: common.KernelOption = None,
-    source: common.SourceOption = None,
-    baseline_config: common.BaselineConfigOption = None,
-    cpu_model: common.CpuModelOption = "max",
-    root: common.RootOption = RootFormat.EROFS,
-    keep: common.KeepOption = None,
-    drop: common.DropOption = None,
-    terminal: common.TerminalOption = True,
-    entrypoint: common.EntrypointOption = None,
-    authfile: common.AuthfileOption = None,
-    json: common.JsonOption = False,
-) -> None:
+@common.with_options(common.planned)
+def build(asked: FitOptions, json: common.JsonOption = False) -> None:
     """Plan, and build the kernel, without verifying it. Prints where it is."""
-    options = FitOptions(
-        reference=image, out=Path(), exercise_file=exercise, machine=machine, cpus=cpus,
-        memory_bytes=parse_memory(memory), kernel=kernel, source=source, baseline_config=baseline_config,
-        cpu_model=cpu_model, root_format=root, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal,
-        entrypoint=common.words(entrypoint), authfile=authfile,
-    )  # fmt: skip
-    findings = fitting.find(prepare(options))
+    findings = fitting.find(prepare(asked))
     made = fitting.planned(findings)
     files = fitting.built(findings, made)
     if json:

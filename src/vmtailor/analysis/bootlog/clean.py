@@ -16,7 +16,7 @@ _ESCAPES = re.compile(
     rb"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # operating system commands and other strings
     rb"|\x1b[ -/]*[0-~]?"  # the short ones
 )
-_CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _EQUALS = re.compile(rb"=(?:([0-9A-F]{2})|(\r?\n)|)")
 _QUOTE = re.compile(rb"^(?:[>|:] ?){1,8}(?=\S| {2,})", re.M)
@@ -101,8 +101,9 @@ class Cleaner:
             self.escapes += count
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if not block.isascii() or _CONTROLS.search(block):
-            block = _CONTROLS.sub(b"", block.replace(b"\xc2\xa0", b" "))
+        if not block.isascii():
+            block = block.replace(b"\xc2\xa0", b" ")
+        block = block.translate(None, _CONTROLS)
         if self.quoted:
             block = _QUOTE.sub(b"", block)
         lines = block.split(b"\n")

@@ -25,12 +25,13 @@ _TO_US = {b"u": 1, b"m": 1000}
 
 
 #: The two lines that a long log consists of, whole and undamaged: seconds, fraction, then one of the two.
-QUICK = re.compile(
-    rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{6})\](?:\[ *[TC]\d+\])? (?:"
-    rb"calling  ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])? @ (\d{1,10})"
-    rb"|initcall ([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])?"
-    rb" returned (-?\d{1,10}) after (\d{1,15}) usecs)$"
-)
+_QUICK_STAMP = rb"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{6})\](?:\[ *[TC]\d+\])? "
+_QUICK_SYMBOL = rb"([A-Za-z_$.][\w.$]*)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[([\w.-]+)\])?"
+_QUICK_CALL = rb"calling  " + _QUICK_SYMBOL + rb" @ (\d{1,10})"
+_QUICK_RETURN = rb"initcall " + _QUICK_SYMBOL + rb" returned (-?\d{1,10}) after (\d{1,15}) usecs"
+QUICK = re.compile(_QUICK_STAMP + rb"(?:" + _QUICK_CALL + rb"|" + _QUICK_RETURN + rb")$")
+QUICK_CALL = re.compile(_QUICK_STAMP + _QUICK_CALL + rb"$")
+QUICK_RETURN = re.compile(_QUICK_STAMP + _QUICK_RETURN + rb"$")
 
 
 class CallTracker:
@@ -58,9 +59,7 @@ class CallTracker:
         beside: bool = False,
     ) -> None:
         """The same, taken apart already."""
-        if self._last is not None:
-            name, mod, call, before = self._last
-            self._open.setdefault((name, mod), []).append((call, before))
+        self._set_aside()
         call = RawCall(
             raw.decode("ascii", "replace")[:200],
             module.decode("ascii", "replace") if module else None,
@@ -75,6 +74,31 @@ class CallTracker:
         )
         self._calls.append(call)
         self._last = (raw, module, call, characters)
+
+    def whole(
+        self,
+        raw: bytes,
+        module: bytes | None,
+        at_us: int,
+        end_us: int,
+        characters: int,
+        task: int,
+        result: int,
+        reported: int,
+    ) -> None:
+        """A call that began and returned in two lines that follow each other."""
+        self._set_aside()
+        name, of = raw.decode("ascii")[:200], module.decode("ascii") if module else None
+        self._calls.append(
+            RawCall(name, of, at_us, end_us, reported, result, task, self.level, False, True, characters)
+        )
+
+    def _set_aside(self) -> None:
+        """The call opened last is not over when another begins."""
+        if self._last is not None:
+            name, module, call, before = self._last
+            self._open.setdefault((name, module), []).append((call, before))
+            self._last = None
 
     def returned(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
         """A call returned."""

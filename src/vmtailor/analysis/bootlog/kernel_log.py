@@ -10,7 +10,17 @@ from itertools import chain, islice
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
 from vmtailor.analysis.bootlog.host_clock import HostClock
-from vmtailor.analysis.bootlog.initcall_lines import CALLING, LEVEL, PROBE, QUICK, RETURNED, RETURNED_CUT, CallTracker
+from vmtailor.analysis.bootlog.initcall_lines import (
+    CALLING,
+    LEVEL,
+    PROBE,
+    QUICK,
+    QUICK_CALL,
+    QUICK_RETURN,
+    RETURNED,
+    RETURNED_CUT,
+    CallTracker,
+)
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
 from vmtailor.model.timeline import WarningCode
@@ -71,7 +81,7 @@ class KernelLog:
             return "kernel log, /dev/kmsg"
         return "kernel log, show_delta or dmesg -d" if self._delta else "kernel log"
 
-    def feed(self, lines: Iterable[bytes]) -> None:
+    def feed(self, lines: Sequence[bytes]) -> None:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
         if self._prefix:
             lines = [line.removeprefix(self._prefix) for line in lines]
@@ -79,10 +89,37 @@ class KernelLog:
             for line in lines:
                 self._line(line)
             return
-        step, plain = self._step, self._plain
-        for line in lines:
-            if not step(line):
+        step, plain, pair = self._step, self._plain, self._pair
+        paired = False
+        for line, following in zip(lines, chain(islice(lines, 1, None), (b"",)), strict=False):
+            if paired:
+                paired = False
+            elif pair(line, following):
+                paired = True
+            elif not step(line):
                 plain(line)
+
+    def _pair(self, line: bytes, following: bytes) -> bool:
+        """Take two lines that are one call, begun and returned, as `_step` takes each. False leaves all as it was."""
+        last = self._last_us
+        begun = QUICK_CALL.match(line)
+        ended = QUICK_RETURN.match(following) if begun is not None and last is not None and not self._wrapped else None
+        if begun is None or ended is None or last is None:
+            return False
+        seconds, fraction, name, module, task = begun.groups()
+        end_seconds, end_fraction, end_name, end_module, result, after = ended.groups()
+        start_us, end_us = int(seconds + fraction), int(end_seconds + end_fraction)
+        same = name == end_name and module == end_module
+        if not same or not 0 <= start_us - last < MIN_GAP_US or not 0 <= end_us - start_us < MIN_GAP_US:
+            return False
+        self._last_us = end_us
+        self._last_line = following
+        observed = self.observed
+        observed.lines += 2
+        characters = len(line) + 2
+        observed.characters += characters + len(following) + 2
+        self._calls.whole(name, module, start_us, end_us, characters, int(task), int(result), int(after))
+        return True
 
     def _step(self, line: bytes) -> bool:
         """Take a line that is like most: whole, stamped soon after the one before, an initcall's or of no meaning here.

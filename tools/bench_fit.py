@@ -90,9 +90,13 @@ def results_in_cache() -> list[int]:
     return [len([*(cache_root() / kind).glob("[0-9a-f]*")]) for kind in ("trace", "kernel", "measured")]
 
 
-def start_cold(folder: Path) -> None:
-    """From here on, use a cache that has what was downloaded, and no result."""
-    downloads, cold = cache_root(), folder.absolute() / "cold-cache"
+def cold_cache(folder: Path, name: str) -> Path:
+    return folder.absolute() / "cold-cache" / name
+
+
+def start_cold(downloads: Path, cold: Path) -> None:
+    """From here on, use a cache that has what was downloaded, and no result. Each image has its own: nothing of
+    another one's kernel helps to compile it."""
     if cold.exists():
         shutil.rmtree(cold)
     (cold / "vmtailor").mkdir(parents=True)
@@ -243,7 +247,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--removals", type=int, default=0, metavar="N", help="remove so many kept symbols, one by one")
     parser.add_argument("--seed", type=int, default=1, help="which symbols are drawn")
     parser.add_argument("--deep", default=GOALS_OF, metavar="NAME", help="the example for peers and removals")
-    parser.add_argument("--cold", action="store_true", help="begin with a cache that has nothing but downloads")
+    parser.add_argument("--cold", action="store_true", help="begin each with a cache that has nothing but downloads")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     return parser.parse_args()
 
@@ -284,14 +288,17 @@ def main() -> None:
     chosen = arguments()
     folder = chosen.out.parent
     folder.mkdir(parents=True, exist_ok=True)
-    if chosen.cold:
-        start_cold(folder)
+    downloads = cache_root()
     results: list[Result] = []
     try:
         for name in chosen.only:
+            if chosen.cold:
+                start_cold(downloads, cold_cache(folder, name))
             results.append(fit(name, folder, chosen.boots))
             save(results, chosen.out)
         if chosen.peer or chosen.removals:
+            if chosen.cold:
+                os.environ["XDG_CACHE_HOME"] = str(cold_cache(folder, chosen.deep))
             results = [deepened(r, chosen, folder) if r.name == chosen.deep else r for r in results]
             save(results, chosen.out)
     except VmtailorError as error:

@@ -304,7 +304,10 @@ def main() -> None:
     except VmtailorError as error:
         raise SystemExit(f"error: {error.message}\n{error.details}") from error
     missed = show_all(results, chosen.markdown)
-    print(f"{missed} goal(s) missed" if missed else "all goals met")
+    for goal in missed:
+        print(f"goal missed: {goal}{'' if goal.startswith(f"{GOALS_OF}:") else f' (the goals are for {GOALS_OF})'}")
+    if not missed:
+        print("all goals met")
 
 
 if __name__ == "__main__":

@@ -165,12 +165,12 @@ def shown(title: str, value: Any) -> str:
     return write(value)
 
 
-def table_of(results: Sequence[Result]) -> tuple[list[str], list[list[str]], int]:
-    """Head, rows, and how many goals are missed. Each image has a column, each baseline and each peer one too."""
+def table_of(results: Sequence[Result]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Head, rows, and the goals that are missed. Each image has a column, each baseline and each peer one too."""
     head = ["figure", "goal"]
     for result in results:
         head += [result.name, f"{result.name}: baseline", *(f"{result.name}: {peer.name}" for peer in result.peers)]
-    rows, missed = [], 0
+    rows, missed = [], []
     for row in ROWS:
         cells = [row.title, row.goal]
         for result in results:
@@ -178,7 +178,7 @@ def table_of(results: Sequence[Result]) -> tuple[list[str], list[list[str]], int
             text = shown(row.title, value)
             if row.goal and value is not None and not row.good(value, result):
                 text += " ✗"
-                missed += 1
+                missed.append(f"{result.name}: {row.title}")
             sides = [result.run.baseline, *(peer.side for peer in result.peers)]
             cells += [text, *("–" if side is None else shown(row.title, row.of_side(side)) for side in sides)]
         rows.append(cells)
@@ -209,8 +209,8 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], as_mark
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def show_all(results: Sequence[Result], as_markdown: bool) -> int:
-    """Print every table; returns how many goals are missed."""
+def show_all(results: Sequence[Result], as_markdown: bool) -> list[str]:
+    """Print every table; returns the goals that are missed."""
     head, rows, missed = table_of(results)
     show("Figures", head, rows, as_markdown)
     for result in results:

@@ -16,7 +16,7 @@ RTC_BASE = "2026-01-01T00:00:00"
 _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
 #: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot check
 #: it against an emulated timer: it hangs, or sets its clock wrong. Its clocks still follow the host's time, waits
-#: included.
+#: included. Several CPUs take turns then.
 _PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 #: microvm's transport for the first disk. Guests find transports, and name disks, from the highest number down; there
@@ -82,7 +82,7 @@ def board(
         argv += ["-sandbox", _SANDBOX]
     if counting:
         argv += _CLOCK
-    elif machine.accelerator is Accelerator.TCG and machine.cpus == 1:
+    elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
     argv += _lines(ends)
     if machine.kernel is not None:

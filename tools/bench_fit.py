@@ -305,7 +305,8 @@ def main() -> None:
         raise SystemExit(f"error: {error.message}\n{error.details}") from error
     missed = show_all(results, chosen.markdown)
     for goal in missed:
-        print(f"goal missed: {goal}{'' if goal.startswith(f"{GOALS_OF}:") else f' (the goals are for {GOALS_OF})'}")
+        of_it = goal.startswith(f"{GOALS_OF}:")
+        print(f"goal missed: {goal}" + ("" if of_it else f" (the goals are for {GOALS_OF})"))
     if not missed:
         print("all goals met")
 

@@ -12,6 +12,7 @@ from vmtailor.analysis import attribution, counters, demand, demand_rules, expla
 from vmtailor.analysis.attribution import Attribution, SymbolCost
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.base import records
+from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
 from vmtailor.drivers import flat_archive, plugin, symbolizer
@@ -236,9 +237,18 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
         text = "; ".join(failing.verification.failures[:2])
         repairs = [Repair(name, f"trial:{number}", f"without it: {text}") for name in tried]
         made = planned(findings, repairs)
-        with step(f"repair, trial {number}: {', '.join(tried[:4])}{' …' if len(tried) > 4 else ''}"):
-            last = attempt(findings, made, "repair", sorted(set(tried) - set(known)), sorted(set(known) - set(tried)))
+        added, removed = sorted(set(tried) - set(known)), sorted(set(known) - set(tried))
         known = tuple(tried)
+        with step(f"repair, trial {number}: {', '.join(tried[:4])}{' …' if len(tried) > 4 else ''}"):
+            try:
+                last = attempt(findings, made, "repair", added, removed)
+            except BuildError as error:
+                # These symbols cannot be had together with what is kept: that is an answer, too.
+                findings.trials.append(
+                    Trial(number, "repair", tuple(added), tuple(removed), False, (error.message,), 0.0, 0.0)
+                )
+                answer = False
+                continue
         answer = last.verification.passed
         if answer:
             best = last

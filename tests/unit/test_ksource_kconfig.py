@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import SOURCE, read_kconfig
 
-from vmtailor.analysis.ksource.closure import close
+from vmtailor.analysis.ksource.closure import addable, close
 from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, modernise, parse_config
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError
@@ -168,3 +168,11 @@ def test_a_fragment_is_written_as_make_reads_it() -> None:
 @given(st.text())
 def test_reading_a_configuration_never_fails(text: str) -> None:
     assert all(value not in ("n", "") for value in parse_config(text).values())
+
+
+def test_what_would_take_something_away_cannot_be_added(kconfig: Kconfig) -> None:
+    fragment = [("EXPERT", "y"), ("RATE_100", "y"), ("EPOLL", "n")]
+    names = ["UNIX", "RATE_1000", "EPOLL", "SHADOW", "BUS_A", "IPV6"]
+    # Another rate would take this one away, and no compiler here can do SHADOW; off can become on, with what it needs.
+    assert addable(kconfig, fragment, names) == ("UNIX", "EPOLL", "BUS_A", "IPV6")
+    assert addable(kconfig, fragment, []) == ()

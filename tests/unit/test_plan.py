@@ -65,12 +65,15 @@ def plan(
     image: ImageConfig = IMAGE,
     *,
     repairs: tuple[Repair, ...] = (),
+    unneeded: tuple[Repair, ...] = (),
     book: Catalogue = BOOK,
     ran: dict[str, SymbolCost] | None = None,
 ) -> Plan:
     exercise = Exercise("test", Ready(ReadyKind.EXIT))
     demands = find_demands(image, exercise, events, TREE, BASELINE)
-    return make_plan(image, demands, TREE, BASELINE, wishes, repairs=repairs, catalogue=book, ran=ran)
+    return make_plan(
+        image, demands, TREE, BASELINE, wishes, repairs=repairs, unneeded=unneeded, catalogue=book, ran=ran
+    )
 
 
 def enabled(found: Plan) -> set[str]:
@@ -190,6 +193,14 @@ def test_repair_brings_back() -> None:
     choice = found.choice("UNIX")
     assert choice is not None and choice.value == "y" and choice.reasons[0].cause is Cause.REPAIR
     assert reasons(found, "UNIX") == {"repair:2"}
+
+
+def test_what_a_trial_showed_to_be_unneeded_goes() -> None:
+    found = plan(unneeded=(Repair("EPOLL", "trial:3", "the exercise passes without it"),))
+    assert "EPOLL" not in enabled(found) and reasons(found, "EPOLL") == {"repair:trial:3"}
+    assert found.unexplained == () and "EPOLL" in {row.name for row in found.left_out}
+    with pytest.raises(BuildError, match="IPV6"):  # it is still asked for, and needs INET
+        plan(unneeded=(Repair("INET", "trial:3", "the exercise passes without it"),))
 
 
 def test_what_ran_most_is_left_out_first() -> None:

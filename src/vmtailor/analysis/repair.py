@@ -45,15 +45,20 @@ def search(candidates: Sequence[str]) -> Search:
 def minimise(kept: Sequence[str], group: int) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
     """Remove kept symbols in groups: yields a set to leave out, is sent whether the exercise still passes without it.
 
-    A group that cannot go is split in halves, down to single symbols. Returns all that can go together.
+    A group that can go makes the next one twice as large; of one that cannot, the first half is tried. So little is
+    asked both where nearly all is needed and where nearly nothing is. `group` is the size of the first. Returns all
+    that can go together.
     """
     gone: list[str] = []
-    waiting = [list(kept[i : i + group]) for i in range(0, len(kept), max(1, group))]
+    waiting = list(kept)
+    size = max(1, group)
     while waiting:
-        part = waiting.pop(0)
+        part = waiting[:size]
         if (yield tuple(gone + part)):
             gone += part
+            size = 2 * len(part)
         elif len(part) > 1:
-            middle = len(part) // 2
-            waiting[:0] = [part[:middle], part[middle:]]
+            size = len(part) // 2
+            continue
+        del waiting[: len(part)]
     return tuple(gone)

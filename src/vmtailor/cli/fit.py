@@ -24,7 +24,10 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the bundle.")] = Path("bundle"),
     boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
     budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
-    effort: Annotated[Effort, typer.Option(help="thorough: also try to remove what is kept.")] = Effort.NORMAL,
+    effort: Annotated[
+        Effort,
+        typer.Option(help="thorough: leave out what was demanded while the exercise passes; one kernel a trial."),
+    ] = Effort.NORMAL,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image: trace, plan, build, verify, measure, report."""

@@ -72,7 +72,10 @@ def fit_key(ground: Ground) -> str:
         ground.source.digest,
         kbuild.Toolchain().describe(),
         repr(
-            (options.machine, options.cpus, options.keep, options.drop, options.terminal, options.boots, options.effort)
+            (
+                *(options.machine, options.cpus, options.keep, options.drop, options.terminal),
+                *(options.boots, options.budget, options.effort),
+            )
         ),
     )
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis import attribution, counters, demand, demand_rules, explain, machines, repair
+from vmtailor.analysis import attribution, causes, counters, demand, demand_rules, explain, machines, repair
 from vmtailor.analysis.attribution import Attribution, SymbolCost
 from vmtailor.analysis.ksource import facts, modules
+from vmtailor.analysis.ksource.closure import addable
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
@@ -119,8 +121,10 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
     )
 
 
-def planned(findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[str] = ()) -> Plan:
-    """The plan, with what repair has put back and what a trial leaves out."""
+def planned(
+    findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[str] = (), unneeded: Sequence[Repair] = ()
+) -> Plan:
+    """The plan, with what repair has put back, and without what a trial leaves out or has shown to be unneeded."""
     ground = findings.ground
     options = ground.options
     demands = plan.find_demands(
@@ -138,7 +142,14 @@ def planned(findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[s
     )
     ran: dict[str, SymbolCost] = findings.costs.by_symbol()
     return plan.make_plan(
-        ground.image.config, demands, findings.tree, ground.config, wishes, ran=ran, repairs=tuple(repairs)
+        ground.image.config,
+        demands,
+        findings.tree,
+        ground.config,
+        wishes,
+        ran=ran,
+        repairs=tuple(repairs),
+        unneeded=tuple(unneeded),
     )
 
 
@@ -185,6 +196,18 @@ def attempt(findings: Findings, made: Plan, purpose: str, added: Sequence[str], 
     return Fitted(made, kernel, machine, verification)
 
 
+def attempt_or_not(
+    findings: Findings, make: Callable[[], Plan], purpose: str, added: Sequence[str], removed: Sequence[str]
+) -> Fitted | None:
+    """The same, where a kernel that cannot be had with these symbols is an answer, too: put on record, and None."""
+    try:
+        return attempt(findings, make(), purpose, added, removed)
+    except BuildError as error:
+        number = len(findings.trials) + 1
+        findings.trials.append(Trial(number, purpose, tuple(added), tuple(removed), False, (error.message,), 0.0, 0.0))
+        return None
+
+
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     ground = findings.ground
@@ -222,7 +245,9 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
         failing.verification.degraded, failing.plan.left_out, tree.facts, demand_rules.load(), tree.kconfig
     )
     needs = [name for name in failing.verification.needs if tree.kconfig.known(name)]
-    search = repair.search([*needs, *candidates])
+    with step("repair: what can be put back"):
+        pool = addable(tree.kconfig, failing.plan.fragment, list(dict.fromkeys([*needs, *candidates])))
+    search = repair.search(pool)
     answer: bool | None = None
     best, last = failing, failing
     known: tuple[str, ...] = ()
@@ -236,22 +261,14 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
         number = len(findings.trials) + 1
         text = "; ".join(failing.verification.failures[:2])
         repairs = [Repair(name, f"trial:{number}", f"without it: {text}") for name in tried]
-        made = planned(findings, repairs)
         added, removed = sorted(set(tried) - set(known)), sorted(set(known) - set(tried))
         known = tuple(tried)
         with step(f"repair, trial {number}: {', '.join(tried[:4])}{' …' if len(tried) > 4 else ''}"):
-            try:
-                last = attempt(findings, made, "repair", added, removed)
-            except BuildError as error:
-                # These symbols cannot be had together with what is kept: that is an answer, too.
-                findings.trials.append(
-                    Trial(number, "repair", tuple(added), tuple(removed), False, (error.message,), 0.0, 0.0)
-                )
-                answer = False
-                continue
-        answer = last.verification.passed
-        if answer:
-            best = last
+            trial = attempt_or_not(findings, partial(planned, findings, repairs), "repair", added, removed)
+        answer = trial is not None and trial.verification.passed
+        if trial is not None:
+            last = trial
+            best = trial if answer else best
     return best
 
 
@@ -261,7 +278,7 @@ def repairs_of(made: Plan) -> list[Repair]:
         Repair(choice.name, reason.reference.removeprefix("repair:"), reason.text)
         for choice in made.choices
         for reason in choice.reasons
-        if reason.cause is Cause.REPAIR
+        if reason.cause is Cause.REPAIR and causes.is_kept(choice)
     ]
 
 

@@ -54,7 +54,7 @@ def read_tree(source: Path, version: str, source_id: str, store: Store | None = 
 
 @dataclass(frozen=True)
 class Repair:
-    """A symbol that verification showed to be needed; `trial` refers to the trial on record."""
+    """A symbol that a trial showed to be needed, or to be unneeded; `trial` refers to the trial on record."""
 
     symbol: str
     trial: str
@@ -136,6 +136,7 @@ def make_plan(
     *,
     ran: Mapping[str, SymbolCost] | None = None,
     repairs: Sequence[Repair] = (),
+    unneeded: Sequence[Repair] = (),
     catalogue: Catalogue | None = None,
 ) -> Plan:
     """Choose the configuration. `ran`: symbol → what it cost in the trace (only the order of `left_out` depends on it).
@@ -155,7 +156,7 @@ def make_plan(
         wishes.writable,
     )
     entries = book.chosen(situation)
-    wanted = _collect(demands.result(), entries, repairs, tree.kconfig, wishes)
+    wanted = _collect(demands.result(), entries, repairs, unneeded, tree.kconfig, wishes)
     closure, given_up = _close(tree.kconfig, wanted, wishes.drop)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
@@ -184,6 +185,7 @@ def _collect(
     demands: Sequence[Demand],
     entries: Sequence[Entry],
     repairs: Sequence[Repair],
+    unneeded: Sequence[Repair],
     kconfig: Kconfig,
     wishes: Wishes,
 ) -> _Wanted:
@@ -200,6 +202,9 @@ def _collect(
                 wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
     for repair in repairs:
         wanted.add(repair.symbol, "y", Reason(Cause.REPAIR, f"repair:{repair.trial}", repair.text))
+    for gone in unneeded:
+        wanted.forget(gone.symbol)
+        wanted.add(gone.symbol, "n", Reason(Cause.REPAIR, f"repair:{gone.trial}", gone.text))
     for text in wishes.keep:
         name, _, value = text.removeprefix("CONFIG_").partition("=")
         _require_known(kconfig, name)

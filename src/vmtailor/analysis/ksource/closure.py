@@ -7,7 +7,7 @@ prompt is reached through the cheapest of its selectors and defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,28 @@ def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
         if not found:
             return Closure(tuple(fragment), tuple(added.values()), lost)
         added |= found
+
+
+def addable(kconfig: Kconfig, fragment: Iterable[tuple[str, str]], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` that can be set to y beside a fragment, so that nothing that the fragment asks for is lost.
+
+    Found by halving, as nearly all can; that two of them exclude each other is not seen."""
+    base = dict(fragment)
+    already = {item.name for item in close(kconfig, base.items()).lost}
+
+    def fits(part: Sequence[str]) -> bool:
+        lost = close(kconfig, {**base, **dict.fromkeys(part, "y")}.items()).lost
+        return {item.name for item in lost} <= already
+
+    def kept(part: Sequence[str]) -> Iterator[str]:
+        if fits(part):
+            yield from part
+        elif len(part) > 1:
+            middle = len(part) // 2
+            yield from kept(part[:middle])
+            yield from kept(part[middle:])
+
+    return tuple(kept(names))
 
 
 #: A way to make an expression true: the symbols to set, each with its parent and how that needs it; None: there is no

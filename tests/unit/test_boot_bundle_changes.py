@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
 from vmtailor.analysis.sides import LoopNames
+from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.cli import boot_bundle
@@ -20,7 +22,7 @@ from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
 from vmtailor.pipeline import rebuilding
 from vmtailor.stages import debug_kernel
 from vmtailor.stages.boot import bundle, bundle_changes, recipes, trial
@@ -138,20 +140,30 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
         return Vm(kernel="/k", append=tuple(r.id for r in wanted))
 
     def boot(vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
+        booted.append(variant)
         outcome = Outcome.WRONG if vm.append == ("c",) else Outcome.READY
         marks = (VmMilestone("ready", 1.0, 1.0),)
         return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[vm.append])
 
+    booted: list[str] = []
     bench = trial.Bench(boot, change, lambda recipe: (10.0, "a table") if recipe.id == "a" else (None, ""))
     wanted = [Recipe(name, "", name) for name in "abcd"]
-    found = trial.on_bench(
-        "x", Vm(kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench, times=1,
-        judged_by=JudgedBy.INSTRUCTIONS,
-    )  # fmt: skip
+
+    def tried() -> BootSeries:
+        return trial.on_bench(
+            "x", Vm(kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench, times=1,
+            judged_by=JudgedBy.INSTRUCTIONS,
+        )  # fmt: skip
+
+    found = tried()
     by_id = {one.id: one for one in found.trials}
     assert [(by_id[n].saving, by_id[n].verdict) for n in "ab"] == [(10, Verdict.BETTER), (20, Verdict.BETTER)]
     assert by_id["a"].predicted == 10.0 and by_id["c"].verdict is Verdict.WORSE and by_id["d"].problem == "not here"
     assert by_id["together"].saving == 25 and found.interaction == -5
+    assert booted == ["base", "a", "b", "c", "base", "together", "together"]
+    assert tried() == found and len(booted) == 7  # all of it was there
+    (tmp_path / "boots.json").write_bytes(records.to_bytes(replace(found, boots=found.boots[1:])))
+    assert tried().trials == found.trials and booted[7:] == ["base"]  # what a run lacks, and no more
 
 
 def test_options_without_a_meaning_for_a_bundle_are_refused() -> None:

@@ -124,7 +124,7 @@ def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatc
     plan = Plan(parse_signal("login"), 10.0)
     found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")
     assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
-    again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found)
+    again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found.boots)
     assert again.boots == found.boots
     record = tmp_path / "out" / "boots.json"
     assert record.is_file()
@@ -137,7 +137,7 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     schedule = [(series.variant("base", Vm(kernel=str(kernel), network=False)), 1)]
     plan = Plan(parse_signal("login"), 10.0)
     found = series.run("subject", schedule, plan, tmp_path / "out")
-    assert series.saved(tmp_path / "out", plan, schedule) == found
+    assert series.Earlier(tmp_path / "out").of(plan, schedule) == found.boots
     after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1
     os.utime(kernel, (after, after))
-    assert series.saved(tmp_path / "out", plan, schedule) is None
+    assert series.Earlier(tmp_path / "out").of(plan, schedule) == ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -39,14 +38,14 @@ def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]
 
 
 def run(
-    subject: str, schedule: Sequence[tuple[Variant, int]], plan: Plan, out: Path, *, before: BootSeries | None = None,
+    subject: str, schedule: Sequence[tuple[Variant, int]], plan: Plan, out: Path, *, before: Sequence[VmBoot] = (),
     boot: Booter = boot_once, on_boot: Callable[[str, int, float], None] | None = None,
 ) -> BootSeries:  # fmt: skip
-    """Boot as scheduled. What `before` has already is kept and not booted again. The record in `out` is written after
+    """Boot as scheduled. Boots that are in `before` are kept and not made again. The record in `out` is written after
     each boot, so that nothing is lost."""
     out.mkdir(parents=True, exist_ok=True)
-    boots = list(before.boots) if before is not None else []
-    variants = {one.name: one for one in (*(before.variants if before else ()), *(one for one, _ in schedule))}
+    boots = list(before)
+    variants = {one.name: one for one, _ in schedule}
     for one, number in schedule:
         if any(b.variant == one.name and b.number == number for b in boots):
             continue
@@ -64,17 +63,25 @@ def run(
     return record(subject, tuple(variants.values()), plan, boots)
 
 
-def saved(out: Path, plan: Plan, schedule: Sequence[tuple[Variant, int]]) -> BootSeries | None:
-    """Boots of an interrupted run in `out` that are as scheduled: same machine, with the same kernel and disks, same
-    signal. None where there are none."""
-    if not (out / RECORD).is_file():
-        return None
-    found = records.load(BootSeries, out / RECORD)
-    machines = {one.name: one.vm for one, _ in schedule}
-    since = (out / RECORD).stat().st_mtime
-    same = tuple(one for one in found.variants if machines.get(one.name) == one.vm and not _renewed(one.vm, since))
-    boots = tuple(b for b in found.boots if any(one.name == b.variant for one in same))
-    return replace(found, variants=same, boots=boots) if found.ready == plan.ready and boots else None
+class Earlier:
+    """What an earlier run, perhaps an interrupted one, left in a folder, as it was before this one writes there."""
+
+    def __init__(self, out: Path) -> None:
+        file = out / RECORD
+        self._found = records.load(BootSeries, file) if file.is_file() else None
+        self._written = file.stat().st_mtime if self._found is not None else 0.0
+
+    def of(self, plan: Plan, schedule: Sequence[tuple[Variant, int]]) -> tuple[VmBoot, ...]:
+        """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal."""
+        if self._found is None or self._found.ready != plan.ready:
+            return ()
+        machines = {one.name: one.vm for one, _ in schedule}
+        same = {
+            one.name
+            for one in self._found.variants
+            if machines.get(one.name) == one.vm and not _renewed(one.vm, self._written)
+        }
+        return tuple(boot for boot in self._found.boots if boot.variant in same)
 
 
 def _renewed(vm: Vm, since: float) -> bool:

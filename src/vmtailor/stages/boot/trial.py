@@ -101,14 +101,15 @@ def on_bench(
     base = series.variant(BASE, vm)
     changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
     schedule = _schedule(base, changed, times)
-    found = series.run(
-        subject, schedule, plan, out, before=series.saved(out, plan, schedule), boot=boot, on_boot=on_boot
-    )
+    earlier = series.Earlier(out)
+    found = series.run(subject, schedule, plan, out, before=earlier.of(plan, schedule), boot=boot, on_boot=on_boot)
     results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
-        more = [(_together(good, vm, bench), number) for number in range(1, max(times, 2) + 1)]
-        found = series.run(subject, more, plan, out, before=found, boot=boot, on_boot=on_boot)
+        together = _together(good, vm, bench)
+        last = [(together, number) for number in range(1, max(times, 2) + 1)]
+        before = (*found.boots, *earlier.of(plan, last))
+        found = series.run(subject, [*schedule, *last], plan, out, before=before, boot=boot, on_boot=on_boot)
         results.append(_together_result(good, found, judged_by))
     done = replace(found, trials=tuple(results), interaction=_interaction(results), judged_by=judged_by)
     records.save(done, out / series.RECORD)

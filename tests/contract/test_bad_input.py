@@ -189,7 +189,13 @@ def test_a_full_folder_for_temporary_files(tmp_path: Path) -> None:
         (small / "filler").unlink()
         assert list(small.iterdir()) == []
     assert ended.code == 3 and ended.stderr.count("error:") == 1 and "hint:" in ended.stderr, ended.stderr
-    assert "no space is left" in ended.stderr
+    assert f"{small}, cannot be used: no space left on device" in ended.stderr
+
+
+def test_a_folder_for_temporary_files_that_is_not_there(tmp_path: Path) -> None:
+    assert_clear(
+        fit(tmp_path, f"oci:{layout(tmp_path)}", TMPDIR=str(tmp_path / "nowhere")), 3, "nowhere", "no such file"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.analysis import machines
 from vmtailor.analysis.counters import SymbolTable
 from vmtailor.base import natives as native_parts
+from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
@@ -78,6 +79,7 @@ def scratch_of(store: Store) -> Path:
 def prepare(options: FitOptions) -> Ground:
     """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
     store = options.store
+    temporary.require_usable()
     qemu_program.plugin_api()
     settings = image_stage.ImageOptions(authfile=options.authfile, entrypoint=options.entrypoint, cmd=options.cmd)
     image = image_stage.fetch(options.reference, store, settings)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repair with real kernels: a rule is taken away, so that the plan lacks what the container uses. The container copes
+with that, and all the same it is found, and put back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmtailor.analysis import causes
+from vmtailor.analysis.demand import Demands
+from vmtailor.model.plan import Cause
+from vmtailor.pipeline import fitting
+from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.options import FitOptions
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+COPER = ROOT / "tests/guests/coper"
+LACKING = "EVENTFD"
+
+
+def test_what_a_plan_lacks_is_found_and_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Demands.add
+
+    def forgetful(self: Demands, kind: Any, key: str, symbols: Sequence[str], *where: Any, **more: Any) -> None:
+        add(self, kind, key, [name for name in symbols if name != LACKING], *where, **more)
+
+    monkeypatch.setattr(Demands, "add", forgetful)
+    layout = tmp_path / "layout"
+    subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(COPER), str(layout)], check=True, timeout=300)
+    options = FitOptions(f"oci:{layout}", tmp_path / "bundle", exercise_file=COPER / "exercise.toml")
+    findings = fitting.find(prepare(options))
+    fitted = fitting.fit_kernel(findings)
+
+    first, second = findings.trials
+    assert not first.passed and len(first.failures) == 1, first
+    assert "eventfd2" in first.failures[0] and "ENOSYS" in first.failures[0]
+    assert second.passed and second.purpose == "repair" and second.added == (LACKING,)
+    assert fitted.verification.passed and fitted.plan.unexplained == ()
+    back = {
+        one.name: [reason.text for reason in one.reasons if reason.cause is Cause.REPAIR]
+        for one in fitted.plan.choices
+        if causes.is_kept(one) and causes.cause_of(one) is Cause.REPAIR
+    }
+    assert list(back) == [LACKING] and "eventfd2" in back[LACKING][0]

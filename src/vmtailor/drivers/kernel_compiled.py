@@ -22,8 +22,8 @@ from vmtailor.model.kernel import KernelBaseline
 
 _LAYOUT = "1"
 
-#: What is added to any configuration: debug information for attribution, no keys that only the distribution has, and
-#: the devices and file systems of the machine that is traced.
+#: What is added to any configuration: debug information for attribution, no keys that only the distribution has, the
+#: devices and file systems of the machine that is traced, and what our init and the tracer live on.
 ADDED = {
     **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
     **dict.fromkeys(
@@ -33,7 +33,8 @@ ADDED = {
     **dict.fromkeys(
         ("DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "MODULES", "MODULE_COMPRESS_NONE", "BLK_DEV_INITRD", "ACPI", "PCI",
          "SERIAL_8250", "SERIAL_8250_CONSOLE", "VIRTIO_MENU", "VIRTIO_PCI", "MISC_FILESYSTEMS", "EROFS_FS_XATTR",
-         "EROFS_FS_SECURITY", "TMPFS", "TMPFS_XATTR"), "y",
+         "EROFS_FS_SECURITY", "SQUASHFS_XATTR", "SQUASHFS_ZSTD", "EXT4_FS_SECURITY", "TMPFS", "TMPFS_XATTR",
+         "PROC_FS", "SYSFS", "MULTIUSER", "FUTEX", "POSIX_TIMERS", "UNIX98_PTYS"), "y",
     ),
     **dict.fromkeys(
         ("VIRTIO_MMIO", "VIRTIO_BLK", "VIRTIO_NET", "EROFS_FS", "SQUASHFS", "EXT4_FS", "OVERLAY_FS"), "m",

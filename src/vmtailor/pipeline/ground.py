@@ -154,7 +154,8 @@ def baseline_of(
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
     wanted = (*initramfs.wanted_by(options.machine, options.root_format), *more)
-    key = digest("1", kernel.release, *kernel.origin, content(parts.stage1), *wanted)
+    # The very kernel, since one release can be compiled with several configurations.
+    key = digest("2", content(Path(kernel.vmlinuz)), content(parts.stage1), *wanted)
 
     def fill(folder: Path) -> None:
         initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)

@@ -45,6 +45,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
+	$(MAKE) --silent -C native STRICT=-Werror OUT=$(CURDIR)/$(BUILD)/native-check
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
 

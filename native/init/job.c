@@ -79,7 +79,7 @@ static void start_client(bool until, int timeout_ms) {
     static char records[8][1024], timeout[16];
     const struct step *step = job.step;
     char *argv[16] = {"/.vmtailor/client", until ? "until" : "count", timeout};
-    int count = 3, out;
+    int count = 3, out = -1;
     snprintf(timeout, sizeof timeout, "%d", timeout_ms);
     const struct {
         const char *key, *text;
@@ -111,7 +111,8 @@ static void start_client(bool until, int timeout_ms) {
     argv[count] = NULL;
     job.tool = true;
     job.pid = open_pipe(&job.out, &out) ? child_tool(argv, out) : -1;
-    close(out);
+    if (out >= 0)
+        close(out);
     free(contains);
 }
 

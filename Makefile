@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml setup.py tools/apt_packages.py src/vm
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(MAKE) -C native OUT=$(CURDIR)/src/vmtailor/_native
+	$(MAKE) --silent -C native OUT=$(CURDIR)/src/vmtailor/_native
 	touch $@
 
 requirements.lock: | pyproject.toml

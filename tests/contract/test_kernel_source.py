@@ -23,7 +23,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_conf
 from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.process import run
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages
+from vmtailor.drivers import kbuild, kernel_compiled, kernel_packages
 from vmtailor.drivers.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
@@ -56,6 +56,17 @@ FRAGMENTS = {
         ("LOG_BUF_SHIFT", "14"),
     ],
     "lost": [("64BIT", "y"), ("INET", "y"), ("VIRTIO_NET", "y"), ("NO_SUCH_SYMBOL", "y")],
+}
+
+
+#: The least that a distribution may give: nothing at all, and one that says no where it can.
+POOR = {
+    "nothing": "",
+    "no to all": "".join(
+        f"# CONFIG_{name} is not set\n"
+        for name in ("BLOCK", "NET", "TTY", "SHMEM", "DEBUG_KERNEL", "PRINTK", "BINFMT_ELF")
+    )
+    + "CONFIG_EXPERT=y\n",
 }
 
 
@@ -99,6 +110,14 @@ def test_fragments_resolve_as_make_resolves_them(source: Path, kconfig: Kconfig,
     assert {n: v for n, v in made.items() if found.values.get(n) != v} == {}
     assert {n for n, v in made.items() if v in ("y", "m")} == found.enabled
     assert {item.name for item in found.lost} == {n for n, v in FRAGMENTS[name] if made.get(n, "n") != v}
+
+
+@pytest.mark.parametrize("name", POOR)
+def test_a_poor_configuration_becomes_a_baseline(source: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "poor").write_text(POOR[name])
+    configured = kernel_compiled.configure(source, tmp_path / "o", tmp_path / "poor", kbuild.Toolchain())
+    assert not kernel_compiled.NEEDED.keys() - {name for name, _ in configured.symbols}
+    assert "DEBUG_INFO_BTF" not in dict(configured.symbols)
 
 
 @pytest.mark.parametrize("machine", list(MachineKind))

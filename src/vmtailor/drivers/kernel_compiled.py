@@ -18,28 +18,36 @@ from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers import kbuild, kconfig_file, kernel_source
 from vmtailor.drivers.kernel_packages import DEBUG_MODULES
-from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.kernel import Configured, KernelBaseline
 
 _LAYOUT = "1"
 
-#: What is added to any configuration: debug information for attribution, no keys that only the distribution has, the
-#: devices and file systems of the machine that is traced, and what our init and the tracer live on.
+_DEBUG = ("DEBUG_KERNEL", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT")
+_MACHINE = (
+    "MODULES", "BLK_DEV_INITRD", "ACPI", "PCI", "TTY", "SERIAL_8250", "SERIAL_8250_CONSOLE", "BLOCK", "BLK_DEV", "NET",
+    "INET", "NETDEVICES", "NET_CORE", "VIRTIO_MENU", "VIRTIO_PCI",
+)  # fmt: skip
+_FILE_SYSTEMS = (
+    "MISC_FILESYSTEMS", "EROFS_FS_XATTR", "EROFS_FS_SECURITY", "SQUASHFS_XATTR", "SQUASHFS_ZSTD", "EXT4_FS_SECURITY",
+    "SHMEM", "TMPFS", "TMPFS_XATTR", "DEVTMPFS", "PROC_FS", "SYSFS",
+)  # fmt: skip
+_INIT = ("PRINTK", "BINFMT_ELF", "BINFMT_SCRIPT", "MULTIUSER", "FUTEX", "POSIX_TIMERS", "UNIX98_PTYS")
+_MODULES = ("VIRTIO_MMIO", "VIRTIO_BLK", "VIRTIO_NET", "EROFS_FS", "SQUASHFS", "EXT4_FS", "OVERLAY_FS")
+_OFF = (
+    "DEBUG_INFO_NONE", "DEBUG_INFO_BTF", "DEBUG_INFO_REDUCED", "DEBUG_INFO_SPLIT", "MODULE_SIG", "MODULE_COMPRESS",
+    "LOCALVERSION_AUTO",
+)  # fmt: skip
+
+#: Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
+#: machine that is traced, and what our init and the tracer live on.
+NEEDED = dict.fromkeys((*_DEBUG, *_MACHINE, *_FILE_SYSTEMS, *_INIT), "y") | dict.fromkeys(_MODULES, "m")
+#: What is laid over any configuration: that, no keys that only the distribution has, and modules as they are.
 ADDED = {
     **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
-    **dict.fromkeys(
-        ("DEBUG_INFO_NONE", "DEBUG_INFO_BTF", "DEBUG_INFO_REDUCED", "DEBUG_INFO_SPLIT", "MODULE_SIG",
-         "MODULE_COMPRESS", "LOCALVERSION_AUTO"), "n",
-    ),
-    **dict.fromkeys(
-        ("DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "MODULES", "MODULE_COMPRESS_NONE", "BLK_DEV_INITRD", "ACPI", "PCI",
-         "SERIAL_8250", "SERIAL_8250_CONSOLE", "VIRTIO_MENU", "VIRTIO_PCI", "MISC_FILESYSTEMS", "EROFS_FS_XATTR",
-         "EROFS_FS_SECURITY", "SQUASHFS_XATTR", "SQUASHFS_ZSTD", "EXT4_FS_SECURITY", "TMPFS", "TMPFS_XATTR",
-         "DEVTMPFS", "PROC_FS", "SYSFS", "MULTIUSER", "FUTEX", "POSIX_TIMERS", "UNIX98_PTYS"), "y",
-    ),
-    **dict.fromkeys(
-        ("VIRTIO_MMIO", "VIRTIO_BLK", "VIRTIO_NET", "EROFS_FS", "SQUASHFS", "EXT4_FS", "OVERLAY_FS"), "m",
-    ),
-}  # fmt: skip
+    **dict.fromkeys(_OFF, "n"),
+    "MODULE_COMPRESS_NONE": "y",  # an answer to a choice in old trees; newer ones have MODULE_COMPRESS alone
+    **NEEDED,
+}
 
 
 def provide(
@@ -58,7 +66,7 @@ def provide(
 
     def fill(folder: Path) -> None:
         with locked(work.with_suffix(".lock")):
-            configured = kbuild.configure_file(tree.path, work, _whole(tree.path, work, config_file), toolchain)
+            configured = configure(tree.path, work, config_file, toolchain)
             compiled = kbuild.compile_kernel(
                 configured, ("bzImage", "modules"), toolchain, title=f"compiling the baseline {tree.version}"
             )
@@ -79,6 +87,20 @@ def provide(
         source_digest=tree.digest,
         origin=(f"compiled from {source}", toolchain.describe()),
     )
+
+
+def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain) -> Configured:
+    """The configuration of a baseline. Raises BuildError, with its symbols, for one that cannot be one: better now
+    than from a guest that cannot mount its root, after an hour's compile."""
+    configured = kbuild.configure_file(source, work, _whole(source, work, config_file), toolchain)
+    had = {name for name, _ in configured.symbols}
+    missing = [name for name in NEEDED if name not in had]
+    if missing:
+        raise BuildError(
+            f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
+            hint="what they depend on is switched off in it; give a distribution's configuration, or none",
+        )
+    return configured
 
 
 def _whole(source: Path, work: Path, config_file: Path | None) -> Path:

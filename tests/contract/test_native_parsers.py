@@ -28,7 +28,7 @@ ROUND = 3000
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("native")
-    run([require_tool("make"), "-C", str(SOURCES), f"OUT={out}", str(out / "parsers")], timeout_s=300)
+    run([require_tool("make"), "-C", str(SOURCES), "STRICT=-Werror", f"OUT={out}", str(out / "parsers")], timeout_s=300)
     return out / "parsers"
 
 

@@ -13,13 +13,24 @@ from vmtailor.pipeline.options import FitOptions
 
 
 def kernel(folder: Path, content: bytes) -> KernelBaseline:
-    """A release that has its overlayfs as a module, with this content in all that is compiled."""
+    """A release that has its overlayfs as a module, with this content in its module and configuration."""
     module = folder / "modules/kernel/fs/overlay.ko"
     module.parent.mkdir(parents=True)
     module.write_bytes(content)
-    (folder / "vmlinuz").write_bytes(content)
+    (folder / "vmlinuz").write_bytes(b"what is built in is the same")
+    (folder / "config").write_bytes(content)
     return KernelBaseline(
-        "6.12.1", "6.12.1", str(folder / "vmlinuz"), "", "", str(folder / "modules"), "", "", "", "", ("compiled",)
+        "6.12.1",
+        "6.12.1",
+        str(folder / "vmlinuz"),
+        str(folder / "config"),
+        "",
+        str(folder / "modules"),
+        "",
+        "",
+        "",
+        "",
+        ("compiled",),
     )
 
 

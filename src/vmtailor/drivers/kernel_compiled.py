@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from vmtailor.base import process, records
-from vmtailor.base.errors import BuildError
+from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers import kbuild, kconfig_file, kernel_source
@@ -90,15 +90,15 @@ def provide(
 
 
 def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain) -> Configured:
-    """The configuration of a baseline. Raises BuildError, with its symbols, for one that cannot be one: better now
+    """The configuration of a baseline. Raises UserInputError, with the symbols, for one that cannot be one: better now
     than from a guest that cannot mount its root, after an hour's compile."""
     configured = kbuild.configure_file(source, work, _whole(source, work, config_file), toolchain)
     had = {name for name, _ in configured.symbols}
     missing = [name for name in NEEDED if name not in had]
     if missing:
-        raise BuildError(
+        raise UserInputError(
             f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
-            hint="what they depend on is switched off in it; give a distribution's configuration, or none",
+            hint="what they depend on is switched off in it; give a distribution's configuration, or 'defconfig'",
         )
     return configured
 

@@ -155,7 +155,8 @@ def baseline_of(
     modules = Path(kernel.modules_dir)
     wanted = (*initramfs.wanted_by(options.machine, options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
-    key = digest("2", content(Path(kernel.vmlinuz)), content(parts.stage1), *wanted)
+    very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
+    key = digest("2", *very, content(parts.stage1), *wanted)
 
     def fill(folder: Path) -> None:
         initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)

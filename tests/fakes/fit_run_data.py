@@ -5,165 +5,16 @@ from __future__ import annotations
 
 import dataclasses
 
+from tests.fakes.plan_data import plan
+
 from vmtailor.model.boot import FunctionCost, Phase, PhaseCounts
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Ledger, Side, Trial, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
-from vmtailor.model.machine import MachineKind
-from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
+from vmtailor.model.plan import Cause, Choice, LeftOut, Reason
 from vmtailor.model.syscalls import CallSummary, FailedCall
 
-DEMANDED = {
-    "EPOLL": ("epoll_create1", 412),
-    "INET": ("socket(AF_INET, SOCK_STREAM)", 388),
-    "NET": ("socket", 388),
-    "UNIX": ("socket(AF_UNIX, SOCK_STREAM)", 97),
-    "FUTEX": ("futex(FUTEX_WAKE)", 131),
-    "EVENTFD": ("eventfd2", 240),
-    "MULTIUSER": ("setuid", 356),
-    "FILE_LOCKING": ("fcntl(F_SETLK)", 301),
-    "SHMEM": ("mmap(MAP_SHARED|MAP_ANONYMOUS)", 204),
-    "PROC_SYSCTL": ("openat(/proc/sys/kernel/ngroups_max)", 120),
-    "SIGNALFD": ("signalfd4", 245),
-    "BINFMT_SCRIPT": ("execve(#!)", 77),
-    "POSIX_TIMERS": ("timer_create", 81),
-    "ADVISE_SYSCALLS": ("madvise(MADV_DONTNEED)", 309),
-    "AIO": ("io_setup", 360),
-}
-PLATFORM = {
-    "64BIT": "x86-64",
-    "EXPERT": "expert",
-    "PVH": "direct-boot",
-    "TTY": "console",
-    "PRINTK": "console",
-    "SERIAL_8250": "console",
-    "SERIAL_8250_CONSOLE": "console",
-    "BUG": "oops",
-    "VIRTIO_MENU": "virtio-mmio",
-    "VIRTIO_MMIO": "virtio-mmio",
-    "VIRTIO_MMIO_CMDLINE_DEVICES": "virtio-mmio",
-    "VIRTIO_BLK": "root-disk",
-    "EROFS_FS": "root-file-system",
-    "OVERLAY_FS": "writable-root",
-    "TMPFS": "writable-root",
-    "PROC_FS": "proc",
-    "SYSFS": "sys",
-    "BINFMT_ELF": "programs",
-    "VIRTIO_NET": "network",
-    "HYPERVISOR_GUEST": "direct-boot",
-}
-POLICY = {
-    "PARAVIRT": "paravirt",
-    "KVM_GUEST": "paravirt",
-    "STACKPROTECTOR": "stack-protector",
-    "STACKPROTECTOR_STRONG": "stack-protector",
-    "STRICT_KERNEL_RWX": "kernel-rwx",
-    "HARDENED_USERCOPY": "hardened-usercopy",
-    "CPU_MITIGATIONS": "mitigations",
-    "MITIGATION_RETPOLINE": "mitigations",
-    "MITIGATION_RETHUNK": "mitigations",
-    "MITIGATION_SRSO": "mitigations",
-    "HIGH_RES_TIMERS": "timers",
-    "NO_HZ_IDLE": "timers",
-    "JUMP_LABEL": "jump-labels",
-    "CC_OPTIMIZE_FOR_PERFORMANCE": "optimise-for-speed",
-}
-DEPENDENCY = {
-    "BLOCK": "VIRTIO_BLK",
-    "BLK_DEV": "VIRTIO_BLK",
-    "MISC_FILESYSTEMS": "EROFS_FS",
-    "NETDEVICES": "VIRTIO_NET",
-    "NET_CORE": "VIRTIO_NET",
-    "EROFS_FS_XATTR": "EROFS_FS",
-    "SERIAL_CORE": "SERIAL_8250",
-    "SYSVIPC": "SHMEM",
-}
-HIDDEN = (
-    "ARCH_HAS_ACPI_TABLE_UPGRADE",
-    "ARCH_HAS_DEBUG_WX",
-    "CRC32",
-    "GENERIC_IRQ_PROBE",
-    "HAVE_ARCH_JUMP_LABEL",
-    "VIRTIO",
-    "VIRTIO_ANCHOR",
-    "X86_TSC",
-    "X86_CMOV",
-    "GENERIC_CLOCKEVENTS",
-    "NO_HZ_COMMON",
-    "TICK_ONESHOT",
-    "DST_CACHE",
-    "GRO_CELLS",
-    "FS_IOMAP",
-    "XARRAY_MULTI",
-    "RATIONAL",
-    "SERIAL_CORE_CONSOLE",
-    "CLOCKSOURCE_WATCHDOG",
-    "ANON_INODES_ALWAYS",
-    "BITREVERSE",
-    "LZ4_DECOMPRESS",
-    "IRQ_DOMAIN",
-    "SPARSE_IRQ",
-    "SRCU",
-    "RCU_TREE",
-)
-LEFT_OUT = (
-    "CRYPTO_MANAGER_EXTRA_TESTS",
-    "SECURITY_APPARMOR",
-    "AUDIT",
-    "CGROUPS",
-    "MEMCG",
-    "BPF_SYSCALL",
-    "FTRACE",
-    "KPROBES",
-    "ACPI",
-    "PCI",
-    "USB_SUPPORT",
-    "HID",
-    "IPV6",
-    "NETFILTER",
-    "NF_TABLES",
-    "SOUND",
-    "DRM",
-    "INPUT",
-    "RTC_CLASS",
-    "TCG_TPM",
-    "SECURITY_SELINUX",
-    "SECURITY_YAMA",
-    "SECURITY_TOMOYO",
-    "IMA",
-    "NUMA",
-    "SMP",
-    "MODULES",
-    "KEXEC",
-    "HIBERNATION",
-    "SUSPEND",
-    "CPU_FREQ",
-    "CPU_IDLE",
-    "HOTPLUG_PCI",
-    "NVME_CORE",
-    "ATA",
-    "SCSI",
-    "MD",
-    "DM_CRYPT",
-    "EXT4_FS",
-    "XFS_FS",
-    "BTRFS_FS",
-    "NFS_FS",
-    "FUSE_FS",
-    "AUTOFS_FS",
-    "QUOTA",
-    "FANOTIFY",
-    "INOTIFY_USER",
-    "IO_URING",
-    "USERFAULTFD",
-    "KSM",
-    "TRANSPARENT_HUGEPAGE",
-    "ZSWAP",
-    "SWAP",
-    "PERF_EVENTS",
-    "PROFILING",
-)
 BASE_SUBSYSTEMS = {
     "crypto": 612_400_118,
     "lib": 171_220_904,
@@ -196,73 +47,9 @@ OWN_SUBSYSTEMS = {
 }
 
 
-def _choices() -> tuple[Choice, ...]:
-    found = []
-    for name, (key, line) in DEMANDED.items():
-        reasons = [Reason(Cause.DEMANDED, f"trace:requests:{line}", f"the container called {key}")]
-        if name == "SHMEM":
-            reasons.append(
-                Reason(Cause.PLATFORM, "platform:writable-root", "the writable layer of the root is a tmpfs")
-            )
-        found.append(Choice(name, "y", True, tuple(reasons)))
-    for name, entry in PLATFORM.items():
-        found.append(
-            Choice(name, "y", True, (Reason(Cause.PLATFORM, f"platform:{entry}", f"the machine needs {entry}"),))
-        )
-    for name, entry in POLICY.items():
-        found.append(Choice(name, "y", True, (Reason(Cause.POLICY, f"policy:{entry}", f"policy asks for {entry}"),)))
-    for name, parent in DEPENDENCY.items():
-        found.append(
-            Choice(name, "y", True, (Reason(Cause.DEPENDENCY, f"symbol:{parent}", f"{parent} depends on it"),))
-        )
-    for name in HIDDEN:
-        found.append(Choice(name, "y", False, (Reason(Cause.DEPENDENCY, "symbol:64BIT", "64BIT selects it"),)))
-    found.append(
-        Choice(
-            "INOTIFY_USER", "y", True, (Reason(Cause.REPAIR, "trial:1", "inotify_init1 answered ENOSYS without it"),)
-        )
-    )
-    found.append(Choice("NR_CPUS", "1", True, (Reason(Cause.PLATFORM, "platform:cpus", "one virtual CPU"),)))
-    found.append(Choice("MODULES", "n", True, (Reason(Cause.POLICY, "policy:no-modules", "nothing is loaded later"),)))
-    return tuple(found)
-
-
-def _left_out() -> tuple[LeftOut, ...]:
-    rows = []
-    for i, name in enumerate(n for n in LEFT_OUT if n != "INOTIFY_USER"):
-        cost = 0 if i % 4 == 3 else int(612_000_000 / (1 + i) ** 1.7)
-        evidence = (Evidence(EvidenceKind.CODE, f"{name.lower()}_init", Strength.RAN, f"coverage:{40 + i}", 1 + i % 5),)
-        rows.append(LeftOut(name, cost, evidence if cost else ()))
-    return tuple(rows)
-
-
 def _phases(scale: dict[Phase, tuple[int, int, int, int]]) -> tuple[PhaseCounts, ...]:
     return tuple(
         PhaseCounts(phase, *counts, 4_000 // (i + 1), 900 * i) for i, (phase, counts) in enumerate(scale.items())
-    )
-
-
-def _plan() -> Plan:
-    choices = _choices()
-    y = [c for c in choices if c.value == "y"]
-    return Plan(
-        kernel_version="6.12.117",
-        machine=MachineKind.MICROVM,
-        cpus=1,
-        root_format=RootFormat.EROFS,
-        fragment=tuple((c.name, c.value) for c in choices if c.prompted),
-        choices=choices,
-        left_out=_left_out(),
-        words=(
-            Word(
-                "quiet",
-                Reason(Cause.POLICY, "policy:quiet", "each character on the serial line is an exit to the host"),
-            ),
-            Word("root=/dev/vda", Reason(Cause.PLATFORM, "platform:root-disk", "the first disk holds the root")),
-            Word("random.trust_cpu=1", Reason(Cause.POLICY, "policy:random", "getrandom does not wait for entropy")),
-        ),
-        total_y=len(y),
-        prompted_y=sum(c.prompted for c in y),
     )
 
 
@@ -461,7 +248,7 @@ def fit_run(**changes: object) -> FitRun:
                 Step(StepKind.HTTP, 80, path="/big.bin", repeat=20, expect=Expect(status=200, sha256="ab" * 32)),
             ),
         ),
-        plan=_plan(),
+        plan=plan(),
         baseline=baseline(),
         tailored=tailored(),
         others=(),

@@ -17,7 +17,7 @@ from vmtailor.analysis.catalogue import Situation
 from vmtailor.analysis.counters import ACTIVITIES
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
-from vmtailor.analysis.ksource.expr import FALSE, holds
+from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_config
 from vmtailor.analysis.ksource.modules import symbol_of
@@ -212,19 +212,6 @@ def test_what_trials_count_and_leave_out_is_in_the_source(source: Path) -> None:
 
 def test_no_condition_of_a_file_is_impossible(facts: Facts) -> None:
     assert [p for p in facts.files if facts.file_condition(p + ".c") == FALSE] == []
-
-
-def test_what_a_build_compiled_is_what_the_makefiles_say(facts: Facts) -> None:
-    """`$VMTAILOR_TEST_BUILD`: a build folder of the same tree with its objects."""
-    folder = Path(os.environ.get("VMTAILOR_TEST_BUILD", "/nowhere"))
-    if not (folder / "vmlinux").is_file():
-        pytest.skip("VMTAILOR_TEST_BUILD names no build folder")
-    enabled = {n for n, v in parse_config((folder / ".config").read_text()).items() if v in ("y", "m")}
-    built = {p.relative_to(folder).as_posix().removesuffix(".o") for p in folder.rglob("*.o")}
-    wrong = {
-        s: facts.files[s] for s in built & facts.files.keys() if not holds(facts.file_condition(s + ".c"), enabled)
-    }
-    assert wrong == {} and len(built & facts.files.keys()) > 500
 
 
 PROGRAM = """\

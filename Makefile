@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system test bench-fit bench-analyze fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test bench-fit bench-analyze fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first)"
@@ -15,6 +15,7 @@ help:
 	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
+	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
 	@echo "make bench-analyze  time the analysis of a 100 MB log"
 	@echo "make fuzz           a million inputs through every parser"
@@ -63,6 +64,9 @@ contract: setup
 
 system: setup
 	$(BIN)/pytest -q tests/system
+
+attack: setup
+	$(BIN)/pytest -q -m attack
 
 test: check
 	$(BIN)/pytest

@@ -15,7 +15,8 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import running
-from vmtailor.pipeline.running import RunOptions, load_bundle, run_bundle
+from vmtailor.pipeline.bundles import load_bundle
+from vmtailor.pipeline.running import RunOptions, run_bundle
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 

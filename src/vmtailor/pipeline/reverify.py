@@ -13,8 +13,9 @@ from vmtailor.base.store import Store
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.trace import Trace
+from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.ground import scratch_of, tools_volume
-from vmtailor.pipeline.running import best_accelerator, load_bundle, machine_of
+from vmtailor.pipeline.running import best_accelerator
 from vmtailor.stages import trace, verify
 from vmtailor.stages.verify import Target, Verification
 

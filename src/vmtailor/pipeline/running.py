@@ -27,9 +27,9 @@ from vmtailor.base.text import plain
 from vmtailor.drivers import guest_volume, kvm, qemu, rig
 from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run, Terminal
-from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Disk, PublishedPort
+from vmtailor.pipeline.bundles import load_bundle, machine_of
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -74,32 +74,6 @@ def parse_port(text: str) -> PublishedPort:
 
 def _no_port(text: str) -> UserInputError:
     return UserInputError(f"'{text}' publishes no port", hint="for example -p 8080:80, or -p 0.0.0.0:8080:80/tcp")
-
-
-def load_bundle(folder: Path) -> Bundle:
-    """The record of a bundle; UserInputError when it is none, or a file of it is missing."""
-    if not (folder / RECORD).is_file():
-        raise UserInputError(f"{folder} is no bundle", hint="vmtailor fit IMAGE -o FOLDER makes one")
-    bundle = records.load(Bundle, folder / RECORD)
-    for name in (bundle.kernel, bundle.root):
-        if not (folder / name).is_file():
-            raise UserInputError(f"the bundle {folder} lacks its file {name}", hint="fit the image again")
-    return bundle
-
-
-def machine_of(folder: Path, bundle: Bundle, *, accelerator: Accelerator, memory_bytes: int | None = None) -> Machine:
-    """The bundle's machine on the wall clock."""
-    return Machine(
-        kind=bundle.machine,
-        memory_bytes=memory_bytes or bundle.memory_bytes,
-        kernel=str((folder / bundle.kernel).absolute()),
-        append=bundle.words,
-        disks=(Disk(str((folder / bundle.root).absolute())),),
-        cpus=bundle.cpus,
-        cpu_model="host" if accelerator is Accelerator.KVM else "max",
-        clock=Clock.WALL,
-        accelerator=accelerator,
-    )
 
 
 def best_accelerator(store: Store | None = None) -> Accelerator:

@@ -14,6 +14,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.cli.boot_table import document, show
+from vmtailor.drivers import bundle_folder
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
@@ -32,25 +33,26 @@ from vmtailor.model.vm import (
     VmBoot,
     VmMilestone,
 )  # fmt: skip
-from vmtailor.pipeline import booting
+from vmtailor.pipeline import booting, bundling
 from vmtailor.stages.boot import bundle
 
 
-def write_bundle(folder: Path) -> None:
+def write_bundle(folder: Path, config: str = "") -> None:
     made = Bundle(
         "hello", "oci:x", "sha256:0", ImageConfig("amd64"), "vmlinux", "6.12", "config", "System.map", "root.erofs",
         RootFormat.EROFS, MachineKind.MICROVM, 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
     )  # fmt: skip
-    records.save(made, folder / "bundle.json")
     records.save(Exercise("x", Ready(ReadyKind.EXIT)), folder / "exercise.json")
-    for name in ("vmlinux", "System.map", "root.erofs", "config"):
-        (folder / name).write_bytes(b"x")
+    contents = {"vmlinux": "x", "System.map": "", "root.erofs": "x", "config": config}
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+    bundling.seal(folder, made)
 
 
 def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
-    assert not bundle.is_bundle(tmp_path)
+    assert not bundle_folder.is_bundle(tmp_path)
     write_bundle(tmp_path)
-    assert bundle.is_bundle(tmp_path)
+    assert bundle_folder.is_bundle(tmp_path)
     vm = bundle.vm_of(bundle.load(tmp_path), Vm(clock=Clock.INSTRUCTIONS, append=("debug",)))
     machine = bundle.machine_of(vm)
     assert machine.kind is MachineKind.MICROVM and machine.memory_bytes == 64 << 20 and not machine.network
@@ -62,7 +64,7 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
     assert wall.on(Clock.INSTRUCTIONS).vm.append == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
-    with pytest.raises(UserInputError, match=r"lacks System\.map"):
+    with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
         bundle.load(tmp_path)
 
 

@@ -99,8 +99,7 @@ def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
 
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
-    write_bundle(tmp_path)
-    (tmp_path / "config").write_text("CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
+    write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
     loaded = bundle.load(tmp_path)
     rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
     assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.drivers import qemu_program
-from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import running
+from vmtailor.pipeline import bundling, running
 from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.pipeline.running import RunOptions, run_bundle
 
@@ -34,7 +33,7 @@ def options(folder: Path, what: str) -> RunOptions:
         kernel_version="6.12", kernel_config="config", system_map="map", root="root", root_format=RootFormat.EROFS,
         machine=MachineKind.MICROVM, cpus=1, memory_bytes=64 << 20, network=False, words=(f"fake={what}",), sources=(),
     )  # fmt: skip
-    records.save(bundle, folder / RECORD)
+    bundling.seal(folder, bundle)
     return RunOptions(folder, accelerator=Accelerator.TCG)
 
 

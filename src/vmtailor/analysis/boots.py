@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vmtailor.analysis import counters as counting
@@ -24,7 +24,12 @@ TAIL_LINES = 25
 
 def marks(table: SymbolTable, natives: Natives) -> tuple[Mark, ...]:
     """The milestones the plugin shall mark: the kernel's, by its symbol table, and our init's."""
-    return (*counting.kernel_marks(table.addresses), *(Mark(name, at) for name, at in natives.marks().items()))
+    return marks_at(table, natives.marks())
+
+
+def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[Mark, ...]:
+    """The same for an init whose marks lie at these addresses."""
+    return (*counting.kernel_marks(table.addresses), *(Mark(name, at) for name, at in addresses.items()))
 
 
 def make_boot(

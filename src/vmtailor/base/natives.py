@@ -25,6 +25,9 @@ ADDRESSES = {
     "client": (0x78000000, 0x7C000000),
 }
 _MARK = "vt_mark_"
+_LONGEST_NAME = 1024
+#: What init marks (native/init).
+MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,13 @@ class Natives:
 
     def marks(self) -> dict[str, int]:
         """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
-        found = elf_symbols(self.init.read_bytes())
-        return {name.removeprefix(_MARK): at for name, at in sorted(found.items()) if name.startswith(_MARK)}
+        return mark_addresses(self.init.read_bytes())
+
+
+def mark_addresses(init: bytes) -> dict[str, int]:
+    """The marks of an init, which may be somebody else's: what else its symbols say is passed over."""
+    found = elf_symbols(init)
+    return {name: found[_MARK + name] for name in sorted(MARKS) if _MARK + name in found}
 
 
 def locate() -> Natives:
@@ -102,7 +110,15 @@ def _seen() -> None:
 
 
 def elf_symbols(data: bytes) -> dict[str, int]:
-    """Names and addresses in the symbol table of a 64-bit little-endian ELF file; empty when it has none."""
+    """Names and addresses in the symbol table of a 64-bit little-endian ELF file; empty when it has none that can be
+    read."""
+    try:
+        return _elf_symbols(data)
+    except (struct.error, ValueError, IndexError, OverflowError):
+        return {}
+
+
+def _elf_symbols(data: bytes) -> dict[str, int]:
     if data[:6] != b"\x7fELF\x02\x01":
         return {}
     offset, size, count = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HH", data, 0x3A)
@@ -114,6 +130,7 @@ def elf_symbols(data: bytes) -> dict[str, int]:
         names = sections[link][4]
         for at in range(start, start + length, 24):
             name_at, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
-            end = data.index(b"\0", names + name_at)
+            end = data.index(b"\0", names + name_at, names + name_at + _LONGEST_NAME)
             symbols[data[names + name_at : end].decode("ascii", "replace")] = value
+        break  # there is one; a second would only make this longer
     return symbols

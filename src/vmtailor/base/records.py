@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
 
 T = TypeVar("T")
 
@@ -26,21 +27,21 @@ def to_bytes(record: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
-def from_bytes(kind: type[T], data: bytes, origin: str = "record") -> T:
-    """Read a record back. Raises UserInputError when it is of another schema or damaged."""
+def from_bytes(
+    kind: type[T], data: bytes, origin: str = "record", *, hint: str = "make it again with this version of vmtailor"
+) -> T:
+    """Read a record back. Raises UserInputError, with `hint`, when it is of another schema, or when it is damaged."""
     try:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict):
             raise msgspec.ValidationError("not an object")
         found = document.pop("schema", None)
         if found != schema_of(kind):
-            raise UserInputError(
-                f"{origin} has schema {found!r}, this version reads {schema_of(kind)!r}",
-                hint="make it again with this version of vmtailor",
-            )
+            raise UserInputError(f"{origin} has schema {found!r}, this version reads {schema_of(kind)!r}", hint=hint)
         return msgspec.convert(document, kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UserInputError(f"{origin} is damaged: {error}", hint="make it again") from error
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        # A validation error quotes the value, which may be somebody else's.
+        raise UserInputError(f"{origin} is damaged: {plain(str(error))}", hint="make it again") from error
 
 
 def save(record: Any, path: Path) -> None:

@@ -21,13 +21,14 @@ from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
 from vmtailor.cli.cost_table import show_cost
+from vmtailor.drivers import bundle_folder
 from vmtailor.drivers import disk as disks
 from vmtailor.drivers.ready import FORMS, parse_signal, words_for
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
 from vmtailor.pipeline.measuring import loop_table
-from vmtailor.stages.boot import attribution, bundle, profile, recipes, series, trial
+from vmtailor.stages.boot import attribution, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan, boot_once
 
 _SIZE = re.compile(r"(\d+)([KMG]?)i?B?")
@@ -109,7 +110,7 @@ def boot(
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
-    if subject is not None and bundle.is_bundle(subject):
+    if subject is not None and bundle_folder.is_bundle(subject):
         boot_bundle.refuse(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
              ("--sample", sample), ("--qemu", qemu)]

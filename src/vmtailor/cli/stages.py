@@ -18,7 +18,7 @@ from rich.table import Table
 from vmtailor.analysis import causes, strace_log
 from vmtailor.base import records
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.text import plain
+from vmtailor.base.text import plain, plural
 from vmtailor.cli import common
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
@@ -155,14 +155,45 @@ def verify(
         Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
     ] = Clock.INSTRUCTIONS,
     accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
+    exercise: Annotated[
+        Path | None,
+        typer.Option(
+            "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
+        ),
+    ] = None,
+    trust_host_commands: Annotated[
+        bool,
+        typer.Option(
+            "--trust-host-commands",
+            help="Run the programs that the bundle's own exercise names, on this host, as you. Without this they are "
+            "left out, and the verdict says so.",
+        ),
+    ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it."""
-    found = reverify.verify_bundle(bundle, clock, accelerator)
+    prepared = reverify.prepare(reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands))
+    for command in prepared.runs:
+        typer.echo(f"will be run on this host: {command}", err=True)
+    found = reverify.verify_bundle(prepared)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
         typer.echo(msgspec.json.format(msgspec.json.encode(document)))
     elif found.passed:
-        typer.echo(f"verified: the container works in {bundle}, no call newly fails")
+        typer.echo(f"verified: the container works in {bundle}, no call newly fails{_without(found.skipped)}")
     if not found.passed:
-        raise AnswerNo(f"the container does not work in {bundle}", hint="fit the image again", details=found.evidence)
+        raise AnswerNo(
+            f"the container does not work in {bundle}{_without(found.skipped)}",
+            hint="fit the image again",
+            details=found.evidence,
+        )
+
+
+def _without(skipped: tuple[str, ...]) -> str:
+    """What a verdict is without, for its end."""
+    if not skipped:
+        return ""
+    return (
+        f"; without {plural(len(skipped), 'program')} that the bundle would run on this host: {'; '.join(skipped)} "
+        "(--exercise FILE or --trust-host-commands runs them)"
+    )

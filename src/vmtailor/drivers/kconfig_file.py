@@ -12,6 +12,12 @@ from vmtailor.model.kernel import LostSymbol
 _SET = re.compile(r"^CONFIG_([A-Za-z0-9_]+)=(.*)$")
 _UNSET = re.compile(r"^# CONFIG_([A-Za-z0-9_]+) is not set$")
 _NAME = re.compile(r"^[A-Za-z0-9_]+$")
+#: As kconfig writes them: y, m, numbers, and strings in which quote and backslash are escaped.
+_STRICT_SET = re.compile(
+    r"CONFIG_([A-Za-z0-9_]{1,128})=([ymn]|-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}|"
+    r'"(?:[^"\\\x00-\x1f\x7f]|\\["\\]){0,4096}")'
+)
+_AS_KCONFIG = "the configuration of a bundle is as the kernel's make wrote it; fit the image again"
 _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")
 
 
@@ -23,6 +29,30 @@ def parse(text: str) -> dict[str, str]:
             symbols[match[1]] = _unquote(match[2])
         elif match := _UNSET.match(line):
             symbols[match[1]] = "n"
+    return symbols
+
+
+def parse_strictly(data: bytes, origin: str) -> dict[str, str]:
+    """The same of a file that somebody else may have written, in the form in which kconfig writes it and in no other,
+    so that nobody reads more in it than we do. Raises UserInputError, naming the line, for anything else."""
+    symbols: dict[str, str] = {}
+    try:
+        # Only a line feed ends a line: kconfig knows no other.
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserInputError(f"{origin} is no configuration: it is not UTF-8", hint=_AS_KCONFIG) from error
+    for number, line in enumerate(lines, 1):
+        if set_ := _STRICT_SET.fullmatch(line):
+            name, value = set_[1], _unquote(set_[2])
+        elif unset := _UNSET.fullmatch(line):
+            name, value = unset[1], "n"
+        elif not line or (line.startswith("#") and line.isprintable() and "CONFIG_" not in line):
+            continue
+        else:
+            raise UserInputError(f"{origin}: line {number} is none of a configuration", hint=_AS_KCONFIG)
+        if name in symbols:
+            raise UserInputError(f"{origin}: line {number} sets CONFIG_{name} once more", hint=_AS_KCONFIG)
+        symbols[name] = value
     return symbols
 
 

@@ -13,14 +13,33 @@ from vmtailor.model.plan import RootFormat
 RECORD = "bundle.json"
 #: The init that the root file system holds, once more: where it marks the milestones of a boot depends on its build.
 INIT = "init"
+EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
+#: The folder of the trace in a bundle.
+TRACE = "trace"
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Paths are relative to the bundle's folder, so that it can be moved. `words` is the kernel command line without
-    what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine."""
+class BundleFile:
+    """A file of a bundle: its name in the folder (`vmlinux`, `trace/trace.json`), its length and its SHA-256 in hex."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bundle/1"
+    name: str
+    bytes: int
+    sha256: str
+
+
+# vmtailor/bundle/1: without `files`. It is not read any more: nothing says whether its kernel is the one that was
+#     verified. The same fit, made again, takes all that is slow from the cache.
+# vmtailor/bundle/2: `files`.
+@dataclass(frozen=True)
+class Bundle:
+    """Files are named relative to the bundle's folder, so that it can be moved. `words` is the kernel command line
+    without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
+
+    `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
+    to. Their digests find accidents, and files that were exchanged without the record. They are no signature: who can
+    write the record can write other digests into it."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/bundle/2"
 
     name: str
     image_reference: str
@@ -38,3 +57,4 @@ class Bundle:
     network: bool
     words: tuple[str, ...]
     sources: tuple[tuple[str, str], ...]
+    files: tuple[BundleFile, ...] = ()

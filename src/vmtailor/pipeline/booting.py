@@ -53,7 +53,7 @@ class Booted:
 
 def prepare(path: Path, own: Vm, timeout_s: float, natives: Natives, store: Store) -> Booted:
     """Read a bundle. What ready means is its exercise's to say; the plan is for the record."""
-    loaded = bundle.load(path)
+    loaded = bundle.load(path, store)
     return Booted(loaded, own, Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
 
 

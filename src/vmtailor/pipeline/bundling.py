@@ -11,9 +11,9 @@ from pathlib import Path
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import disk_full_is_a_host_error
-from vmtailor.drivers import image_packages, sbom
+from vmtailor.drivers import bundle_folder, image_packages, sbom
 from vmtailor.drivers.sbom import FilePart, KernelPart
-from vmtailor.model.bundle import INIT, RECORD, Bundle
+from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
@@ -46,9 +46,10 @@ def place(made: Path, out: Path, command: str) -> FitRun:
             shutil.copytree(made, folder, dirs_exist_ok=True)
             run = replace(records.load(FitRun, folder / RUN), bundle=str(out), command=command)
             records.save(run, folder / RUN)
-            records.save(replace(records.load(Bundle, folder / RECORD), name=out.name), folder / RECORD)
             report.write_page(run, folder / report.PAGE)
-            folder.chmod(0o755)
+            _for_the_owner_alone_to_change(folder)
+            record = replace(records.load(Bundle, folder / RECORD), name=out.name)
+            seal(folder, record)
             if out.exists():
                 retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
                 out.rename(retired / "bundle")
@@ -59,6 +60,18 @@ def place(made: Path, out: Path, command: str) -> FitRun:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return run
+
+
+def seal(folder: Path, record: Bundle) -> None:
+    """Write a bundle's record with the digests of all files that are there now."""
+    # The page is a view that `report` writes again whenever it is asked to.
+    records.save(replace(record, files=bundle_folder.describe(folder, without=(report.PAGE,))), folder / RECORD)
+
+
+def _for_the_owner_alone_to_change(folder: Path) -> None:
+    """Whatever the umask is: others may read a bundle, but files that others can write are copied before each use."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
@@ -88,16 +101,16 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         words=fitted.machine.append,
         sources=run.sources,
     )
-    records.save(bundle, folder / RECORD)
-    records.save(ground.image, folder / "image.json")
-    records.save(ground.exercise, folder / "exercise.json")
-    records.save(fitted.plan, folder / "plan.json")
+    records.save(ground.image, folder / IMAGE)
+    records.save(ground.exercise, folder / EXERCISE)
+    records.save(fitted.plan, folder / PLAN)
     records.save(run, folder / RUN)
-    traced = folder / "trace"
+    traced = folder / TRACE
     traced.mkdir()
     for name in (trace.RECORD, findings.trace.coverage_file, findings.trace.requests_file):
         shutil.copyfile(findings.trace_folder / name, traced / name)
     (folder / SBOM).write_bytes(_bill(run, findings, fitted, folder / root))
+    seal(folder, bundle)
 
 
 def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:

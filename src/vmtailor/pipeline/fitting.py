@@ -212,7 +212,8 @@ def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     ground = findings.ground
     trace_key = keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
-    key = keys.of_run(machine, ground.exercise, ground.natives, trace_key, digest(str(made.network)))
+    more = (trace_key, digest(str(made.network)), Verification.SCHEMA)
+    key = keys.of_run(machine, ground.exercise, ground.natives, *more)
 
     store = ground.options.store
     if store.has("verification", key):

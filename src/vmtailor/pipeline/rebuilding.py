@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.closure import close
-from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages
-from vmtailor.drivers.kernel_source import SourceTree
+from vmtailor.base.store import Store, digest
+from vmtailor.drivers import kconfig_file, kernel_packages
+from vmtailor.drivers.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.kernel_source import SourceTree, require_version
+from vmtailor.model.bundle import PLAN
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
@@ -22,20 +26,36 @@ from vmtailor.stages import plan as planning
 from vmtailor.stages.boot.attribution import Known
 from vmtailor.stages.boot.bundle import Loaded
 
-PLAN = "plan.json"
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Part of every key: raise it when other values of a bundle's configuration are taken.
+_CONFIG_RULES = "1"
+
+
+def source_digest(loaded: Loaded) -> str:
+    """The digest of the source that a bundle's kernel was compiled from. It names a folder of the cache whose makefiles
+    are run, so it is a digest and nothing else; UserInputError otherwise."""
+    digests = [text.rpartition(", ")[2] for name, text in loaded.bundle.sources if name == _SOURCE]
+    if len(digests) != 1 or not _DIGEST.fullmatch(digests[0]):
+        raise UserInputError(
+            f"the bundle {loaded.folder} does not say which source its kernel was compiled from",
+            hint="fit the image again on this host",
+        )
+    return digests[0]
 
 
 def source_of(loaded: Loaded, store: Store) -> SourceTree:
     """The source that a bundle's kernel was compiled from: in the cache, or fetched as a package.
 
     Raises UserInputError when it is another one than any that can be had here."""
-    wanted = dict(loaded.bundle.sources).get(_SOURCE, "").rpartition(", ")[2]
-    folder = store.path("kernel-source", wanted)
-    if wanted and folder.is_dir():
-        return SourceTree(folder, wanted)
+    wanted = source_digest(loaded)
     version = loaded.bundle.kernel_version
+    folder = store.path("kernel-source", wanted)
+    if folder.is_dir():
+        tree = SourceTree(folder, wanted)
+        require_version(tree, version, f"the kernel of {loaded.folder}")
+        return tree
     for kernel in _at_hand(store, version):
         if kernel.source_digest == wanted:
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
@@ -45,7 +65,7 @@ def source_of(loaded: Loaded, store: Store) -> SourceTree:
         found = None
     if found is None or found.source_digest != wanted:
         raise UserInputError(
-            f"the source that the kernel of {loaded.bundle.name} was compiled from ({version}) is not at hand",
+            f"the source that the kernel of {loaded.folder} was compiled from ({version}) is not at hand",
             hint="fit the image again on this host",
         )
     return SourceTree(Path(found.source_dir), found.source_digest)
@@ -62,13 +82,35 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
     kernel did at first. None when that was not done yet and only the cache is asked.
 
     Raises UserInputError without the source, HostError when this compiler makes another kernel."""
-    wanted = dict(loaded.bundle.sources).get(_SOURCE, "").rpartition(", ")[2]
-    if only_cached and debug_kernel.cached(loaded.config, loaded.system_map, wanted, store) is None:
-        return None
+    wanted = source_digest(loaded)
+    system_map = _kept(loaded.symbols, "System.map", store)
+    key = digest(_CONFIG_RULES, wanted, kconfig_file.render(loaded.config))
+    if only_cached:
+        config = store.path("bundle-config", key) / "config"
+        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store) is None:
+            return None
     source = source_of(loaded, store)
-    vmlinux = debug_kernel.provide(loaded.config, loaded.system_map, source.path, source.digest, store)
+
+    def fill(folder: Path) -> None:
+        with step("the bundle's configuration, held against the kernel source"):
+            kconfig = planning.read_tree(source.path, source.version, source.digest, store).kconfig
+            taken = foreign.harmless(kconfig, loaded.config, str(loaded.folder / loaded.bundle.kernel_config))
+        (folder / "config").write_text(kconfig_file.render(taken))
+
+    config = store.get("bundle-config", key, fill) / "config"
+    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store)
     version = loaded.bundle.kernel_version
-    return Known(version, version, loaded.system_map, vmlinux, source.path, source.digest, loaded.config)
+    return Known(version, version, system_map, vmlinux, source.path, source.digest, config)
+
+
+def _kept(data: bytes, name: str, store: Store) -> Path:
+    """Data that was checked, as a file that nobody else can change."""
+    key = digest(data)
+    return store.get("bundle-data", key, lambda folder: _write(folder / name, data)) / name
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 class Rebuilder:
@@ -85,15 +127,17 @@ class Rebuilder:
 
         Raises UserInputError for symbols that are not there or cannot have these values, BuildError when the kernel
         does not compile."""
-        config = parse_config(self._loaded.config.read_text())
+        config = self._loaded.config
         if all(config.get(name, "n") == value for name, value in values.items()):
             return self._loaded.kernel
         source = source_of(self._loaded, self._store)
-        made = records.load(Plan, self._loaded.folder / PLAN)
+        where = str(self._loaded.folder / PLAN)
+        made = records.from_bytes(Plan, self._loaded.files.data(PLAN, RECORD_BYTES), where)
         if self._kconfig is None:
             with step("facts of the kernel source"):
-                self._kconfig = planning.read_tree(source.path, made.kernel_version, source.digest, self._store).kconfig
-        fragment, fallen = changed(self._kconfig, dict(made.fragment), values)
+                self._kconfig = planning.read_tree(source.path, source.version, source.digest, self._store).kconfig
+        planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
+        fragment, fallen = changed(self._kconfig, planned, values)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The choices are those of the plan before: they are not held against this kernel.
         other = replace(made, fragment=fragment, choices=())

@@ -1,50 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: a bundle verified again, from what is in it, on this host."""
+"""`verify`: a bundle verified again, from what is in it, on this host.
+
+A bundle may be somebody else's. Its exercise may name programs to be run on the host (`host-command`): they are run
+when the user gave them in a file of their own, or says that this bundle's are trusted; otherwise the verdict says what
+it is without."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base import natives as native_parts
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
-from vmtailor.model.exercise import Exercise
+from vmtailor.base.text import plain
+from vmtailor.drivers import bundle_folder, bundle_values
+from vmtailor.drivers.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.model.bundle import TRACE
+from vmtailor.model.exercise import Exercise, StepKind
+from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline.bundles import load_bundle, machine_of
+from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.ground import scratch_of, tools_volume
 from vmtailor.pipeline.running import best_accelerator
-from vmtailor.stages import trace, verify
+from vmtailor.stages import exercise_file, trace, verify
 from vmtailor.stages.verify import Target, Verification
 
 
-def verify_bundle(
-    folder: Path, clock: Clock, accelerator: Accelerator | None = None, store: Store | None = None
-) -> Verification:
+@dataclass(frozen=True)
+class Request:
+    """What is verified, and how. `exercise`: a file of the user's, whose host commands are run."""
+
+    bundle: Path
+    clock: Clock
+    accelerator: Accelerator | None = None
+    exercise: Path | None = None
+    trust_host_commands: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A bundle that was read and may be booted. `runs`: the programs that will be started on this host, as a shell
+    would be told; `skipped`: those that the bundle asks for and that are left out."""
+
+    request: Request
+    files: BundleFolder
+    exercise: Exercise
+    trace: Trace
+    store: Store
+    runs: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def prepare(request: Request, store: Store | None = None) -> Prepared:
+    """Read a bundle, and decide which programs of its exercise are run on the host. Starts nothing.
+
+    Raises UserInputError for a bundle that is damaged, and for an exercise file that asks the container other things
+    than the bundle's: what the machine is compared with is the trace of those."""
+    store = store or Store()
+    if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
+        raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+    files = bundle_folder.load(request.bundle, store)
+    if not files.lists(f"{TRACE}/{trace.RECORD}"):
+        raise UserInputError(f"the bundle {request.bundle} holds no trace to compare with", hint="fit the image again")
+    name = f"{TRACE}/{trace.RECORD}"
+    record = records.from_bytes(Trace, files.data(name, RECORD_BYTES), str(files.path / name))
+    bundle_values.require_cpu_model(record.cpu_model, files.path / name)
+    own = files.exercise()
+    exercise, skipped = own, tuple[str, ...]()
+    if request.exercise is not None:
+        exercise = exercise_file.load(request.exercise, _image(files))
+        if replace(in_guest(exercise), origin="") != replace(in_guest(own), origin=""):
+            raise UserInputError(
+                f"{request.exercise} asks the container other things than the exercise that {request.bundle} was "
+                "fitted with, so there is nothing to compare its answers with",
+                hint="give the file that the bundle was fitted with, or fit the image again with this one",
+            )
+    elif not request.trust_host_commands:
+        exercise, skipped = in_guest(own), host_commands(own)
+    return Prepared(request, files, exercise, record, store, host_commands(exercise), skipped)
+
+
+def verify_bundle(prepared: Prepared) -> Verification:
     """The exercise on the bundle's machine, compared with the trace in the bundle. On the wall clock under KVM where
     it works; the instruction clock is always TCG."""
-    store = store or Store()
-    bundle = load_bundle(folder)
-    traced = folder / "trace"
-    if not (traced / trace.RECORD).is_file():
-        raise UserInputError(f"the bundle {folder} holds no trace to compare with", hint="fit the image again")
-    record = records.load(Trace, traced / trace.RECORD)
-    if clock is Clock.INSTRUCTIONS:
-        if accelerator is Accelerator.KVM:
-            raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
-        accelerator = Accelerator.TCG
-    machine = machine_of(folder, bundle, accelerator=accelerator or best_accelerator(store))
-    machine = replace(
-        machine, clock=clock, cpu_model=record.cpu_model if clock is Clock.INSTRUCTIONS else machine.cpu_model
-    )
+    request, files, store, record = prepared.request, prepared.files, prepared.store, prepared.trace
+    counting = request.clock is Clock.INSTRUCTIONS
+    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(store)
+    machine = machine_of(files.path, files.bundle, accelerator=accelerator, store=store)
+    machine = replace(machine, clock=request.clock, cpu_model=record.cpu_model if counting else machine.cpu_model)
     target = Target(
         machine=machine,
-        image=bundle.image,
-        exercise=records.load(Exercise, folder / "exercise.json"),
+        image=files.bundle.image,
+        exercise=prepared.exercise,
         natives=native_parts.locate(),
-        tools=tools_volume(store, bundle.root_format),
-        network=bundle.network,
+        tools=tools_volume(store, files.bundle.root_format),
+        network=files.bundle.network,
     )
-    return verify.verify(target, record, trace.read_log(traced, record).events, scratch_of(store))
+    log = trace.log_of(files.data(f"{TRACE}/{record.requests_file}"), record)
+    found = verify.verify(target, record, log.events, scratch_of(store))
+    return replace(found, skipped=prepared.skipped)
+
+
+def in_guest(exercise: Exercise) -> Exercise:
+    """What of an exercise happens in the guest, and through its published ports: all but programs of the host."""
+    return replace(exercise, load=tuple(step for step in exercise.load if step.kind is not StepKind.HOST_COMMAND))
+
+
+def host_commands(exercise: Exercise) -> tuple[str, ...]:
+    """The programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
+    return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)
+
+
+def _image(files: BundleFolder) -> Image:
+    bundle = files.bundle
+    return Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0)

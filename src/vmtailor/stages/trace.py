@@ -112,7 +112,12 @@ def _requests(
 
 def read_log(folder: Path, record: Trace) -> Log:
     """The calls of the container in a saved trace."""
-    return container_log.read((folder / record.requests_file).read_bytes(), record.phases)
+    return log_of((folder / record.requests_file).read_bytes(), record)
+
+
+def log_of(requests: bytes, record: Trace) -> Log:
+    """The same from the tracer's log."""
+    return container_log.read(requests, record.phases)
 
 
 def require_works(outcome: rig.Outcome, inputs: TraceInputs, how: str) -> None:

@@ -43,18 +43,22 @@ class Target:
     network: bool
 
 
+# vmtailor/verification/1: without `skipped`.
+# vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
 @dataclass(frozen=True)
 class Verification:
     """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
-    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed."""
+    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
+    programs of the exercise that were not run on the host, so that the verdict is without them."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/verification/1"
+    SCHEMA: ClassVar[str] = "vmtailor/verification/2"
 
     failures: tuple[str, ...]
     degraded: tuple[FailedCall, ...] = ()
     needs: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     evidence: str = ""
+    skipped: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -3,65 +3,93 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis import boots, kernel_log
 from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans
-from vmtailor.base import records
+from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.natives import Natives
-from vmtailor.drivers import plugin, rig
+from vmtailor.base.natives import Natives, mark_addresses
+from vmtailor.base.store import Store
+from vmtailor.drivers import bundle_folder, kconfig_file, plugin, rig
+from vmtailor.drivers.bundle_folder import BundleFolder
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import PluginConfig
 from vmtailor.drivers.qemu import Ending
 from vmtailor.model.boot import Boot
-from vmtailor.model.bundle import INIT, RECORD, Bundle
+from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.counters import Counters
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
 from vmtailor.stages.boot.once import Plan
 
-EXERCISE = "exercise.json"
+#: The table of symbols beside a kernel that was compiled here.
+SYSTEM_MAP = "System.map"
+#: Longest table of symbols and configuration that are read, and longest init. Tables of large kernels have 10 MiB.
+MOST_TABLE_BYTES, MOST_INIT_BYTES = 64 << 20, 4 << 20
+#: Lines as nm writes them; what of them becomes a span goes into the plugin's configuration.
+_TABLE = re.compile(rb"(?:[0-9a-f]{16} [A-Za-z?] [!-~]{1,512}\n)*")
 STAMPS = ("printk.time=1",)
 OTHER_INIT = "its init was not met where it marks the milestones: the bundle is of another version; fit the image again"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
-    """A bundle's folder, read."""
+    """A bundle, read. Its files are checked when they are first asked for, and are the same ones from then on."""
 
-    folder: Path
-    bundle: Bundle
+    files: BundleFolder
     exercise: Exercise
 
     @property
+    def folder(self) -> Path:
+        return self.files.path
+
+    @property
+    def bundle(self) -> Bundle:
+        return self.files.bundle
+
+    @cached_property
     def kernel(self) -> Path:
-        return self.folder / self.bundle.kernel
+        return self.files.file(self.bundle.kernel)
 
-    @property
-    def system_map(self) -> Path:
-        return self.folder / self.bundle.system_map
+    @cached_property
+    def root(self) -> Path:
+        return self.files.file(self.bundle.root)
 
-    @property
-    def config(self) -> Path:
-        return self.folder / self.bundle.kernel_config
+    @cached_property
+    def symbols(self) -> bytes:
+        """The kernel's table of symbols. Raises UserInputError when it is none."""
+        found = self.files.data(self.bundle.system_map, MOST_TABLE_BYTES)
+        if not _TABLE.fullmatch(found):
+            raise UserInputError(
+                f"{self.folder / self.bundle.system_map} is no table of symbols", hint="fit the image again"
+            )
+        return found
+
+    @cached_property
+    def config(self) -> dict[str, str]:
+        """The kernel's configuration, name → value. Raises UserInputError for a file that kconfig would not write."""
+        name = self.bundle.kernel_config
+        return kconfig_file.parse_strictly(self.files.data(name, MOST_TABLE_BYTES), str(self.folder / name))
+
+    @cached_property
+    def init_marks(self) -> dict[str, int] | None:
+        """Where the init in the root file system marks the milestones; None when the bundle does not say."""
+        return mark_addresses(self.files.data(INIT, MOST_INIT_BYTES)) if self.files.lists(INIT) else None
 
 
-def is_bundle(path: Path) -> bool:
-    """Whether a path is a bundle's folder."""
-    return (path / RECORD).is_file()
-
-
-def load(path: Path) -> Loaded:
-    """Read a bundle. Raises UserInputError when it is damaged or not whole."""
-    bundle = records.load(Bundle, path / RECORD)
-    for name in (bundle.kernel, bundle.root, bundle.system_map, bundle.kernel_config, EXERCISE):
-        if not (path / name).is_file():
-            raise UserInputError(f"the bundle {path} lacks {name}", hint="make it again with vmtailor fit")
-    return Loaded(path.absolute(), bundle, records.load(Exercise, path / EXERCISE))
+def load(path: Path, store: Store | None = None) -> Loaded:
+    """Read a bundle. Raises UserInputError when it is damaged, not whole, or says what no fit says."""
+    files = bundle_folder.load(path, store)
+    for name in (files.bundle.system_map, files.bundle.kernel_config, EXERCISE):
+        with plain_files.opened(path, name):
+            files.listed(name)
+    return Loaded(files, files.exercise())
 
 
 def vm_of(loaded: Loaded, vm: Vm) -> Vm:
@@ -73,7 +101,7 @@ def vm_of(loaded: Loaded, vm: Vm) -> Vm:
     return Vm(
         kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
         kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *vm.append),
-        disks=(VmDisk(str(loaded.folder / bundle.root)),), network=bundle.network, entropy=False,
+        disks=(VmDisk(str(loaded.root)),), network=bundle.network, entropy=False,
         cpu_model=vm.cpu_model, accelerator=vm.accelerator, clock=vm.clock,
     )  # fmt: skip
 
@@ -85,15 +113,14 @@ class BundleBooter:
     def __init__(self, loaded: Loaded, natives: Natives) -> None:
         self._loaded = loaded
         self._natives = natives
-        # The bundle's own init tells where its marks are: another version of this program has another one.
-        self._marked = Natives(loaded.folder) if (loaded.folder / INIT).is_file() else natives
         self._tables: dict[str, SymbolTable] = {}
 
     def table(self, kernel: str) -> SymbolTable:
-        """The symbols of a kernel that lies in a folder with its table."""
+        """The symbols of the bundle's kernel, or of one that was compiled from it and has its table beside it."""
         if kernel not in self._tables:
-            text = Path(kernel).with_name(self._loaded.bundle.system_map).read_text("ascii", "replace")
-            self._tables[kernel] = SymbolTable.parse(text)
+            own = kernel == str(self._loaded.kernel)
+            data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
+            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"))
         return self._tables[kernel]
 
     def __call__(
@@ -108,7 +135,9 @@ class BundleBooter:
         exercise, machine = self._loaded.exercise, machine_of(vm)
         table = self.table(machine.kernel)
         counting = vm.clock is Clock.INSTRUCTIONS
-        marks = boots.marks(table, self._marked)
+        # The bundle's own init tells where its marks are: another version of this program has another one.
+        own_marks = self._loaded.init_marks
+        marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
         config = PluginConfig(marks=marks, spans=initcall_spans(table)) if counting else None
         setup = rig.Setup(
             machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.analysis.analyze import analyze
-from vmtailor.base import records
+from vmtailor.base import plain_files, records
 from vmtailor.model.fit import FitRun
 from vmtailor.model.timeline import Timeline
 from vmtailor.model.vm import BootSeries, Outcome
@@ -34,7 +34,7 @@ class Saved:
 def find(path: Path) -> Path | None:
     """The record at a path: the file itself, or the one in the folder."""
     if path.is_dir():
-        return next((path / name for name in (SERIES, RUN) if (path / name).is_file()), None)
+        return next((path / name for name in (SERIES, RUN) if plain_files.has(path, name)), None)
     return path if path.name in (SERIES, RUN) else None
 
 

@@ -5,6 +5,7 @@ itself."""
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,15 @@ import msgspec
 from vmtailor.analysis.analyze import analyze
 from vmtailor.analysis.boot_json import json_chunks
 from vmtailor.analysis.gate import metrics_of
+from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plural
 
 #: Looked for in a folder, in this order.
 DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
 #: Folders are shown by what is in them; of one that holds logs only the names count.
+#: Longest document of a folder that is read.
+MOST_BYTES = 1 << 30
 _LOGS = "logs, analysed now"
 
 
@@ -37,9 +41,15 @@ class Document:
 
 def read(path: Path) -> Document:
     """A document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
+    data = b""
     if path.is_dir():
-        path = next((path / name for name in DOCUMENTS if (path / name).is_file()), path)
-    if path.is_file() and (data := path.read_bytes()).lstrip()[:1] == b"{":
+        # The folder may be a bundle of somebody else: what it holds must be a file, and its own.
+        if name := next((name for name in DOCUMENTS if os.path.lexists(path / name)), ""):
+            data = plain_files.read(path, name, MOST_BYTES)
+            path /= name
+    elif path.is_file():
+        data = path.read_bytes()
+    if data.lstrip()[:1] == b"{":
         try:
             content = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -81,8 +91,15 @@ def _of_fit(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str
     name = _text(tailored.get("kernel_file")) if isinstance(tailored, Mapping) else ""
     label = _text(tailored.get("kernel")) if isinstance(tailored, Mapping) else ""
     # A record may have been moved without its kernel, and names no file outside its folder.
-    file = folder / Path(name).name if name else folder
-    yield "kernel", _joined(label, f"sha256:{_sha256(file)}" if file.is_file() else "its file is not beside the record")
+    yield "kernel", _joined(label, _digest_beside(folder, Path(name).name) or "its file is not beside the record")
+
+
+def _digest_beside(folder: Path, name: str) -> str:
+    try:
+        with plain_files.opened(folder, name) as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except UserInputError:
+        return ""
 
 
 def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

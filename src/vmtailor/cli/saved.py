@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from vmtailor.base import records
+from vmtailor.base import plain_files, records
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.store import Store
+from vmtailor.drivers.bundle_folder import DATA_BYTES, RECORD_BYTES
+from vmtailor.model.bundle import TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.stages.plan import Tree, read_tree
@@ -28,13 +31,18 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
     """The record of a fit and the folder it is in, from a bundle or from the record itself.
 
     Raises UserInputError when there is none, or it is damaged or of another version."""
-    file = path / RUN_RECORD if path.is_dir() else path
-    if not file.is_file():
-        raise UserInputError(
-            f"{path} is no bundle: it has no {RUN_RECORD}" if path.is_dir() else f"{path} does not exist",
-            hint="give the folder that vmtailor fit wrote (its option -o)",
-        )
-    return records.load(FitRun, file), file.parent
+    if path.is_dir():
+        if not os.path.lexists(path / RUN_RECORD):
+            raise UserInputError(
+                f"{path} is no bundle: it has no {RUN_RECORD}",
+                hint="give the folder that vmtailor fit wrote (its option -o)",
+            )
+        # The folder may be somebody else's: what it holds under this name must be a file, and its own.
+        data = plain_files.read(path, RUN_RECORD, RECORD_BYTES)
+        return records.from_bytes(FitRun, data, str(path / RUN_RECORD)), path
+    if not path.is_file():
+        raise UserInputError(f"{path} does not exist", hint="give the folder that vmtailor fit wrote (its option -o)")
+    return records.load(FitRun, path), path.parent
 
 
 def cached_tree(version: str, store: Store | None = None) -> Tree | None:
@@ -77,13 +85,14 @@ class TraceLines:
         return lines[number - 1][:MOST_CHARACTERS] if 1 <= number <= len(lines) else None
 
     def _read_requests(self) -> list[str]:
-        for record in (self._folder / "trace.json", *sorted(self._folder.glob("*/trace.json"))):
+        for inner in ("", f"{TRACE}/"):
             try:
-                file = record.parent / msgspec.json.decode(record.read_bytes(), type=_TraceFiles).requests_file
+                record = plain_files.read(self._folder, f"{inner}trace.json", RECORD_BYTES)
                 # A record names files of its own folder; one that names others is not followed.
-                if file.is_file() and file.resolve().is_relative_to(record.parent.resolve()):
-                    # Counted as the reader of the log counts: line feeds only, up to the end of what was written.
-                    return file.read_bytes().partition(b"\0")[0].decode("utf-8", "replace").split("\n")
-            except (msgspec.MsgspecError, OSError):
+                name = inner + msgspec.json.decode(record, type=_TraceFiles).requests_file
+                found = plain_files.read(self._folder, name, DATA_BYTES)
+            except (msgspec.MsgspecError, VmtailorError, OSError, UnicodeDecodeError, RecursionError):
                 continue
+            # Counted as the reader of the log counts: line feeds only, up to the end of what was written.
+            return found.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
         return []

@@ -20,6 +20,7 @@ from pathlib import Path
 from vmtailor.base import plain_files, records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
+from vmtailor.base.text import plain
 from vmtailor.drivers import bundle_values, content
 from vmtailor.model.bundle import EXERCISE, RECORD, Bundle, BundleFile
 from vmtailor.model.exercise import Exercise
@@ -45,7 +46,9 @@ class BundleFolder:
         for one in self.bundle.files:
             if one.name == name:
                 return one
-        raise UserInputError(f"the record of the bundle {self.path} says nothing of its file {name}", hint=_AGAIN)
+        raise UserInputError(
+            f"the record of the bundle {self.path} says nothing of its file {plain(name)}", hint=_AGAIN
+        )
 
     def lists(self, name: str) -> bool:
         return any(one.name == name for one in self.bundle.files)

@@ -22,9 +22,9 @@ from vmtailor.base.text import plural
 
 #: Looked for in a folder, in this order.
 DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
-#: Folders are shown by what is in them; of one that holds logs only the names count.
 #: Longest document of a folder that is read.
 MOST_BYTES = 1 << 30
+#: Folders are shown by what is in them; of one that holds logs only the names count.
 _LOGS = "logs, analysed now"
 
 

@@ -32,6 +32,7 @@ from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
 from vmtailor.drivers import host_client
 from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.pipeline import bundling
 from vmtailor.stages.image import fetch
 from vmtailor.stages.root import build_root
 
@@ -53,7 +54,7 @@ def talker(hello: Hello, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(hello.bundle, made)
     bundle = records.load(Bundle, made / RECORD)
     shutil.copyfile(build_root(image, bundle.root_format, locate(), store), made / bundle.root)
-    records.save(replace(bundle, image=image.config), made / RECORD)
+    bundling.seal(made, replace(bundle, image=image.config))
     return made
 
 

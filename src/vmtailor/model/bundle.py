@@ -36,7 +36,7 @@ class Bundle:
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
 
     `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
-    to. Their digests find accidents, and files that were exchanged without the record. They are no signature: who can
+    to. Digests find accidents, and files that were exchanged without the record. They are no signature: who can
     write the record can write other digests into it."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bundle/2"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
 import stat
 from dataclasses import replace
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.fakes import bundle_data
 from tests.fakes.bundle_data import EXERCISE, bundle, trace_record, write_bundle
 
@@ -117,6 +120,14 @@ def test_programs_that_the_user_trusts_are_named_before_they_run(
     said = capsys.readouterr()
     assert argvs(verified[0]) == [EXERCISE.load[1].argv]
     assert said.err == f"will be run on this host: {HOST_COMMAND}\n" and "without" not in said.out
+
+
+def test_a_machine_that_publishes_nothing_runs_no_programs(
+    tmp_path: Path, verified: list[Target], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.verify(write_bundle(tmp_path, network=False), trust_host_commands=True)
+    said = capsys.readouterr()
+    assert said.err == "" and "without 1 program" in said.out and "publishes no port" in said.out
 
 
 def test_the_users_exercise_brings_the_users_programs(
@@ -356,7 +367,18 @@ def test_where_others_can_write_the_checked_bytes_are_what_is_started(tmp_path: 
     write_bundle(folder)
     (folder / "vmlinux").chmod(0o664)
     (folder / "vmlinux").write_bytes(b"hostil")
-    (own_cache.root / "bundle-files").rename(tmp_path / "away")
+    for _ in range(2):  # whether the right bytes are in the cache already, or not
+        with pytest.raises(UserInputError, match="vmlinux is not the file"):
+            start(folder)
+        shutil.rmtree(own_cache.root / "bundle-files", ignore_errors=True)
+
+
+def test_a_file_exchanged_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Store) -> None:
+    folder = write_bundle(tmp_path / "shared")
+    folder.chmod(0o777)
+    right = {one.name: one.sha256 for one in records.load(Bundle, folder / RECORD).files}
+    monkeypatch.setattr(content, "sha256_of", lambda file, store: right["vmlinux"])  # it was right a moment ago
+    (folder / "vmlinux").write_bytes(b"hostil")
     with pytest.raises(UserInputError, match="vmlinux is not the file"):
         start(folder)
     assert not list((own_cache.root / "bundle-files").iterdir())
@@ -613,3 +635,27 @@ def test_nothing_is_asked_under_kvm_on_the_instruction_clock(tmp_path: Path) -> 
     request = reverify.Request(write_bundle(tmp_path), Clock.INSTRUCTIONS, Accelerator.KVM)
     with pytest.raises(UserInputError, match="under TCG only"):
         reverify.prepare(request)
+
+
+LINES = st.sampled_from(
+    (
+        "CONFIG_A=y", "# CONFIG_B is not set", 'CONFIG_C="', '"', "\\", "$(shell id)", "=", "\n", "\r", "\x0b",
+        "\u2028", "\x85", "0x1f", "-7", "#", "é",
+    )
+)  # fmt: skip
+
+
+@given(st.lists(LINES | st.text(max_size=3), max_size=12).map("".join))
+def test_what_is_read_strictly_is_read_alike_by_all(text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        found = kconfig_file.parse_strictly(data, "config")
+    except UserInputError:
+        return
+    assert found == kconfig_file.parse(text)
+    assert kconfig_file.parse_strictly(kconfig_file.render(found).encode(), "config") == found
+
+
+@given(st.binary(max_size=300))
+def test_any_init_has_marks_or_none(tail: bytes) -> None:
+    assert set(natives.mark_addresses(b"\x7fELF\x02\x01" + tail)) <= set(natives.MARKS)

@@ -67,7 +67,9 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
                 raise UserInputError(f"{folder / name} is {_what(kind)}, not a regular file", hint=_HINT)
             file = stack.enter_context(open(f"/proc/self/fd/{looked_at}", "rb"))  # noqa: PTH123
         except FileNotFoundError:
-            raise UserInputError(f"{folder} lacks its file {name}", hint="get it again, or fit the image again") from None
+            raise UserInputError(
+                f"{folder} lacks its file {name}", hint="get it again, or fit the image again"
+            ) from None
         except OSError as error:
             raise UserInputError(f"{folder / name} cannot be read: {error.strerror}", hint=_HINT) from error
         yield file

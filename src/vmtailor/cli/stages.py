@@ -176,24 +176,24 @@ def verify(
     for command in prepared.runs:
         typer.echo(f"will be run on this host: {command}", err=True)
     found = reverify.verify_bundle(prepared)
+    without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
         typer.echo(msgspec.json.format(msgspec.json.encode(document)))
     elif found.passed:
-        typer.echo(f"verified: the container works in {bundle}, no call newly fails{_without(found.skipped)}")
+        typer.echo(f"verified: the container works in {bundle}, no call newly fails{without}")
     if not found.passed:
         raise AnswerNo(
-            f"the container does not work in {bundle}{_without(found.skipped)}",
+            f"the container does not work in {bundle}{without}",
             hint="fit the image again",
             details=found.evidence,
         )
 
 
-def _without(skipped: tuple[str, ...]) -> str:
-    """What a verdict is without, for its end."""
+def _without(skipped: tuple[str, ...], asked: bool) -> str:
+    """What a verdict is without, for its end. `asked`: the user wanted it."""
     if not skipped:
         return ""
-    return (
-        f"; without {plural(len(skipped), 'program')} that the bundle would run on this host: {'; '.join(skipped)} "
-        "(--exercise FILE or --trust-host-commands runs them)"
-    )
+    way = "the machine publishes no port" if asked else "--exercise FILE or --trust-host-commands runs them"
+    programs = plural(len(skipped), "program")
+    return f"; without {programs} that the bundle would run on this host: {'; '.join(skipped)} ({way})"

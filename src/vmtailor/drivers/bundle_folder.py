@@ -71,11 +71,9 @@ class BundleFolder:
         with plain_files.opened(self.path, name) as file:
             if os.fstat(file.fileno()).st_size != wanted.bytes:
                 raise self._changed(name)
-            if not plain_files.ours_alone(self.path, name):
-                return self._copy(name, wanted)
             if content.sha256_of(file, self.store) != wanted.sha256:
                 raise self._changed(name)
-        return self.path / name
+        return self.path / name if plain_files.ours_alone(self.path, name) else self._copy(name, wanted)
 
     def _copy(self, name: str, wanted: BundleFile) -> Path:
         def fill(folder: Path) -> None:

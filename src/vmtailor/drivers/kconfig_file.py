@@ -15,7 +15,7 @@ _NAME = re.compile(r"^[A-Za-z0-9_]+$")
 #: As kconfig writes them: y, m, numbers, and strings in which quote and backslash are escaped.
 _STRICT_SET = re.compile(
     r"CONFIG_([A-Za-z0-9_]{1,128})=([ymn]|-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}|"
-    r'"(?:[^"\\\x00-\x1f\x7f]|\\["\\]){0,4096}")'
+    r'"(?:[^"\\\x00-\x1f\x7f-\x9f\u2028\u2029]|\\["\\]){0,4096}")'
 )
 _AS_KCONFIG = "the configuration of a bundle is as the kernel's make wrote it; fit the image again"
 _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")

@@ -81,7 +81,10 @@ def prepare(request: Request, store: Store | None = None) -> Prepared:
             )
     elif not request.trust_host_commands:
         exercise, skipped = in_guest(own), host_commands(own)
-    return Prepared(request, files, exercise, record, store, host_commands(exercise), skipped)
+    runs = host_commands(exercise)
+    if not (files.bundle.network and any(port.protocol == "tcp" for port in files.bundle.image.exposed_ports)):
+        runs, skipped = (), skipped or runs  # nothing leads into such a machine, so nothing is asked from outside
+    return Prepared(request, files, exercise, record, store, runs, skipped)
 
 
 def verify_bundle(prepared: Prepared) -> Verification:

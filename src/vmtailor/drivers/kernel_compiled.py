@@ -62,7 +62,7 @@ def provide(
     toolchain = kbuild.Toolchain()
     given = config_file.read_bytes() if config_file is not None else b"defconfig"
     key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, kconfig_file.render(ADDED), *sorted(debug_modules))
-    work = store.root / "kernel-build" / f"baseline-{key[:16]}"
+    work = store.folder("kernel-build") / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
         with locked(work.with_suffix(".lock")):
@@ -111,13 +111,16 @@ def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
         targets = ["x86_64_defconfig", "kvm_guest.config"]
         try:
             process.run(
-                kbuild.make_argv(source, work, kbuild.Toolchain(), targets), timeout_s=900, env=kbuild.environment()
+                kbuild.make_argv(source, work, kbuild.Toolchain(), targets),
+                timeout_s=900,
+                env=kbuild.environment(),
+                umask=kbuild.UMASK,
             )
         except process.CommandFailed as error:
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
         base = kconfig_file.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode())
+    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode(), private=True)
     return whole
 
 
@@ -140,7 +143,7 @@ def _collect(
     argv += [f"INSTALL_MOD_PATH={folder}", "INSTALL_MOD_STRIP=1", "DEPMOD=true"]
     with step("collecting the modules of the baseline"):
         try:
-            process.run(argv, timeout_s=3600, env=kbuild.environment())
+            process.run(argv, timeout_s=3600, env=kbuild.environment(), umask=kbuild.UMASK)
         except process.CommandFailed as error:
             raise BuildError("the modules of the baseline could not be installed", details=error.details) from error
     (folder / "debug").mkdir(exist_ok=True)

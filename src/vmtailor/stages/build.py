@@ -45,7 +45,7 @@ def build_kernel(
     Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
     toolchain = toolchain or kbuild.Toolchain()
-    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    work = store.folder("kernel-build") / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
         with locked(work.with_suffix(".lock")):

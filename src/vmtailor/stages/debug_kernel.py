@@ -33,7 +33,7 @@ def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str
     It takes as long as the kernel itself did at first. Raises HostError when this compiler makes another kernel of it,
     BuildError when it does not compile."""
     toolchain = kbuild.Toolchain(debug=True)
-    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    work = store.folder("kernel-build") / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
         with locked(work.with_suffix(".lock")):

@@ -182,9 +182,7 @@ static void report(void) {
 }
 
 int main(int count, char **words) {
-    if (count < 2)
-        usage("");
-    parse(words + 1);
+    parse(words + (count > 0));
     die_with_parent();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         fail("give up new privileges", "");

@@ -27,8 +27,12 @@ _DEVICES = ("/dev/null", "/dev/urandom")
 _KVM = "/dev/kvm"
 #: Where copies are in QEMU's own root.
 _FOLDER = "/machine"
+#: Where QEMU puts temporary files.
+_OVERLAYS = "/var/tmp"
 #: Who answers names for the guest's network.
 _RESOLVER = Path("/etc/resolv.conf")
+#: QEMU's own threads, which the plugin watches (native/tcg-plugin/settle.c); the launcher becomes QEMU.
+_THREADS = "/proc/self/task"
 _READ_WRITE = os.O_RDWR | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
@@ -118,6 +122,8 @@ def _show_host(made: Handed, wanted: Wanted, qemu: Qemu) -> None:
             made.launcher += ["device", device]
     if wanted.outbound and _RESOLVER.is_file():
         made.launcher += ["show", str(_RESOLVER)]
+    if wanted.plugin is not None:
+        made.launcher += ["show", _THREADS]
 
 
 def _open(stack: contextlib.ExitStack, path: str, flags: int) -> int:
@@ -179,7 +185,9 @@ def _unlink_if_empty(path: Path) -> None:
 
 def _give_place(made: Handed, how: Confinement) -> None:
     """A folder on a disk for temporary files: where the user said, or where QEMU itself would put them."""
-    chosen = Path(os.environ.get("TMPDIR") or "/var/tmp")
+    chosen = Path(os.environ.get("TMPDIR") or _OVERLAYS)
+    if chosen == Path("/tmp"):  # often in memory: QEMU does not take it either
+        chosen = Path(_OVERLAYS)
     where = chosen if chosen.is_dir() else Path(tempfile.gettempdir())
     folder = made._overlays.enter_context(temporary.held_folder(where.absolute())) / "overlays"
     folder.mkdir(mode=stat.S_IRWXU)
@@ -187,5 +195,5 @@ def _give_place(made: Handed, how: Confinement) -> None:
         made.launcher += ["work", str(folder)]
         made.environment["TMPDIR"] = "."
     else:
-        made.launcher += ["place", str(folder), "/tmp"]
-        made.environment["TMPDIR"] = "/tmp"
+        made.launcher += ["place", str(folder), _OVERLAYS]
+        made.environment["TMPDIR"] = _OVERLAYS

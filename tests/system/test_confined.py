@@ -232,23 +232,21 @@ def test_what_qemu_started_could_not_outlive_it_either() -> None:
         assert process.wait(20) == -signal.SIGKILL
 
 
-def test_a_program_s_children_end_when_the_starter_is_killed(tmp_path: Path) -> None:
+def test_a_program_s_children_end_when_the_starter_is_killed() -> None:
     code = (
-        "import sys; from vmtailor.base.process import run;"
-        "run(['sh', '-c', 'sleep 60 & echo $! > pid.tmp; mv pid.tmp pid; wait'], timeout_s=60)"
+        "from vmtailor.base.process import run;"
+        "run(['sh', '-c', 'sleep 60 & echo $!; wait'], timeout_s=60, on_line=lambda line: print(line, flush=True))"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert starter.stdout is not None
     try:
-        end = time.monotonic() + 20
-        while not (tmp_path / "pid").exists():
-            assert time.monotonic() < end
-            os.sched_yield()
-        pid = int((tmp_path / "pid").read_text())
+        pid = int(starter.stdout.readline())
         starter.kill()
         assert within(GONE_S, lambda: ended(pid))
     finally:
         starter.kill()
         starter.wait()
+        starter.stdout.close()
 
 
 @pytest.fixture

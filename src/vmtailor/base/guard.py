@@ -17,6 +17,12 @@ _lock = threading.Lock()
 _lines: dict[int, int] = {}
 
 
+def start() -> None:
+    """There is a guard from now on. Called before a program is started, so that little time lies between that and
+    `watch`."""
+    _tell("", start=True)
+
+
 def watch(group: int) -> None:
     """This process group shall not outlive us."""
     _tell(f"+{group}\n", start=True)

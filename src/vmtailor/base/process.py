@@ -109,6 +109,7 @@ def spawn(
     """Start a program in a session of its own; its whole process group is gone when the block is left, or when we are
     gone. `umask`: its own, where ours will not do."""
     log.debug("start: %s", pasteable(argv))
+    guard.start()
     try:
         process = subprocess.Popen(
             list(argv), stdin=stdin, stdout=stdout, stderr=stderr, env=None if env is None else dict(env), cwd=cwd,

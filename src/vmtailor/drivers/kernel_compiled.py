@@ -62,9 +62,10 @@ def provide(
     toolchain = kbuild.Toolchain()
     given = config_file.read_bytes() if config_file is not None else b"defconfig"
     key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, kconfig_file.render(ADDED), *sorted(debug_modules))
-    work = store.folder("kernel-build") / f"baseline-{key[:16]}"
+    work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = configure(tree.path, work, config_file, toolchain)
             compiled = kbuild.compile_kernel(

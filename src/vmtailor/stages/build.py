@@ -45,9 +45,10 @@ def build_kernel(
     Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
     toolchain = toolchain or kbuild.Toolchain()
-    work = store.folder("kernel-build") / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})

@@ -33,9 +33,10 @@ def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str
     It takes as long as the kernel itself did at first. Raises HostError when this compiler makes another kernel of it,
     BuildError when it does not compile."""
     toolchain = kbuild.Toolchain(debug=True)
-    work = store.folder("kernel-build") / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
+    work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"

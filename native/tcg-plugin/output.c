@@ -109,7 +109,8 @@ void output_open(const char *to, const struct config *config) {
     char *owners[MAX_OWNERS], *modes[2];
     static char counts[] = "counts", coverage[] = "coverage", on[] = "on", off[] = "off";
     path = to;
-    file = fopen(path, "wb");
+    // A QEMU that may open nothing inherits the file: "fd:NUMBER".
+    file = strncmp(path, "fd:", 3) ? fopen(path, "wb") : fdopen(atoi(path + 3), "wb");
     if (!file)
         die("create %s: %s", path, strerror(errno));
     for (unsigned i = 0; i < config->owner_count; i++)

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from vmtailor.base import records
 from vmtailor.base.errors import HostError
 from vmtailor.base.store import Store, cache_root, digest
 
@@ -55,3 +58,68 @@ def test_digests_tell_lists_apart(tmp_path: Path) -> None:
 def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_root() == tmp_path / "vmtailor"
+
+
+def modes(root: Path) -> set[tuple[bool, int]]:
+    return {(path.is_dir(), stat.S_IMODE(path.lstat().st_mode)) for path in (root, *root.rglob("*"))}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_cache_is_its_owner_s_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "file").write_text("y")
+        (folder / "tool").write_text("#!")
+        (folder / "tool").chmod(0o755)
+        (folder / "read-only").write_text("")
+        (folder / "read-only").chmod(0o444)
+
+    before = os.umask(umask)
+    try:
+        store = Store(tmp_path / "cache")
+        entry = store.get("kind", "key", fill)
+        records.write_atomic(store.folder("memo") / "x.json", b"", private=True)
+    finally:
+        os.umask(before)
+    assert modes(tmp_path / "cache") == {(True, 0o700), (False, 0o600), (False, 0o700)}
+    assert stat.S_IMODE((entry / "tool").stat().st_mode) == 0o700
+
+
+@pytest.mark.attack
+def test_what_an_older_version_left_open_is_closed_when_it_is_used(tmp_path: Path) -> None:
+    (tmp_path / "kind" / "key").mkdir(parents=True)
+    (tmp_path / "kind" / "key" / "x").write_text("")
+    for path in (tmp_path / "kind" / "key" / "x", tmp_path / "kind" / "key"):
+        path.chmod(0o755)
+    assert Store(tmp_path).has("kind", "key")
+    assert modes(tmp_path / "kind" / "key") == {(True, 0o700), (False, 0o700)}
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("whose", [".", "kind", "kind/key"])
+def test_what_another_user_owns_in_the_cache_is_not_used(
+    tmp_path: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(tmp_path).get("kind", "key", lambda folder: None)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / whose, 65534, 65534)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 1)
+    for use in (lambda: Store(tmp_path).has("kind", "key"), lambda: Store(tmp_path).get("kind", "key", print)):
+        with pytest.raises(HostError, match="belongs to the user") as caught:
+            use()
+        assert "XDG_CACHE_HOME" in caught.value.hint
+
+
+@pytest.mark.attack
+def test_a_cache_that_another_user_linked_somewhere_is_not_used(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("root makes another user's link here")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "real")
+    assert Store(tmp_path / "cache").root
+    os.chown(tmp_path / "cache", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(HostError, match="belongs to the user"):
+        _ = Store(tmp_path / "cache").root

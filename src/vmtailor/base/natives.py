@@ -32,7 +32,7 @@ MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs and the QEMU plugin."""
+    """Guest programs, the QEMU plugin, and the program that starts QEMU."""
 
     folder: Path
 
@@ -47,6 +47,10 @@ class Natives:
     @property
     def client(self) -> Path:
         return self.folder / "client"
+
+    @property
+    def launch(self) -> Path:
+        return self.folder / "launch"
 
     def plugin(self, api: int) -> Path:
         """The QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
@@ -73,7 +77,9 @@ def locate() -> Natives:
                 _make()
                 _seen()
     natives = Natives(FOLDER)
-    missing = [path.name for path in (natives.init, natives.stage1, natives.client) if not path.is_file()]
+    missing = [
+        path.name for path in (natives.init, natives.stage1, natives.client, natives.launch) if not path.is_file()
+    ]
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({', '.join(missing)})",
@@ -83,7 +89,7 @@ def locate() -> Natives:
 
 
 def _stale() -> bool:
-    made = [FOLDER / name for name in ("init", "stage1", "client")]
+    made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard")]
     if (SOURCES / "tcg-plugin" / "Makefile").is_file():
         made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
     if not all(path.is_file() for path in made):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from vmtailor.base import guard
 from vmtailor.base.errors import HostError, VmtailorError
 
 log = logging.getLogger(__name__)
@@ -103,21 +104,26 @@ def spawn(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
+    umask: int = -1,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program in a session of its own; its whole process group is gone when the block is left."""
+    """Start a program in a session of its own; its whole process group is gone when the block is left, or when we are
+    gone. `umask`: its own, where ours will not do."""
     log.debug("start: %s", pasteable(argv))
+    guard.start()
     try:
         process = subprocess.Popen(
             list(argv), stdin=stdin, stdout=stdout, stderr=stderr, env=None if env is None else dict(env), cwd=cwd,
-            start_new_session=True, pass_fds=tuple(pass_fds),
+            start_new_session=True, pass_fds=tuple(pass_fds), umask=umask,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
+    guard.watch(process.pid)
     _alive.add(process)
     try:
         yield process
     finally:
         kill_group(process)
+        guard.unwatch(process.pid)
         _alive.discard(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
@@ -136,6 +142,7 @@ def run(
     cwd: Path | None = None,
     ok: Sequence[int] = (0,),
     on_line: Callable[[str], None] | None = None,
+    umask: int = -1,
 ) -> Finished:
     """Run a program to its end.
 
@@ -151,7 +158,7 @@ def run(
             feed.seek(0)
             source = feed
         sink: int | IO[bytes] = subprocess.PIPE if on_line else (stdout or out)
-        with spawn(argv, stdin=source, stdout=sink, stderr=err, env=env, cwd=cwd) as process:
+        with spawn(argv, stdin=source, stdout=sink, stderr=err, env=env, cwd=cwd, umask=umask) as process:
             if on_line is not None:
                 _follow(process, out, on_line, started + timeout_s)
             try:

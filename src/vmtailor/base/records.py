@@ -44,9 +44,10 @@ def from_bytes(
         raise UserInputError(f"{origin} is damaged: {plain(str(error))}", hint="make it again") from error
 
 
-def save(record: Any, path: Path) -> None:
-    """Write a record so that a reader sees the old file or the new one, never half of it."""
-    write_atomic(path, to_bytes(record))
+def save(record: Any, path: Path, *, private: bool = False) -> None:
+    """Write a record so that a reader sees the old file or the new one, never half of it. `private` as for
+    `write_atomic`."""
+    write_atomic(path, to_bytes(record), private=private)
 
 
 def load(kind: type[T], path: Path) -> T:
@@ -58,15 +59,15 @@ def load(kind: type[T], path: Path) -> T:
     return from_bytes(kind, data, str(path))
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name beside it, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file under a temporary name beside it, then rename. `private`: for its owner alone, as in the cache."""
+    path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        temporary.chmod(0o644)
+        temporary.chmod(0o600 if private else 0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

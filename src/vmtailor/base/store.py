@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache: folders named by the content they depend on, filled once, whole or not at all."""
+"""The cache: folders named by the content they depend on, filled once, whole or not at all. Its owner alone reads it,
+whatever the umask, and what another user owns is not used."""
 
 from __future__ import annotations
 
@@ -8,12 +9,18 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
-import tempfile
+import pwd
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from vmtailor.base import temporary
 from vmtailor.base.errors import HostError
+
+#: Every bit that is somebody else's.
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+#: What the names of folders begin with that are being filled.
+_FILLING = ".filling-held-"
 
 
 def cache_root() -> Path:
@@ -39,7 +46,7 @@ def digest(*parts: str | bytes | Path) -> str:
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file beside the thing it guards; a second process waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -57,32 +64,109 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
         raise
 
 
+def require_own(path: Path) -> None:
+    """What is at a path, a link's own target included, must be ours: what somebody else owns, he can change. Raises
+    HostError; something that is not there is nobody's."""
+    for look in (path.lstat, path.stat):
+        try:
+            owner = look().st_uid
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise HostError(
+                f"the cache {path} cannot be used: {os.strerror(error.errno or 0).lower()}",
+                hint="set XDG_CACHE_HOME to a folder of your own",
+            ) from error
+        if owner != os.geteuid():
+            raise HostError(
+                f"{path} in the cache belongs to {_name_of(owner)}, and is not used",
+                hint="remove it, or set XDG_CACHE_HOME to a folder of your own",
+            )
+
+
+def _name_of(user: int) -> str:
+    with contextlib.suppress(KeyError):
+        return f"the user {pwd.getpwuid(user).pw_name}"
+    return f"the user {user}"
+
+
+def close_to_others(path: Path) -> None:
+    """Take from everybody else what they may with a file, or with a folder and all that is in it: files of 0600 and
+    folders of 0700 are left, 0700 where the owner may execute. The folder itself is last: it says that all is done."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                close_to_others(Path(entry.path))
+            elif entry.is_file(follow_symlinks=False):
+                _close(Path(entry.path), stat.S_IRUSR | stat.S_IWUSR)
+        _close(path, stat.S_IRWXU)
+    elif path.is_file():
+        _close(path, stat.S_IRUSR | stat.S_IWUSR)
+
+
+def _close(path: Path, least: int) -> None:
+    mode = stat.S_IMODE(path.lstat().st_mode)
+    wanted = (mode & stat.S_IRWXU) | least
+    if mode != wanted:
+        path.chmod(wanted)
+
+
 class Store:
     """Folders under `root/KIND/KEY`. `get` fills a missing one through a temporary folder and a rename."""
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or cache_root()
+        self._root = root or cache_root()
+        self._checked = False
+
+    @property
+    def root(self) -> Path:
+        """The cache's own folder, made where it was not there. Raises HostError when it is another user's."""
+        if not self._checked:
+            require_own(self._root)
+            with contextlib.suppress(OSError):  # where nothing can be written, what is there can still be read
+                self._root.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
+                self._root.chmod(stat.S_IRWXU)
+            self._checked = True
+        return self._root
+
+    def folder(self, *names: str) -> Path:
+        """A folder of the cache, made where it is not there. Raises HostError when it is another user's."""
+        path = self.root
+        for name in names:
+            path /= name
+            require_own(path)
+            path.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+            if stat.S_IMODE(path.stat().st_mode) & _OTHERS:
+                path.chmod(stat.S_IRWXU)
+        return path
 
     def path(self, kind: str, key: str) -> Path:
         return self.root / kind / key[:40]
 
     def has(self, kind: str, key: str) -> bool:
-        return self.path(kind, key).is_dir()
+        path = self.path(kind, key)
+        for one in (path.parent, path):
+            require_own(one)
+        if not path.is_dir():
+            return False
+        if stat.S_IMODE(path.stat().st_mode) & _OTHERS:  # made by an older version
+            with contextlib.suppress(OSError):
+                close_to_others(path)
+        return True
 
     def get(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        """The folder for `key`; `fill(folder)` makes its contents when it is not there yet. Safe across processes."""
+        """The folder for `key`; `fill(folder)` makes its contents when it is not there yet. Safe across processes.
+        Raises HostError when it is another user's."""
         final = self.path(kind, key)
-        if final.is_dir():
+        if self.has(kind, key):
             return final
-        with disk_full_is_a_host_error(self.root), locked(self.root / "locks" / f"{kind}-{key[:40]}"):
-            if final.is_dir():
+        with disk_full_is_a_host_error(self.root), locked(self.folder("locks") / f"{kind}-{key[:40]}"):
+            if self.has(kind, key):
                 return final
-            final.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(dir=final.parent, prefix=".filling-"))
-            try:
-                fill(temporary)
-                temporary.chmod(0o755)
-                temporary.rename(final)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+            with temporary.held_folder(self.folder(kind), _FILLING) as filling:
+                fill(filling)
+                close_to_others(filling)
+                filling.rename(final)
         return final

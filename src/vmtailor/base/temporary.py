@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder for temporary files that the user chose."""
+"""Temporary files: the folder that the user chose, and that nothing stays in it, even of a process that was killed."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from vmtailor.base.errors import HostError
+
+#: What the names of our folders begin with, wherever they are.
+PREFIX = "vmtailor-held-"
 
 
 def require_usable() -> None:
@@ -25,3 +33,68 @@ def require_usable() -> None:
             f"the folder for temporary files, {folder}, cannot be used: {os.strerror(error.errno or 0).lower()}",
             hint="free some, or set TMPDIR elsewhere",
         ) from error
+
+
+@contextlib.contextmanager
+def held_folder(where: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
+    """A new folder, for us alone, gone when the block is left. One whose process was killed is removed by the next call
+    for the same place: the folder is locked as long as its process lives, and what is locked, or not ours, stays.
+
+    `where`: the folder that it is made in; by default that for temporary files. `prefix`: of its name, which nothing
+    but such folders has there."""
+    where = Path(tempfile.gettempdir()) if where is None else where
+    sweep(where, prefix)
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=where, prefix=prefix))
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _is_at(folder, lock):
+            break
+        os.close(lock)  # another process swept it before it was locked
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(where: Path, prefix: str = PREFIX) -> None:
+    """Remove our folders there whose processes are gone."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(where):
+            if entry.name.startswith(prefix):
+                with contextlib.suppress(OSError):
+                    _remove_if_dead(Path(entry.path))
+
+
+def _remove_if_dead(folder: Path) -> None:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(lock).st_uid != os.geteuid():
+            return
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(folder, lock):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _is_at(folder: Path, descriptor: int) -> bool:
+    try:
+        there = os.lstat(folder)
+    except FileNotFoundError:
+        return False
+    ours = os.fstat(descriptor)
+    return stat.S_ISDIR(there.st_mode) and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+@contextlib.contextmanager
+def memory_file(data: bytes) -> Iterator[str]:
+    """A file that is on no disk; its path is good for us, and for what we start as ourselves, within the block."""
+    descriptor = os.memfd_create("vmtailor")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(data)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import platform
 import re
 import shutil
@@ -16,7 +17,8 @@ from pathlib import Path
 
 from vmtailor.base import figures, natives, process, store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers import kernel_packages, kvm, qemu_program
+from vmtailor.drivers import confinement, kernel_packages, kvm, qemu_program
+from vmtailor.drivers.confinement import Confinement, Root
 from vmtailor.drivers.kvm import KvmState, KvmVerdict
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
@@ -232,9 +234,42 @@ def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
     return result(State.LIMITED, verdict.reason, slower)
 
 
+def check_confinement(
+    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed()),
+) -> tuple[Check, ...]:
+    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
+
+    def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
+        return Check(name, state, Need.OPTIONAL, found, why, fix)
+
+    whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
+    try:
+        how = ask()
+    except VmtailorError as error:
+        return (result("QEMU's user", State.LIMITED, f"not tried: {error.message}", whose),)
+    words = "; ".join(how.lacking)
+    refused = f": {words}" if words else ""
+    if how.stranger:
+        user = result("QEMU's user", State.OK, "one of its own, without capabilities", whose)
+    elif os.geteuid() != 0:
+        user = result("QEMU's user", State.OK, f"yours ({os.geteuid()}), without capabilities", whose)
+    else:
+        fix = "run vmtailor as an ordinary user, or where root can become another one"
+        user = result("QEMU's user", State.LIMITED, f"root{refused}", whose, fix)
+    if how.root is not Root.SHARED:
+        kind = "a mount namespace" if how.root is Root.MOUNT else "a user and a mount namespace"
+        files = result("QEMU's files", State.OK, f"its machine's alone, in {kind}", sees)
+    else:
+        reader = "everybody" if how.stranger else "you"
+        fix = "allow user namespaces (sysctl user.max_user_namespaces, AppArmor), or CAP_SYS_ADMIN for root"
+        files = result("QEMU's files", State.LIMITED, f"all that {reader} may read{refused}", sees, fix)
+    privileges = result("QEMU's privileges", State.OK, "no new ones (no_new_privs)", "no set-user-ID program helps it")
+    return (user, files, privileges)
+
+
 def check_all(development: bool) -> tuple[Check, ...]:
     """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
     found += [check_qemu_plugins(), *check_natives(), check_packages(), check_space()]
-    return (*found, check_kvm())
+    return (*found, *check_confinement(), check_kvm())

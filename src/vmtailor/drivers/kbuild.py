@@ -25,6 +25,8 @@ from vmtailor.model.kernel import Configured, LostSymbol
 
 #: Seconds a whole compile may take; a distribution's configuration on two slow cores takes hours.
 COMPILE_TIMEOUT_S = 6 * 3600.0
+#: Under which make and ccache work: build folders are in the cache, which is its owner's alone.
+UMASK = 0o077
 
 # Lines of make that stand for one compiled or assembled object.
 #: Beside the build folders: [symbols set, objects in the folder] of finished builds.
@@ -78,6 +80,7 @@ def environment(ccache_dir: Path | None = None) -> dict[str, str]:
         # vmtailor's own object files are never older than their sources; their times need no second look.
         "CCACHE_SLOPPINESS": "time_macros,include_file_mtime,include_file_ctime",
         "CCACHE_MAXSIZE": "5G",
+        "CCACHE_UMASK": f"{UMASK:03o}",
     }
 
 
@@ -96,7 +99,7 @@ def configure(
     """
     wanted = dict(fragment)
     wanted_file = build_dir / "wanted.config"
-    records.write_atomic(wanted_file, kconfig_file.render(wanted).encode())
+    records.write_atomic(wanted_file, kconfig_file.render(wanted).encode(), private=True)
     env = environment() | {"KCONFIG_ALLCONFIG": str(wanted_file)}
     symbols = _resolve(source, build_dir, "allnoconfig", toolchain or Toolchain(), env)
     return _configured(source, build_dir, symbols, kconfig_file.lost(wanted, symbols))
@@ -109,7 +112,7 @@ def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: 
         text = config_file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserInputError(f"the configuration {config_file} cannot be read: {error}") from error
-    records.write_atomic(build_dir / ".config", text.encode())
+    records.write_atomic(build_dir / ".config", text.encode(), private=True)
     symbols = _resolve(source, build_dir, "olddefconfig", toolchain or Toolchain(), environment())
     return _configured(source, build_dir, symbols, ())
 
@@ -119,7 +122,7 @@ def _resolve(
 ) -> dict[str, str]:
     _require_toolchain(toolchain)
     try:
-        process.run(make_argv(source, build_dir, toolchain, [target]), timeout_s=900, env=env)
+        process.run(make_argv(source, build_dir, toolchain, [target]), timeout_s=900, env=env, umask=UMASK)
     except process.CommandFailed as error:
         raise BuildError(
             "the kernel's own configuration step failed",
@@ -163,6 +166,7 @@ def compile_kernel(
                 argv,
                 timeout_s=COMPILE_TIMEOUT_S,
                 env=environment(),
+                umask=UMASK,
                 on_line=lambda line: progress.see(line, shown.update),
             )
         except process.CommandFailed as error:
@@ -288,7 +292,7 @@ def _remember_objects(build_dir: Path, total_y: int, objects: int) -> None:
         seen = [pair for pair in json.loads(path.read_text()) if pair[0] != total_y]
     except (OSError, ValueError, LookupError, TypeError):
         seen = []
-    records.write_atomic(path, json.dumps([*seen, [total_y, objects]][-50:]).encode())
+    records.write_atomic(path, json.dumps([*seen, [total_y, objects]][-50:]).encode(), private=True)
 
 
 def _compile_error(error: process.CommandFailed) -> BuildError | HostError:

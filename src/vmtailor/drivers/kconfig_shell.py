@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 
+from vmtailor.base import temporary
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.base.records import write_atomic
@@ -79,10 +79,10 @@ class KconfigShell:
     def __call__(self, command: str) -> str:
         known = self._answers.get(command)
         if known is None:
-            with tempfile.TemporaryDirectory(prefix="vmtailor-kconfig-") as scratch:
+            with temporary.held_folder() as scratch:
                 try:
                     finished = run(
-                        ["/bin/sh", "-c", command], timeout_s=60, env=self.env, cwd=Path(scratch), ok=tuple(range(256))
+                        ["/bin/sh", "-c", command], timeout_s=60, env=self.env, cwd=scratch, ok=tuple(range(256))
                     )
                 except CommandFailed as error:  # ended by a signal: no answer
                     finished = error.finished
@@ -94,5 +94,5 @@ class KconfigShell:
     def close(self) -> None:
         """Save the answers for the next time."""
         if self._new and self._file is not None:
-            write_atomic(self._file, json.dumps(self._answers, indent=1, sort_keys=True).encode())
+            write_atomic(self._file, json.dumps(self._answers, indent=1, sort_keys=True).encode(), private=True)
             self._new = False

@@ -65,6 +65,7 @@ def provide(
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = configure(tree.path, work, config_file, toolchain)
             compiled = kbuild.compile_kernel(
@@ -111,13 +112,16 @@ def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
         targets = ["x86_64_defconfig", "kvm_guest.config"]
         try:
             process.run(
-                kbuild.make_argv(source, work, kbuild.Toolchain(), targets), timeout_s=900, env=kbuild.environment()
+                kbuild.make_argv(source, work, kbuild.Toolchain(), targets),
+                timeout_s=900,
+                env=kbuild.environment(),
+                umask=kbuild.UMASK,
             )
         except process.CommandFailed as error:
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
         base = kconfig_file.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode())
+    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode(), private=True)
     return whole
 
 
@@ -140,7 +144,7 @@ def _collect(
     argv += [f"INSTALL_MOD_PATH={folder}", "INSTALL_MOD_STRIP=1", "DEPMOD=true"]
     with step("collecting the modules of the baseline"):
         try:
-            process.run(argv, timeout_s=3600, env=kbuild.environment())
+            process.run(argv, timeout_s=3600, env=kbuild.environment(), umask=kbuild.UMASK)
         except process.CommandFailed as error:
             raise BuildError("the modules of the baseline could not be installed", details=error.details) from error
     (folder / "debug").mkdir(exist_ok=True)

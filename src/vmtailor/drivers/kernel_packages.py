@@ -125,7 +125,7 @@ def provide(
             return known
     baseline = _provide(store, select(available(), wanted), debug_modules, source)
     if source is None:
-        records.save(baseline, memo)
+        records.save(baseline, memo, private=True)
     return baseline
 
 

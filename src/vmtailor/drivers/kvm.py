@@ -16,6 +16,7 @@ from pathlib import Path
 from vmtailor.base import natives
 from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers import qemu_program
+from vmtailor.drivers.handover import Wanted, handed
 from vmtailor.drivers.serial_line import SerialLine
 
 #: What the guest says when everything a kernel needs has worked (native/kvm-probe).
@@ -59,25 +60,32 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm", device: Path
                 pass
         except OSError as error:
             return KvmVerdict(KvmState.FORBIDDEN, f"{device} cannot be opened: {os.strerror(error.errno or 0)}")
-    return _try(
-        probe_command(qemu_program.installed().program, natives.locate().folder / PROBE, accelerator), deadline_s
-    )
+    return _try(accelerator, deadline_s)
 
 
-def probe_command(program: str, guest: Path, accelerator: str) -> list[str]:
+def probe_command(program: str, guest: str, accelerator: str) -> list[str]:
     """QEMU's argument list: the guest stands in for the BIOS."""
     model = "host" if accelerator == "kvm" else "max"
     argv = [program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-accel", accelerator, "-cpu", model]
     argv += ["-m", "16M", "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]
-    return [*argv, "-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial", "-bios", str(guest)]
+    return [*argv, "-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial", "-bios", guest]
 
 
-def _try(argv: list[str], deadline_s: float) -> KvmVerdict:
+def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
+    qemu, guest = qemu_program.installed(), str(natives.locate().folder / PROBE)
+    wanted = Wanted(named={"firmware": guest}, kvm=accelerator == "kvm")
     started = time.monotonic()
     end = started + deadline_s
-    with tempfile.TemporaryFile() as errors, SerialLine() as serial:
+    # Shut in as any machine is, so that the answer holds for them.
+    with tempfile.TemporaryFile() as errors, SerialLine() as serial, handed(wanted, qemu) as given:
+        argv = given.argv(probe_command(qemu.program, given.names.get(guest, guest), accelerator))
         with spawn(
-            argv, stdin=serial.guest_in, stdout=serial.guest_out, stderr=errors, env=qemu_program.environment()
+            argv,
+            stdin=serial.guest_in,
+            stdout=serial.guest_out,
+            stderr=errors,
+            env=given.environment,
+            pass_fds=given.descriptors,
         ) as process:
             serial.started()
             while (left := end - time.monotonic()) > 0 and serial.wait_readable(left) and serial.recv(4096):
@@ -89,7 +97,8 @@ def _try(argv: list[str], deadline_s: float) -> KvmVerdict:
             seconds = time.monotonic() - started
         errors.seek(0)
         words = errors.read()[-2000:].decode("utf-8", "replace").strip()
-    said = f"{bytes(serial.tail).decode('utf-8', 'replace')}\n{words}\n{pasteable(argv)}".strip()
+    shown = pasteable(probe_command(qemu.program, guest, accelerator))
+    said = f"{bytes(serial.tail).decode('utf-8', 'replace')}\n{words}\n{shown}".strip()
     if code is None:
         first = f": {words.splitlines()[0]}" if words else ""
         reason = f"a small guest under KVM hangs; it was ended after {seconds:.0f} s{first}"

@@ -19,7 +19,7 @@ totals: early, kernel, user instructions, port accesses, memory-mapped accesses,
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -117,9 +117,10 @@ class Plugin:
     config: Path
     out: Path
 
-    def option(self) -> str:
-        """The value of QEMU's -plugin option."""
-        return f"{_comma(self.library)},config={_comma(self.config)},out={_comma(self.out)}"
+    def option(self, name: Callable[[str], str] = str) -> str:
+        """The value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER", too."""
+        library, config, out = (name(str(path)).replace(",", ",,") for path in (self.library, self.config, self.out))
+        return f"{library},config={config},out={out}"
 
 
 def prepare(library: Path, config: PluginConfig, folder: Path) -> Plugin:
@@ -134,10 +135,6 @@ def _word(name: str) -> str:
     if not name or len(name) > 200 or any(c.isspace() or c == "#" or not c.isprintable() for c in name):
         raise VmtailorError(f"{name!r} cannot name a mark, a span or an owner")
     return name
-
-
-def _comma(path: Path) -> str:
-    return str(path).replace(",", ",,")
 
 
 def read(path: Path) -> Counters:

@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,12 +18,13 @@ from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
+from vmtailor.drivers.handover import Wanted, handed
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu_command import Board, Ends, command
-from vmtailor.drivers.qemu_program import environment, installed
+from vmtailor.drivers.qemu_program import installed
 from vmtailor.drivers.qmp import Qmp
 from vmtailor.drivers.serial_line import SerialLine
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Accelerator, Machine
 
 _PANIC = re.compile(rb"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 _PORT_TAKEN = re.compile(r"Could not set up host forwarding rule '([^']*)'")
@@ -172,32 +173,33 @@ class Builder(Protocol):
 
 
 @contextlib.contextmanager
-def launch(build: Builder, files: Sequence[str], *, qmp: bool = False, probe: bool = False) -> Iterator[RunningMachine]:
-    """Start QEMU with the argument list that `build` gives. When the block is left, QEMU and all it started are gone,
-    whatever happened. Raises UserInputError when one of `files` is not there, HostError when QEMU does not start."""
+def launch(build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = False) -> Iterator[RunningMachine]:
+    """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
+    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. Raises UserInputError
+    when a file is not there, HostError when QEMU does not start."""
     qemu = installed()
-    for path in files:
+    for path in wanted.files:
         if not Path(path).is_file():
             raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
-        monitor = None
-        if qmp:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmtailor-"))
-            monitor = stack.enter_context(Qmp(f"{folder}/qmp"))
+        monitor = stack.enter_context(Qmp()) if qmp else None
         serial = stack.enter_context(SerialLine())
         second = stack.enter_context(SerialLine()) if probe else None
-        ends = Ends(monitor.path if monitor else None, second.guest_out if second else None)
+        given = stack.enter_context(handed(wanted, qemu))
+        ends = Ends(
+            monitor.theirs if monitor else None, second.guest_out if second else None, given.names, tuple(given.sets)
+        )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         shown = pasteable(build(program=qemu.program, sandbox=qemu.sandbox))
         process = stack.enter_context(
             spawn(
-                argv,
+                given.argv(argv),
                 stdin=serial.guest_in,
                 stdout=serial.guest_out,
                 stderr=errors,
-                env=environment(),
-                pass_fds=(second.guest_out,) if second else (),
+                env=given.environment,
+                pass_fds=[one for one in (ends.qmp, ends.probe, *given.descriptors) if one is not None],
             )
         )
         serial.started()
@@ -205,13 +207,16 @@ def launch(build: Builder, files: Sequence[str], *, qmp: bool = False, probe: bo
             second.started()
         running = RunningMachine(process, serial, monitor, second, shown, errors)
         if monitor is not None:
+            monitor.started()
             monitor.accept(20.0, lambda: running.running, running.stderr)
+            given.settled()
         yield running
 
 
-def files_of(machine: Board, disks: Sequence[str]) -> list[str]:
-    """The files that a machine cannot be booted without."""
-    return [path for path in (machine.kernel, machine.initrd, *disks) if path]
+def named(machine: Board) -> dict[str, str]:
+    """The files of a machine that QEMU opens by name."""
+    files = {"kernel": machine.kernel, "initrd": machine.initrd}
+    return {called: path for called, path in files.items() if path}
 
 
 def boot(
@@ -219,4 +224,12 @@ def boot(
 ) -> contextlib.AbstractContextManager[RunningMachine]:
     """Start a container's machine; `launch` says what else holds."""
     build = functools.partial(command, machine, plugin=plugin)
-    return launch(build, files_of(machine, [disk.path for disk in machine.disks]), qmp=qmp)
+    wanted = Wanted(
+        named=named(machine),
+        disks={disk.path: not disk.read_only for disk in machine.disks},
+        plugin=plugin,
+        kvm=machine.accelerator is Accelerator.KVM,
+        outbound=machine.outbound,
+        low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
+    )
+    return launch(build, wanted, qmp=qmp)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from vmtailor.base.errors import UserInputError
@@ -26,11 +27,18 @@ _FIRST_BUS = 7
 
 @dataclass(frozen=True)
 class Ends:
-    """Where QEMU's lines end, besides the serial line on its standard input and output. `qmp`: a Unix socket on which
-    somebody listens already. `probe`: a descriptor that QEMU inherits, for the output of a second serial port."""
+    """What QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected socket.
+    `probe`: a descriptor for the output of a second serial port. `names`: what it calls a file, where that is not its
+    path (drivers/handover.py); `sets`: descriptors, each with the descriptor set that it is in."""
 
-    qmp: str | None = None
+    qmp: int | None = None
     probe: int | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    sets: tuple[tuple[int, int], ...] = ()
+
+    def name(self, path: str) -> str:
+        """What QEMU calls the file at a path."""
+        return self.names.get(path, path)
 
 
 NO_ENDS = Ends()
@@ -84,24 +92,27 @@ def board(
         argv += _CLOCK
     elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
+    for descriptor, number in ends.sets:
+        argv += ["-add-fd", f"fd={descriptor},set={number}"]
     argv += _lines(ends)
     if machine.kernel is not None:
-        argv += ["-kernel", machine.kernel]
+        argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
-            argv += ["-initrd", machine.initrd]
+            argv += ["-initrd", ends.name(machine.initrd)]
         if machine.append:
             argv += ["-append", " ".join(machine.append)]
     if plugin is not None:
-        argv += ["-plugin", plugin.option()]
+        argv += ["-plugin", plugin.option(ends.name)]
     return argv
 
 
 def _lines(ends: Ends) -> list[str]:
     argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
     if ends.probe is not None:
-        argv += ["-chardev", f"file,id=probe,path=/dev/fd/{ends.probe}", "-serial", "chardev:probe"]
+        argv += ["-add-fd", f"fd={ends.probe},set={ends.probe}"]
+        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe}", "-serial", "chardev:probe"]
     if ends.qmp is not None:
-        argv += ["-chardev", f"socket,id=qmp,path={comma(ends.qmp)}", "-mon", "chardev=qmp,mode=control"]
+        argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv
 
 
@@ -152,7 +163,7 @@ def command(
         # A full disk of the host is the guest's error; by default QEMU would halt the guest until somebody comes.
         on_error = "" if disk.read_only else ",werror=report"
         how = f"format=raw,read-only={'on' if disk.read_only else 'off'}"
-        argv += drive(machine.kind, number, disk.path, how, on_error)
+        argv += drive(machine.kind, number, ends.name(disk.path), how, on_error)
     if not machine.network:
         return [*argv, "-nic", "none"]
     forwards = "".join(f",hostfwd={p.protocol}:{p.host_address}:{p.host_port}-:{p.guest_port}" for p in machine.ports)

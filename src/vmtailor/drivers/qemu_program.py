@@ -6,10 +6,14 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
+from vmtailor.drivers import qemu_needs
 
 #: Names another QEMU than the one on the PATH.
 BINARY_VARIABLE = "VMTAILOR_QEMU"
@@ -17,24 +21,37 @@ BINARY_VARIABLE = "VMTAILOR_QEMU"
 
 @dataclass(frozen=True)
 class Qemu:
-    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used."""
+    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used;
+    `needs`, files and folders of the host that it cannot do without, is None where a script stands in its place."""
 
     program: str
     version: tuple[int, int]
     sandbox: bool
     plugin_api: int | None
+    needs: tuple[str, ...] | None = None
 
 
 @functools.cache
 def _probe(program: str) -> Qemu:
-    text = run([program, "--version"], timeout_s=20).text
+    program = shutil.which(program) or program
+    if not Path(program).is_file():
+        raise HostError(f"the program '{program}' is not installed", hint="run: vmtailor doctor")
+    script = qemu_needs.is_script(Path(program))
+    real = str(Path(program).resolve())
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        asked = pool.submit(lambda: run([program, "--version"], timeout_s=20).text)
+        helping = pool.submit(lambda: run([program, "-help"], timeout_s=20).text)
+        loads = pool.submit(qemu_needs.listed, Path(real))
+        text = asked.result()
     found = re.search(r"version (\d+)\.(\d+)", text)
     if found is None:
         raise HostError(f"{program} does not say its version", details=text[:200])
     version = (int(found[1]), int(found[2]))
-    helped = run([program, "-help"], timeout_s=20).text
+    helped = helping.result()
     api = plugin_api_of(version) if "-plugin " in helped else None
-    return Qemu(program, version, "-sandbox " in helped, api)
+    if script:
+        return Qemu(program, version, "-sandbox " in helped, api)
+    return Qemu(real, version, "-sandbox " in helped, api, qemu_needs.needs(Path(real), loads.result()))
 
 
 def plugin_api_of(version: tuple[int, int]) -> int | None:

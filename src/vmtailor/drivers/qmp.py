@@ -10,7 +10,6 @@ import select
 import socket
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,19 +20,19 @@ from qemu.qmp.qmp_client import ExecuteError
 from vmtailor.base.errors import GuestError, HostError
 
 T = TypeVar("T")
-#: Seconds between looks whether QEMU still lives while it has not connected.
+#: Seconds between looks whether QEMU still lives while it has not greeted.
 _LOOK_S = 0.2
 #: Seconds that the event loop is given to take in what has come.
 _TURN_S = 0.002
 
 
 class Qmp:
-    """The monitor of one QEMU, which connects to the socket `path` that we listen on. Not for several threads."""
+    """The monitor of one QEMU, on a pair of sockets. `theirs` is the descriptor that QEMU gets; call `started()` once
+    it has it. Not for several threads."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._line: socket.socket | None = None
+    def __init__(self) -> None:
+        self._line, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.theirs = self._theirs.fileno()
         self._loop = asyncio.new_event_loop()
         self._client = QMPClient("vmtailor")
         self._client.logger = logging.getLogger(__name__)
@@ -41,24 +40,27 @@ class Qmp:
         self._client.register_listener(self._events)
 
     def __enter__(self) -> Qmp:
-        self._listener.bind(self.path)
-        self._listener.listen(1)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with contextlib.suppress(QMPError, OSError, EOFError):
             self._loop.run_until_complete(self._client.disconnect())
         self._loop.close()
-        self._listener.close()
-        Path(self.path).unlink(missing_ok=True)
+        self._theirs.close()
+        self._line.close()
+
+    def started(self) -> None:
+        """QEMU has its end: close our copy of it, so that we hear when it ends."""
+        self._theirs.close()
 
     def accept(self, timeout_s: float, alive: Callable[[], bool], said: Callable[[], str]) -> None:
-        """Wait until QEMU has connected. Raises HostError when it ends first, or does not come in time."""
+        """Wait until QEMU greets. Raises HostError when it ends first, or does not greet in time."""
         end = time.monotonic() + timeout_s
-        while not select.select([self._listener], [], [], _LOOK_S)[0]:
+        while not select.select([self._line], [], [], _LOOK_S)[0]:
             if not alive() or time.monotonic() > end:
                 raise HostError("QEMU did not start", hint="vmtailor doctor checks the host", details=said())
-        self._line = self._listener.accept()[0]
+        if not self._line.recv(1, socket.MSG_PEEK):
+            raise HostError("QEMU did not start", hint="vmtailor doctor checks the host", details=said())
         try:
             self._run(self._client.connect(self._line), timeout_s)
         except (QMPError, EOFError, TimeoutError) as error:
@@ -78,8 +80,7 @@ class Qmp:
         return str(self.ask("human-monitor-command", 10.0, **{"command-line": line}))
 
     def fileno(self) -> int:
-        """The socket, once QEMU has connected: readable when there may be something for `feed`."""
-        assert self._line is not None
+        """The socket: readable when there may be something for `feed`."""
         return self._line.fileno()
 
     def feed(self) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.base import temporary
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import ADDRESSES, Natives
 from vmtailor.drivers import guest_volume, plugin, qemu, qemu_program
@@ -76,8 +76,7 @@ def owners() -> tuple[Owner, ...]:
 def drive(setup: Setup, scratch: Path) -> Outcome:
     """Boot, run, and wait for the end. A guest that crashes or hangs is an outcome, not an exception; QEMU that cannot
     even start is one. Nothing is left running, whatever happens. `scratch`: where temporary files may lie."""
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="boot-") as name:
-        folder = Path(name)
+    with temporary.held_folder(scratch) as folder:
         machine = _with_volumes(setup, folder)
         prepared = None
         if setup.plugin is not None:

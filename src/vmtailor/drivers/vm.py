@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from vmtailor.base.errors import GuestError
-from vmtailor.drivers import qemu
+from vmtailor.drivers import qcow2, qemu
 from vmtailor.drivers.console import Console
+from vmtailor.drivers.handover import Wanted
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu import RunningMachine
 from vmtailor.drivers.qemu_command import NO_ENDS, PROGRAM, Ends, board, drive, flavour, network
 from vmtailor.drivers.qmp import Qmp
 from vmtailor.drivers.serial_line import SerialLine
-from vmtailor.model.machine import MachineKind
-from vmtailor.model.vm import Vm
+from vmtailor.model.machine import Accelerator, MachineKind
+from vmtailor.model.vm import DiskFormat, Vm
 
 #: A guest's second serial port is cut off here.
 MAX_PROBE = 256 << 20
@@ -44,7 +45,7 @@ def command(
         device = f"virtio-rng-{flavour(vm.kind)},rng=rng"
         argv += ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
     for number, disk in enumerate(vm.disks):
-        argv += drive(vm.kind, number, disk.path, f"format={disk.format},snapshot=on")
+        argv += drive(vm.kind, number, ends.name(disk.path), f"format={disk.format},snapshot=on")
     return [*argv, *vm.options]
 
 
@@ -127,8 +128,17 @@ def start(vm: Vm, *, plugin: Plugin | None = None) -> Iterator[RunningVm]:
     """Start a machine; it is gone when the block is left. Raises HostError or GuestError, with QEMU's words, when it
     does not start."""
     build = functools.partial(command, vm, plugin=plugin)
-    files = qemu.files_of(vm, [disk.path for disk in vm.disks])
-    with qemu.launch(build, files, qmp=True, probe=vm.probe) as machine:
+    for disk in vm.disks:
+        if disk.format is DiskFormat.QCOW2:
+            qcow2.require_alone(disk.path)
+    wanted = Wanted(
+        named=qemu.named(vm),
+        disks={disk.path: False for disk in vm.disks},
+        plugin=plugin,
+        overlays=bool(vm.disks),
+        kvm=vm.accelerator is Accelerator.KVM,
+    )
+    with qemu.launch(build, wanted, qmp=True, probe=vm.probe) as machine:
         assert machine.qmp is not None
         with contextlib.closing(RunningVm(machine, machine.qmp)) as running:
             if vm.forwards:

@@ -43,7 +43,11 @@ def place(made: Path, out: Path, command: str) -> FitRun:
     with disk_full_is_a_host_error(out.parent):
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
         try:
-            shutil.copytree(made, folder, dirs_exist_ok=True)
+            # Contents alone: in the cache nobody but its owner may read them.
+            shutil.copytree(made, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            for inner in folder.rglob("*"):
+                if inner.is_dir():
+                    inner.chmod(0o755)
             run = replace(records.load(FitRun, folder / RUN), bundle=str(out), command=command)
             records.save(run, folder / RUN)
             report.write_page(run, folder / report.PAGE)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.analysis import file_uses, strace_log
 from vmtailor.analysis.sides import KernelFacts
-from vmtailor.base import records
+from vmtailor.base import records, temporary
 from vmtailor.base.store import digest
 from vmtailor.drivers import kbuild
 from vmtailor.model.exercise import Exercise, StepKind
@@ -47,13 +46,10 @@ def run_fit(options: FitOptions) -> FitRun:
         ground = prepare(options)
     key = fit_key(ground)
     if not options.store.has("fit", key):
-        made = Path(tempfile.mkdtemp(dir=ground.scratch, prefix="bundle-"))
-        try:
+        with temporary.held_folder(ground.scratch) as made:
             if not _make(ground, times, made).verified:  # not kept: the next try may go further
                 return bundling.place(made, options.out, options.command)
             options.store.get("fit", key, lambda folder: _copy(made, folder))
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     return bundling.place(options.store.path("fit", key), options.out, options.command)
 
 

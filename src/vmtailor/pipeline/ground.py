@@ -71,9 +71,7 @@ class Ground:
 
 def scratch_of(store: Store) -> Path:
     """Where temporary files may lie."""
-    path = store.root / "scratch"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    return store.folder("scratch")
 
 
 def prepare(options: FitOptions) -> Ground:

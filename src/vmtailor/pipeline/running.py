@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import termios
 import time
 import tty
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from vmtailor.base import records
+from vmtailor.base import records, temporary
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plain
@@ -84,7 +83,7 @@ def best_accelerator(store: Store | None = None) -> Accelerator:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     path = (store or Store()).root / "kvm" / boot
     if not path.is_file():
-        records.write_atomic(path, kvm.kvm_works().state.value.encode())
+        records.write_atomic(path, kvm.kvm_works().state.value.encode(), private=True)
     return Accelerator.KVM if path.read_text() == kvm.KvmState.WORKS.value else Accelerator.TCG
 
 
@@ -129,13 +128,12 @@ def run_bundle(options: RunOptions) -> int:
     accelerator = options.accelerator or best_accelerator()
     run = run_of(options, bundle.image, bundle.network)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
-    with tempfile.TemporaryDirectory(prefix="vmtailor-run-") as name:
-        volume = Path(name) / "run"
-        guest_volume.write_run_volume(volume, run)
+    # On no disk: the container's environment is in it.
+    with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
         machine = replace(
             machine,
             append=(*machine.append, "VT_RUN=1"),
-            disks=(*machine.disks, Disk(str(volume))),
+            disks=(*machine.disks, Disk(volume)),
             network=bundle.network,
             ports=options.ports,
             outbound=options.outbound,

@@ -48,6 +48,7 @@ def build_kernel(
     work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})

@@ -36,6 +36,7 @@ def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str
     work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
+        store.folder("kernel-build")
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"

@@ -7,14 +7,13 @@ import hashlib
 import platform
 import sys
 import tarfile
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import records
+from vmtailor.base import records, temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.drivers import image_config, layers, skopeo
@@ -145,10 +144,7 @@ def fetch(
     options = options or ImageOptions()
     options = replace(options, architecture=options.architecture or host_architecture())
     parsed = parse_reference(reference)
-    scratch_root = store.root / "scratch"
-    scratch_root.mkdir(parents=True, exist_ok=True)
-    with disk_full_is_a_host_error(store.root), tempfile.TemporaryDirectory(dir=scratch_root) as name:
-        scratch = Path(name)
+    with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
         if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
             spooled = _spool(stdin() if stdin else sys.stdin.buffer, scratch)
             parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
@@ -221,7 +217,7 @@ def _from_memory(parsed: Reference, store: Store, options: ImageOptions) -> Imag
 def _remember(parsed: Reference, store: Store, options: ImageOptions, image: Image) -> None:
     path = _memory(parsed, store, options)
     if path is not None:
-        records.save(image, path)
+        records.save(image, path, private=True)
 
 
 def _access(options: ImageOptions) -> skopeo.Access:
@@ -339,4 +335,4 @@ def _check_start(image: Image, store: Store) -> None:
             hint="leave it out of the image",
         )
     check_entry_point(tree, image)
-    records.write_atomic(passed, b"")
+    records.write_atomic(passed, b"", private=True)

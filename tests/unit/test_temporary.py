@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that outlive nobody: swept when their process is gone, and only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vmtailor.base.temporary import PREFIX, held_folder, memory_file, sweep
+
+
+def test_a_folder_is_gone_when_its_block_is_left(tmp_path: Path) -> None:
+    with held_folder(tmp_path) as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "x").touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_start_removes_what_a_killed_process_left_and_nothing_else(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from vmtailor.base.temporary import held_folder\n"
+        "with held_folder(Path(sys.argv[1])) as folder:\n (folder / 'x').touch(); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "vmtailor-of-the-user").mkdir()
+    with held_folder(tmp_path) as held:
+        sweep(tmp_path)
+        assert sorted(tmp_path.iterdir()) == sorted([held, tmp_path / "vmtailor-of-the-user"])
+
+
+@pytest.mark.attack
+def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").touch()
+    (tmp_path / f"{PREFIX}link").symlink_to(victim)
+    sweep(tmp_path)
+    assert (victim / "file").exists()
+
+
+def test_a_file_in_memory_can_be_opened_by_its_path() -> None:
+    with memory_file(b"secret") as path:
+        assert Path(path).read_bytes() == b"secret" and Path(path).is_file()
+    assert not Path(path).exists()

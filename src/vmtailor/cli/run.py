@@ -12,7 +12,8 @@ import typer
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import Accelerator
-from vmtailor.pipeline.running import RunOptions, parse_port, run_bundle
+from vmtailor.pipeline.ports import parse_all
+from vmtailor.pipeline.running import RunOptions, run_bundle
 
 
 def run(
@@ -21,7 +22,10 @@ def run(
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            "--publish", "-p", help="[ADDRESS:]HOST_PORT:GUEST_PORT[/udp]; loopback unless an address is given."
+            "--publish",
+            "-p",
+            help="[[ADDRESS:]HOST_PORT:]GUEST_PORT[/udp], ports or ranges; loopback unless an address is given, a free "
+            "port (printed) where none or 0 is.",
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME to pass it on.")] = None,
@@ -46,7 +50,7 @@ def run(
         bundle=bundle,
         command=tuple(command or ()),
         entrypoint=entrypoint,
-        ports=tuple(parse_port(text) for text in publish or ()),
+        ports=parse_all(publish or ()),
         env=tuple(env or ()),
         user=user,
         cwd=workdir,

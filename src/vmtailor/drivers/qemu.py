@@ -18,6 +18,7 @@ from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
+from vmtailor.drivers import forwards
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu_command import Board, Ends, command
 from vmtailor.drivers.qemu_program import environment, installed
@@ -26,7 +27,7 @@ from vmtailor.drivers.serial_line import SerialLine
 from vmtailor.model.machine import Machine
 
 _PANIC = re.compile(rb"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
-_PORT_TAKEN = re.compile(r"Could not set up host forwarding rule '([^']*)'")
+_PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
 
 
 class Ending(StrEnum):
@@ -157,9 +158,9 @@ class RunningMachine:
 
 
 def _did_not_start(end: End) -> HostError:
-    taken = _PORT_TAKEN.search(end.stderr)
-    if taken:
-        return HostError(f"the host port of '{taken[1]}' is already in use", hint="publish another port")
+    refused = _PORT_REFUSED.search(end.stderr)
+    if refused:
+        return forwards.refusal(refused[1])
     return HostError(
         "QEMU did not start", hint="vmtailor doctor checks the host", details=f"{end.stderr}\n{end.command}"
     )

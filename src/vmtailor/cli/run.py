@@ -38,7 +38,12 @@ def run(
     rm: Annotated[bool, typer.Option("--rm", help="Accepted for habit: nothing is ever left behind.")] = False,
     memory: Annotated[str | None, typer.Option(help="Memory of the machine, such as 64M.")] = None,
     accelerator: Annotated[Accelerator | None, typer.Option(help="Default: kvm where it works, tcg elsewhere.")] = None,
-    outbound: Annotated[bool, typer.Option(help="Let the guest open connections to the world.")] = True,
+    outbound: Annotated[
+        bool, typer.Option(help="Let the guest open connections to the world, but not to this host's loopback.")
+    ] = True,
+    host_loopback: Annotated[
+        bool, typer.Option("--host-loopback", help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2.")
+    ] = False,
 ) -> None:
     """Start a bundle's container in its machine. Exits with the container's status.
 
@@ -46,6 +51,8 @@ def run(
     del rm
     if tty and not sys.stdin.isatty():
         raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
+    if host_loopback and not outbound:
+        raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     options = RunOptions(
         bundle=bundle,
         command=tuple(command or ()),
@@ -60,5 +67,6 @@ def run(
         memory_bytes=None if memory is None else parse_memory(memory),
         accelerator=accelerator,
         outbound=outbound,
+        host_loopback=host_loopback,
     )
     sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours

@@ -10,15 +10,16 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
-from vmtailor.drivers import forwards
+from vmtailor.drivers import forwards, net_guard
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu_command import Board, Ends, command
 from vmtailor.drivers.qemu_program import environment, installed
@@ -173,9 +174,17 @@ class Builder(Protocol):
 
 
 @contextlib.contextmanager
-def launch(build: Builder, files: Sequence[str], *, qmp: bool = False, probe: bool = False) -> Iterator[RunningMachine]:
-    """Start QEMU with the argument list that `build` gives. When the block is left, QEMU and all it started are gone,
-    whatever happened. Raises UserInputError when one of `files` is not there, HostError when QEMU does not start."""
+def launch(
+    build: Builder,
+    files: Sequence[str],
+    *,
+    qmp: bool = False,
+    probe: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[RunningMachine]:
+    """Start QEMU with the argument list that `build` gives, and `variables` besides what QEMU sees of our environment.
+    When the block is left, QEMU and all it started are gone, whatever happened. Raises UserInputError when one of
+    `files` is not there, HostError when QEMU does not start."""
     qemu = installed()
     for path in files:
         if not Path(path).is_file():
@@ -190,14 +199,15 @@ def launch(build: Builder, files: Sequence[str], *, qmp: bool = False, probe: bo
         second = stack.enter_context(SerialLine()) if probe else None
         ends = Ends(monitor.path if monitor else None, second.guest_out if second else None)
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
-        shown = pasteable(build(program=qemu.program, sandbox=qemu.sandbox))
+        words = [f"{name}={value}" for name, value in variables.items()]
+        shown = pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
         process = stack.enter_context(
             spawn(
                 argv,
                 stdin=serial.guest_in,
                 stdout=serial.guest_out,
                 stderr=errors,
-                env=environment(),
+                env={**environment(), **variables},
                 pass_fds=(second.guest_out,) if second else (),
             )
         )
@@ -220,4 +230,5 @@ def boot(
 ) -> contextlib.AbstractContextManager[RunningMachine]:
     """Start a container's machine; `launch` says what else holds."""
     build = functools.partial(command, machine, plugin=plugin)
-    return launch(build, files_of(machine, [disk.path for disk in machine.disks]), qmp=qmp)
+    files = files_of(machine, [disk.path for disk in machine.disks])
+    return launch(build, files, qmp=qmp, variables=net_guard.variables(machine, installed().program))

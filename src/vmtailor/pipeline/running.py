@@ -55,6 +55,7 @@ class RunOptions:
     memory_bytes: int | None = None
     accelerator: Accelerator | None = None
     outbound: bool = True
+    host_loopback: bool = False
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -147,6 +148,7 @@ def run_bundle(options: RunOptions) -> int:
             network=bundle.network,
             ports=published,
             outbound=options.outbound,
+            host_loopback=options.host_loopback,
         )
         with qemu.boot(machine) as running:
             if told := ports.announced(options.ports, published):

@@ -10,8 +10,10 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.cli.main import app
 from vmtailor.drivers.forwards import explained, refusal
 from vmtailor.model.machine import PublishedPort
 from vmtailor.pipeline.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
@@ -143,3 +145,9 @@ def test_a_port_that_needs_privileges_is_not_in_use() -> None:
 @pytest.mark.attack
 def test_a_rule_that_is_none_is_shown_as_it_is() -> None:
     assert "'gopher'" in refusal("gopher").message
+
+
+def test_the_help_of_run_can_be_shown() -> None:
+    shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert shown.exit_code == 0, shown.output
+    assert "0.0.0.0:8080:80" in shown.output and "--host-loopback" in shown.output

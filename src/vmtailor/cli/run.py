@@ -24,8 +24,8 @@ def run(
         typer.Option(
             "--publish",
             "-p",
-            help="[[ADDRESS:]HOST_PORT:]GUEST_PORT[/udp], ports or ranges; loopback unless an address is given, a free "
-            "port (printed) where none or 0 is.",
+            help="Open a host port that leads into the machine: 8080:80, 80 (a free host port, which is printed), "
+            "8000-8002:80-82, 53:53/udp, 0.0.0.0:8080:80. On 127.0.0.1 unless an address is given.",
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME to pass it on.")] = None,

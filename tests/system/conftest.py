@@ -77,3 +77,26 @@ def no_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     yield {"VMTAILOR_QEMU": str(qemu), "PATH": f"{tools}:{os.environ['PATH']}"}
     tried = folder / "tried"
     assert not tried.exists(), tried.read_text()
+
+
+@pytest.fixture(scope="session")
+def lighttpd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of the example `lighttpd`, as `make demo` makes it: its kernel has a network."""
+    folder = tmp_path_factory.mktemp("lighttpd")
+    layout, example = folder / "layout", EXAMPLES / "lighttpd"
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "lighttpd", str(layout)], check=True, timeout=600)
+    bundle = folder / "bundle"
+    ended = run_program(
+        folder,
+        "fit",
+        f"oci:{layout}",
+        "--exercise",
+        example / "exercise.toml",
+        "--boots",
+        "2",
+        "-o",
+        bundle,
+        timeout_s=FIT_S,
+    )
+    assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
+    return bundle

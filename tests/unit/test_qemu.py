@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -74,7 +75,12 @@ def test_the_network_lets_nothing_out_unless_asked() -> None:
     argv = qemu_command.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
     assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
     assert option(argv, "-device").startswith("virtio-net-pci,")
-    assert "restrict=off" in option(qemu_command.command(replace(PLAIN, network=True, outbound=True)), "-netdev")
+    # The guard opens it to the world; with the host's own servers, nothing is left to guard.
+    world = replace(PLAIN, network=True, outbound=True)
+    assert "restrict=on" in option(qemu_command.command(world), "-netdev")
+    assert "restrict=off" in option(qemu_command.command(replace(world, host_loopback=True)), "-netdev")
+    contradiction = replace(PLAIN, network=True, host_loopback=True)
+    assert "restrict=on" in option(qemu_command.command(contradiction), "-netdev")
 
 
 def test_what_cannot_be_had_together_is_refused() -> None:
@@ -176,12 +182,37 @@ def test_qmp_commands_errors_and_events(machine: Machine) -> None:
     assert "id=qmp" not in running.command  # what a person pastes starts without us
 
 
-@pytest.mark.parametrize(("what", "words"), [("refuse", "did not start"), ("port", "already in use")])
-def test_a_qemu_that_does_not_start(machine: Machine, what: str, words: str) -> None:
-    with pytest.raises(HostError, match=words), qemu.boot(fake(machine, what)) as running:
+def test_a_qemu_that_does_not_start(machine: Machine) -> None:
+    with pytest.raises(HostError, match="did not start"), qemu.boot(fake(machine, "refuse")) as running:
         running.run(20)
-    with pytest.raises(HostError), qemu.boot(fake(machine, what), qmp=True):
+    with pytest.raises(HostError), qemu.boot(fake(machine, "refuse"), qmp=True):
         pass
+
+
+def test_a_port_that_qemu_cannot_open_is_named_with_the_reason(machine: Machine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        published = replace(fake(machine, "port"), network=True, ports=(PublishedPort("127.0.0.1", port, 80),))
+        with pytest.raises(HostError, match=f":{port}/tcp is already in use"), qemu.boot(published) as running:
+            running.run(20)
+
+
+@pytest.mark.attack
+def test_a_network_that_cannot_be_guarded_is_not_opened(machine: Machine) -> None:
+    outbound = replace(fake(machine, "env"), network=True, outbound=True)
+    with pytest.raises(HostError, match="cannot guard"), qemu.boot(outbound):
+        pass
+
+
+def test_what_a_person_pastes_has_the_guard(machine: Machine) -> None:
+    published = replace(fake(machine, "exit"), network=True, ports=(PublishedPort("127.0.0.1", 8080, 80),))
+    with qemu.boot(published) as running:
+        assert running.command.startswith("env LD_PRELOAD=/")
+        assert " VMTAILOR_REACH=closed " in running.command
+    with qemu.boot(fake(machine, "exit")) as running:
+        assert running.command.startswith(str(FAKE))
 
 
 def test_nothing_is_left_running_when_the_caller_fails(machine: Machine) -> None:

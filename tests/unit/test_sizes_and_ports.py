@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people write on the command line: sizes, ports, variables, commands."""
+"""What people write on the command line: sizes, variables, commands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.drivers import rig
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import PublishedPort
-from vmtailor.pipeline.running import RunOptions, parse_port, run_of
+from vmtailor.pipeline.running import RunOptions, run_of
 
 IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
 
@@ -46,40 +45,6 @@ def test_any_text_is_a_size_or_an_error_for_a_person(text: str) -> None:
     except UserInputError:
         return
     assert 8 << 20 <= size <= 1 << 40
-
-
-@pytest.mark.parametrize(
-    ("text", "port"),
-    [
-        ("8080:80", PublishedPort("127.0.0.1", 8080, 80, "tcp")),
-        ("0.0.0.0:8080:80/tcp", PublishedPort("0.0.0.0", 8080, 80, "tcp")),
-        ("192.168.1.255:1:65535/udp", PublishedPort("192.168.1.255", 1, 65535, "udp")),
-    ],
-)
-def test_ports(text: str, port: PublishedPort) -> None:
-    assert parse_port(text) == port
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["80", ":80", "80:", "0:80", "80:0", "65536:80", "a:b", "1.2.3:80:80", "300.1.1.1:80:80", "80:80/sctp", "::1:8:8",
-     "8080:80,hostfwd=tcp::22-:22", "80:80\n", "٨٠:80"],
-)  # fmt: skip
-def test_what_is_no_port(text: str) -> None:
-    with pytest.raises(UserInputError) as caught:
-        parse_port(text)
-    assert caught.value.hint
-
-
-@given(st.text(max_size=30) | st.from_regex(r"[0-9.:/a-z,]{0,30}", fullmatch=True))
-def test_nothing_but_numbers_reaches_the_machine(text: str) -> None:
-    try:
-        port = parse_port(text)
-    except UserInputError:
-        return
-    assert 0 < port.host_port < 65536 and 0 < port.guest_port < 65536
-    parts = port.host_address.split(".")
-    assert len(parts) == 4 and all(part.isascii() and 0 <= int(part) <= 255 for part in parts)
 
 
 @pytest.mark.parametrize(

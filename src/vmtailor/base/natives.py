@@ -56,6 +56,11 @@ class Natives:
         """The QEMU plugin for one version (PLUGIN_APIS) of the plugin interface."""
         return self.folder / f"libvtplugin-{api}.so"
 
+    @property
+    def net_guard(self) -> Path:
+        """What QEMU loads to guard its network."""
+        return self.folder / "libvtnetguard.so"
+
     def marks(self) -> dict[str, int]:
         """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
         return mark_addresses(self.init.read_bytes())
@@ -89,7 +94,7 @@ def locate() -> Natives:
 
 
 def _stale() -> bool:
-    made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard")]
+    made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard", "libvtnetguard.so")]
     if (SOURCES / "tcg-plugin" / "Makefile").is_file():
         made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
     if not all(path.is_file() for path in made):

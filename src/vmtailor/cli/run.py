@@ -12,7 +12,8 @@ import typer
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import Accelerator
-from vmtailor.pipeline.running import RunOptions, parse_port, run_bundle
+from vmtailor.pipeline.ports import parse_all
+from vmtailor.pipeline.running import RunOptions, run_bundle
 
 
 def run(
@@ -21,7 +22,10 @@ def run(
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            "--publish", "-p", help="[ADDRESS:]HOST_PORT:GUEST_PORT[/udp]; loopback unless an address is given."
+            "--publish",
+            "-p",
+            help="Open a host port that leads into the machine: 8080:80, 80 (a free host port, which is printed), "
+            "8000-8002:80-82, 53:53/udp, 0.0.0.0:8080:80. On 127.0.0.1 unless an address is given.",
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME to pass it on.")] = None,
@@ -34,7 +38,12 @@ def run(
     rm: Annotated[bool, typer.Option("--rm", help="Accepted for habit: nothing is ever left behind.")] = False,
     memory: Annotated[str | None, typer.Option(help="Memory of the machine, such as 64M.")] = None,
     accelerator: Annotated[Accelerator | None, typer.Option(help="Default: kvm where it works, tcg elsewhere.")] = None,
-    outbound: Annotated[bool, typer.Option(help="Let the guest open connections to the world.")] = True,
+    outbound: Annotated[
+        bool, typer.Option(help="Let the guest open connections to the world, but not to this host's loopback.")
+    ] = True,
+    host_loopback: Annotated[
+        bool, typer.Option("--host-loopback", help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2.")
+    ] = False,
 ) -> None:
     """Start a bundle's container in its machine. Exits with the container's status.
 
@@ -42,11 +51,13 @@ def run(
     del rm
     if tty and not sys.stdin.isatty():
         raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
+    if host_loopback and not outbound:
+        raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
     options = RunOptions(
         bundle=bundle,
         command=tuple(command or ()),
         entrypoint=entrypoint,
-        ports=tuple(parse_port(text) for text in publish or ()),
+        ports=parse_all(publish or ()),
         env=tuple(env or ()),
         user=user,
         cwd=workdir,
@@ -56,5 +67,6 @@ def run(
         memory_bytes=None if memory is None else parse_memory(memory),
         accelerator=accelerator,
         outbound=outbound,
+        host_loopback=host_loopback,
     )
     sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours

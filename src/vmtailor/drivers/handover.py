@@ -33,6 +33,8 @@ _OVERLAYS = "/var/tmp"
 _RESOLVER = Path("/etc/resolv.conf")
 #: QEMU's own threads, which the plugin watches (native/tcg-plugin/settle.c); the launcher becomes QEMU.
 _THREADS = "/proc/self/task"
+#: Names the library that the dynamic linker loads first.
+_PRELOAD = "LD_PRELOAD"
 _READ_WRITE = os.O_RDWR | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
 
@@ -41,7 +43,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 class Wanted:
     """What a machine needs of the host. `named`: files that QEMU opens by name: what it is called there → its path.
     `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
-    ports below 1024."""
+    ports below 1024. `variables`: of its environment, besides what every QEMU sees; a library that it is to load first
+    (LD_PRELOAD) is a file that it opens by name."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     disks: Mapping[str, bool] = field(default_factory=dict)
@@ -50,6 +53,7 @@ class Wanted:
     kvm: bool = False
     outbound: bool = False
     low_ports: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
     """Open and name everything. Raises UserInputError when a file cannot be opened."""
     how = how or confinement.of(qemu)
     launcher = [str(confinement.launcher()), "parent", str(os.getpid()), *how.words]
-    made = Handed(launcher, qemu_program.environment())
+    made = Handed(launcher, {**qemu_program.environment(), **wanted.variables})
     with contextlib.ExitStack() as stack:
         stack.callback(made.settled)
         if not how.by_path:
@@ -95,6 +99,9 @@ def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterat
                 _give_disk(made, stack, path, written)
             if wanted.plugin is not None:
                 _give_plugin(made, stack, how, wanted.plugin)
+            if library := wanted.variables.get(_PRELOAD):
+                _give_copy(made, stack, how, "preloaded.so", library)
+                made.environment[_PRELOAD] = made.names[library]
             if wanted.overlays:
                 _give_place(made, how)
         if how.root is not Root.SHARED:

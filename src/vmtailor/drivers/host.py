@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vmtailor.base import figures, natives, process, store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers import confinement, kernel_packages, kvm, qemu_program
+from vmtailor.drivers import confinement, kernel_packages, kvm, net_guard, qemu_program
 from vmtailor.drivers.confinement import Confinement, Root
 from vmtailor.drivers.kvm import KvmState, KvmVerdict
 
@@ -216,6 +216,21 @@ def check_natives() -> tuple[Check, ...]:
     return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
 
 
+def check_net_guard() -> Check:
+    """Whether the guard stands between QEMU and its network."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
+
+    try:
+        net_guard.require(qemu_program.installed().program)
+    except VmtailorError as error:
+        return result(
+            State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
+        )
+    return result(State.OK, "stands in QEMU")
+
+
 def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
     """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
 
@@ -271,5 +286,5 @@ def check_all(development: bool) -> tuple[Check, ...]:
     """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
-    found += [check_qemu_plugins(), *check_natives(), check_packages(), check_space()]
+    found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]
     return (*found, *check_confinement(), check_kvm())

@@ -18,6 +18,7 @@ from typing import IO, Protocol
 
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
+from vmtailor.drivers import forwards, net_guard
 from vmtailor.drivers.handover import Wanted, handed
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu_command import Board, Ends, command
@@ -27,7 +28,7 @@ from vmtailor.drivers.serial_line import SerialLine
 from vmtailor.model.machine import Accelerator, Machine
 
 _PANIC = re.compile(rb"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
-_PORT_TAKEN = re.compile(r"Could not set up host forwarding rule '([^']*)'")
+_PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
 
 
 class Ending(StrEnum):
@@ -158,9 +159,9 @@ class RunningMachine:
 
 
 def _did_not_start(end: End) -> HostError:
-    taken = _PORT_TAKEN.search(end.stderr)
-    if taken:
-        return HostError(f"the host port of '{taken[1]}' is already in use", hint="publish another port")
+    refused = _PORT_REFUSED.search(end.stderr)
+    if refused:
+        return forwards.refusal(refused[1])
     return HostError(
         "QEMU did not start", hint="vmtailor doctor checks the host", details=f"{end.stderr}\n{end.command}"
     )
@@ -191,7 +192,8 @@ def launch(build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = F
             monitor.theirs if monitor else None, second.guest_out if second else None, given.names, tuple(given.sets)
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
-        shown = pasteable(build(program=qemu.program, sandbox=qemu.sandbox))
+        words = [f"{name}={value}" for name, value in wanted.variables.items()]
+        shown = pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
         process = stack.enter_context(
             spawn(
                 given.argv(argv),
@@ -231,5 +233,6 @@ def boot(
         kvm=machine.accelerator is Accelerator.KVM,
         outbound=machine.outbound,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
+        variables=net_guard.variables(machine, installed().program),
     )
     return launch(build, wanted, qmp=qmp)

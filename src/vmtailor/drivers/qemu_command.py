@@ -167,5 +167,7 @@ def command(
     if not machine.network:
         return [*argv, "-nic", "none"]
     forwards = "".join(f",hostfwd={p.protocol}:{p.host_address}:{p.host_port}-:{p.guest_port}" for p in machine.ports)
-    rules = f"ipv6=off,restrict={'off' if machine.outbound else 'on'}{forwards}"
+    # A network that opens to the world, and not to this host's loopback, is opened by the guard (net_guard).
+    closed = not (machine.outbound and machine.host_loopback)
+    rules = f"ipv6=off,restrict={'on' if closed else 'off'}{forwards}"
     return [*argv, *network(machine.kind, rules, place(machine.kind, len(machine.disks)) or ",romfile=")]

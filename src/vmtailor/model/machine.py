@@ -45,7 +45,8 @@ class PublishedPort:
 class Machine:
     """One virtual machine. `network` adds a virtio network device behind QEMU's user-mode stack (no root). `acpi`: only
     for microvm, where a packaged kernel finds its devices no other way. `outbound`: the guest may open connections
-    to the world and to the host's loopback services; otherwise only published ports lead in."""
+    to the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the
+    host's loopback address, too (as 10.0.2.2)."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/1"
 
@@ -63,3 +64,4 @@ class Machine:
     accelerator: Accelerator = Accelerator.TCG
     acpi: bool = False
     outbound: bool = False
+    host_loopback: bool = False

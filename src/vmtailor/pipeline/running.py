@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
-import re
 import select
 import shutil
 import signal
@@ -28,6 +26,7 @@ from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run, Terminal
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Disk, PublishedPort
+from vmtailor.pipeline import ports
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
@@ -36,7 +35,6 @@ STOP_S = 10.0
 START_S = 120.0
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL
-_PORT = re.compile(r"(?:(?P<address>[0-9.]+):)?(?P<host>[0-9]+):(?P<guest>[0-9]+)(?:/(?P<protocol>tcp|udp))?\Z")
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,7 @@ class RunOptions:
     memory_bytes: int | None = None
     accelerator: Accelerator | None = None
     outbound: bool = True
-
-
-def parse_port(text: str) -> PublishedPort:
-    """`[ADDRESS:]HOST:GUEST[/PROTOCOL]`; the loopback address unless one is given."""
-    match = _PORT.match(text)
-    if match is None or not all(0 < int(match[part]) < 65536 for part in ("host", "guest")):
-        raise _no_port(text)
-    address = match["address"] or "127.0.0.1"
-    try:
-        ipaddress.IPv4Address(address)
-    except ValueError:
-        raise _no_port(text) from None
-    return PublishedPort(address, int(match["host"]), int(match["guest"]), match["protocol"] or "tcp")
-
-
-def _no_port(text: str) -> UserInputError:
-    return UserInputError(f"'{text}' publishes no port", hint="for example -p 8080:80, or -p 0.0.0.0:8080:80/tcp")
+    host_loopback: bool = False
 
 
 def best_accelerator(store: Store | None = None) -> Accelerator:
@@ -125,6 +107,7 @@ def run_bundle(options: RunOptions) -> int:
             "this machine has no network device, so no port can be published",
             hint="the image exposes no port; fit it with --keep VIRTIO_NET",
         )
+    published = ports.chosen(options.ports)
     accelerator = options.accelerator or best_accelerator()
     run = run_of(options, bundle.image, bundle.network)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
@@ -135,10 +118,14 @@ def run_bundle(options: RunOptions) -> int:
             append=(*machine.append, "VT_RUN=1"),
             disks=(*machine.disks, Disk(volume)),
             network=bundle.network,
-            ports=options.ports,
+            ports=published,
             outbound=options.outbound,
+            host_loopback=options.host_loopback,
         )
         with qemu.boot(machine) as running:
+            if told := ports.announced(options.ports, published):
+                running.serial.wait_readable(START_S)  # once the guest speaks, QEMU has opened the ports
+                sys.stderr.write(told if running.running else "")
             session = GuestSession(running.serial, key=run.key, on_stdout=_writer(1), on_stderr=_writer(2))
             stop = guest_volume.signal_number(bundle.image.stop_signal or "SIGTERM")
             return _Relay(running, session, options, stop).run()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `run -p` says, as ports to publish."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers import forwards
+from vmtailor.model.machine import PublishedPort
+
+LOOPBACK = "127.0.0.1"
+#: More than anybody wants to publish at once; each port is an open socket of QEMU's.
+MOST_PORTS = 1024
+_NUMBERS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
+_PORT = re.compile(
+    rf"(?:(?:\[(?P<six>[^\[\]]*)\]|(?P<four>[0-9.]+)):(?P<beside>{_NUMBERS})?:|(?P<host>{_NUMBERS}):)?"
+    rf"(?P<guest>{_NUMBERS})(?:/(?P<protocol>tcp|udp))?\Z"
+)
+
+
+def parse_ports(text: str) -> tuple[PublishedPort, ...]:
+    """`[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The loopback address
+    unless one is given; host port 0 (a free one is to be chosen) where none is. Raises UserInputError."""
+    match = _PORT.match(text)
+    if match is None:
+        raise _no_port(text)
+    address = _address(text, match["four"], match["six"])
+    guest = _range(text, match["guest"])
+    numbers = match["host"] or match["beside"] or "0"
+    host = [0] * len(guest) if numbers == "0" else _range(text, numbers)
+    if len(host) != len(guest):
+        raise UserInputError(
+            f"'{text}' is not as many ports on the host ({len(host)}) as in the guest ({len(guest)})",
+            hint="ranges go together one by one, such as -p 8000-8002:80-82",
+        )
+    protocol = match["protocol"] or "tcp"
+    return tuple(PublishedPort(address, here, there, protocol) for here, there in zip(host, guest, strict=True))
+
+
+def parse_all(texts: Iterable[str]) -> tuple[PublishedPort, ...]:
+    """All that `-p` said. Raises UserInputError where two of them want the same host port."""
+    found = tuple(port for text in texts for port in parse_ports(text))
+    if len(found) > MOST_PORTS:
+        raise UserInputError(f"{len(found)} ports are too many to publish", hint=f"at most {MOST_PORTS}")
+    taken: set[tuple[str, int, str]] = set()
+    for port in found:
+        if not port.host_port:
+            continue
+        place = (port.host_address, port.host_port, port.protocol)
+        if place in taken:
+            raise UserInputError(
+                f"the host port {port.host_port}/{port.protocol} is published twice", hint="give each a port of its own"
+            )
+        taken.add(place)
+    return found
+
+
+def chosen(ports: Sequence[PublishedPort]) -> tuple[PublishedPort, ...]:
+    """The same with a free host port wherever it was 0. Raises HostError where the host has none at that address."""
+    with contextlib.ExitStack() as held:  # all sockets until all are chosen, so that no two are the same
+        return tuple(port if port.host_port else _free(port, held) for port in ports)
+
+
+def _free(port: PublishedPort, held: contextlib.ExitStack) -> PublishedPort:
+    kind = socket.SOCK_DGRAM if port.protocol == "udp" else socket.SOCK_STREAM
+    holder = held.enter_context(socket.socket(socket.AF_INET, kind))
+    try:
+        holder.bind((port.host_address, 0))
+    except OSError as error:
+        raise forwards.explained(error, port.protocol, port.host_address, 0) from error
+    return replace(port, host_port=holder.getsockname()[1])
+
+
+def announced(asked: Sequence[PublishedPort], given: Sequence[PublishedPort]) -> str:
+    """Lines that tell a person which host ports were chosen; empty where none was."""
+    return "".join(
+        f"vmtailor: {port.host_address}:{port.host_port} leads to port {port.guest_port}/{port.protocol}\n"
+        for wanted, port in zip(asked, given, strict=True)
+        if wanted.host_port == 0
+    )
+
+
+def _address(text: str, four: str | None, six: str | None) -> str:
+    if six is not None:
+        raise UserInputError(
+            f"'{text}' publishes on an IPv6 address, which QEMU's user-mode network cannot do",
+            hint=f"publish on an IPv4 address; without one it is {LOOPBACK}",
+        )
+    if not four:
+        return LOOPBACK
+    try:
+        return str(ipaddress.IPv4Address(four))
+    except ValueError:
+        raise _no_port(text) from None
+
+
+def _range(text: str, numbers: str) -> list[int]:
+    first, _, last = numbers.partition("-")
+    low, high = int(first), int(last or first)
+    if not 0 < low <= high < 65536:
+        raise _no_port(text)
+    return list(range(low, high + 1))
+
+
+def _no_port(text: str) -> UserInputError:
+    return UserInputError(
+        f"'{text}' publishes no port",
+        hint="for example -p 8080:80, -p 80 (a free host port), -p 8000-8002:80-82, or -p 0.0.0.0:8080:80/tcp",
+    )

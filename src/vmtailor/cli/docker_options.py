@@ -20,12 +20,16 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class DockerOption:
-    """Options that have one answer. `says`: a sentence; `hint`: the next step where there is none of the kind."""
+    """Options that have one answer. `says`: a sentence; `own_hint`: the next step where there is none of the kind."""
 
     names: tuple[str, ...]
     answer: Answer
     says: str
-    hint: str
+    own_hint: str
+
+    @property
+    def hint(self) -> str:
+        return self.own_hint or f"{PAGE} has all options of docker run"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def subjects() -> tuple[Subject, ...]:
         Subject(
             subject["title"],
             tuple(
-                DockerOption(tuple(o["names"]), Answer(o["is"]), o["says"], o.get("hint", f"{PAGE} has all options"))
+                DockerOption(tuple(o["names"]), Answer(o["is"]), o["says"], o.get("hint", ""))
                 for o in subject["options"]
             ),
         )

@@ -49,7 +49,7 @@ def run(
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            "--publish", "-p", help="[ADDRESS:]HOST_PORT:GUEST_PORT[/udp]; loopback unless an address is given."
+            "--publish", "-p", help="HOST_PORT:GUEST_PORT; ADDRESS: before it (else: loopback), /udp behind it."
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME to pass it on.")] = None,

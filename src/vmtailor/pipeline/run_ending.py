@@ -49,18 +49,15 @@ class Memory:
     def too_little(self) -> bool:
         return self.least_bytes is not None and self.has_bytes < self.least_bytes
 
-    def error(self, what: str, details: str = "") -> GuestError:
-        """The machine failed, and lack of memory is why."""
+    def error(self, what: str) -> GuestError:
+        """The machine failed, and lack of memory is why: that says more than what its kernel did then."""
         has = f"{self.has_bytes / _MIB:g} MiB"
         if not self.too_little or self.least_bytes is None:
-            return GuestError(
-                f"{what}: {has} of memory were not enough", hint="give it more: --memory", details=details
-            )
+            return GuestError(f"{what}: {has} of memory were not enough", hint="give it more: --memory")
         least = -(-self.least_bytes // _MIB)
         return GuestError(
             f"{what}: it has {has} of memory, and the bundle's least memory is measured as {least} MiB",
             hint=f"give it at least --memory {least}M",
-            details=details,
         )
 
 
@@ -80,7 +77,7 @@ def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memo
     if finish is Finish.KILLED:
         return Verdict(KILLED)
     if report.fatal is not None:
-        return _given_up(report.fatal)
+        return _given_up(report.fatal, memory)
     return Verdict(error=_without_status(finish, session, running, memory, report))
 
 
@@ -91,7 +88,7 @@ def _without_status(
         what = f"the machine's init has not started within {running.elapsed_s:.0f} s"
         details = f"{report.console[-4000:]}\n{running.command}".strip()
         if memory.too_little:
-            return memory.error(what, details)
+            return memory.error(what)
         return GuestError(what, hint="give the machine more memory, or fit the image again", details=details)
     if session.farewell:
         return GuestError(
@@ -100,14 +97,16 @@ def _without_status(
         )
     end = running.wait(5.0, report.console)
     if _OUT_OF_MEMORY.search(report.console) or (memory.too_little and not session.listening):
-        return memory.error("the machine ended too early", end.error().details)
+        return memory.error("the machine ended too early")
     return end.error()
 
 
-def _given_up(fatal: GuestNote) -> Verdict:
+def _given_up(fatal: GuestNote, memory: Memory) -> Verdict:
     """Init could not start the container: 126 where what was asked for is why, as with container engines."""
     if fatal.text.startswith("user '"):
         return Verdict(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
+    if memory.too_little:
+        return Verdict(error=memory.error(f"the machine's init gave up: {fatal.text}"))
     return Verdict(
         error=GuestError(
             f"the machine's init gave up: {fatal.text}",

@@ -50,6 +50,7 @@ check: setup
 	find examples tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -c -o /dev/null
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
+	$(BIN)/python tools/docker_run_reference.py --check
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -84,6 +85,7 @@ docs: setup
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/python tools/advice_reference.py
 	$(BIN)/python tools/catalogue_reference.py
+	$(BIN)/python tools/docker_run_reference.py
 
 clean:
 	rm -rf $(BUILD) $(VENV)

@@ -35,8 +35,15 @@ EXITS = {
     ExitCode.BUILD: "a kernel, a configuration or a file system could not be built",
     ExitCode.GUEST: "a guest failed: it crashed, hung, or its workload did",
     ExitCode.BUG: "a bug of vmtailor: run it again with `--debug`, and report what it prints",
+    ExitCode.RUN: "`run` alone: any of the failures above, since every other code may be the container's",
     ExitCode.INTERRUPTED: "interrupted; what was finished is kept, and found again at the next try",
 }
+
+RUN_EXITS = """`vmtailor run` exits with the container's own status where the container ended, as `docker run` does.
+It exits with 125 when vmtailor itself fails, a wrong option included, or when the machine ends without a status of the
+container's (`poweroff -f` inside); with 126 when what was asked for cannot be executed (no right to, an unknown user, a
+bad working directory); with 127 when it is not found; with 137 when it was ended after its time to stop.
+[`run` and `docker run`](run-and-docker-run.md) has all differences."""
 
 
 def main(arguments: list[str]) -> int:
@@ -59,7 +66,7 @@ def page() -> str:
     """The whole page as Markdown."""
     parts = [HEAD, "## Exit codes\n", "| code | meaning |", "| --- | --- |"]
     parts += [f"| {int(code)} | {text} |" for code, text in EXITS.items()]
-    parts += ["\n`vmtailor run` exits with the container's own status where the container ended.\n"]
+    parts += ["\n" + RUN_EXITS + "\n"]
     if app.registered_callback is not None and app.registered_callback.callback is not None:
         parts += ["## vmtailor\n", *_tables(_parameters(app.registered_callback.callback))]
     for path, callback in sorted(commands(app, ()), key=lambda item: item[0]):

@@ -108,9 +108,17 @@ def descendants(pid: int) -> list[str]:
 
 @contextlib.contextmanager
 def started(
-    folder: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
+    folder: Path,
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+    terminal: str | None = None,
 ) -> Iterator[Started]:
-    """Start it; `folder` takes its output and its temporary files. When the block is left it has ended."""
+    """Start it; `folder` takes its output and its temporary files. When the block is left it has ended.
+
+    `stdout`: where its output goes instead. `terminal`: the path of one that takes all three streams, and sends it
+    signals."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -118,10 +126,12 @@ def started(
     out, err, before = folder / "stdout", folder / "stderr", children()
     with subreaper(), contextlib.ExitStack() as stack:
         with out.open("wb") as out_file, err.open("wb") as err_file:
+            # The first terminal that the leader of a session opens is its own.
+            opened = ["sh", "-c", 'exec "$@" <> "$0" >&0 2>&0', terminal] if terminal is not None else []
             process = subprocess.Popen(
-                argv_of(*arguments),
+                [*opened, *argv_of(*arguments)],
                 stdin=stdin,
-                stdout=out_file,
+                stdout=out_file if stdout is None else stdout,
                 stderr=err_file,
                 env=environment,
                 start_new_session=True,

@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fakes.program import Ended, run_program
 
+from vmtailor.base import records
+from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
+from vmtailor.base.store import Store
+from vmtailor.model.bundle import RECORD, Bundle
+from vmtailor.pipeline import bundling
+from vmtailor.stages.image import fetch
+from vmtailor.stages.root import build_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TALKER = Path(__file__).parents[1] / "guests" / "talker"
 #: A whole fit on a slow machine, compile included, in seconds.
 FIT_S = 3600.0
 
@@ -52,6 +61,22 @@ def hello(hello_layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Hello
     ended = run_program(folder, *arguments, "-o", folder / "bundle", timeout_s=FIT_S)
     assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
     return Hello(hello_layout, folder / "bundle", json.loads(ended.stdout), arguments, ended)
+
+
+@pytest.fixture(scope="session")
+def talker(hello: Hello, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of `hello` with another image in it."""
+    folder = tmp_path_factory.mktemp("talker")
+    layout = folder / "layout"
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), str(TALKER), str(layout)], check=True, timeout=300)
+    store = Store(folder / "cache")
+    image = fetch(f"oci:{layout}", store)
+    made = folder / "bundle"
+    shutil.copytree(hello.bundle, made)
+    bundle = records.load(Bundle, made / RECORD)
+    shutil.copyfile(build_root(image, bundle.root_format, locate(), store), made / bundle.root)
+    bundling.seal(made, replace(bundle, image=image.config))
+    return made
 
 
 @pytest.fixture(scope="session")

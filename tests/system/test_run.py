@@ -6,12 +6,12 @@ says how it was started (tests/guests/talker)."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,39 +23,18 @@ from tests.fakes.program import (
     finish,
     interrupt,
     run_program,
+    small_disk,
     started,
 )
-from tests.system.conftest import EXAMPLES, Hello
+from tests.system.conftest import Hello
 
 from vmtailor.base import records
-from vmtailor.base.natives import locate
-from vmtailor.base.store import Store
 from vmtailor.drivers import host_client
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.pipeline import bundling
-from vmtailor.stages.image import fetch
-from vmtailor.stages.root import build_root
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 TEXT = "Hello from a machine made to measure.\n"
-TALKER = Path(__file__).parents[1] / "guests" / "talker"
-
-
-@pytest.fixture(scope="module")
-def talker(hello: Hello, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `hello` with another image in it."""
-    folder = tmp_path_factory.mktemp("talker")
-    layout = folder / "layout"
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), str(TALKER), str(layout)], check=True, timeout=300)
-    store = Store(folder / "cache")
-    image = fetch(f"oci:{layout}", store)
-    made = folder / "bundle"
-    shutil.copytree(hello.bundle, made)
-    bundle = records.load(Bundle, made / RECORD)
-    shutil.copyfile(build_root(image, bundle.root_format, locate(), store), made / bundle.root)
-    bundling.seal(made, replace(bundle, image=image.config))
-    return made
 
 
 def run_it(folder: Path, *arguments: str | Path, stdin: bytes | None = None) -> Ended:
@@ -105,6 +84,62 @@ def test_another_program(talker: Path, tmp_path: Path) -> None:
     assert ended.code == 4
     missing = run_it(tmp_path, "--entrypoint", "/nope", talker)
     assert missing.code == 127
+    assert missing.stderr == "vmtailor: the container could not be started: execve(/nope): No such file or directory\n"
+    reset = run_it(tmp_path, "--entrypoint", "", talker, "/talker", "copy")
+    assert reset.code == 4
+    nothing = run_program(tmp_path, "run", "--entrypoint", "", hello_without_command(talker, tmp_path))
+    assert_clear(nothing, 125, "no command")
+
+
+def hello_without_command(bundle: Path, folder: Path) -> Path:
+    """The bundle with an image that names an entry point and no command."""
+    made = folder / "without"
+    shutil.copytree(bundle, made)
+    record = records.load(Bundle, made / RECORD)
+    records.save(replace(record, image=replace(record.image, cmd=())), made / RECORD)
+    return made
+
+
+def test_what_cannot_be_executed_is_126(talker: Path, tmp_path: Path) -> None:
+    unknown = run_it(tmp_path, "-u", "nobody-knows", talker)
+    assert (unknown.code, unknown.stdout) == (126, "")
+    assert "user 'nobody-knows': no such user" in unknown.stderr
+    folder = run_it(tmp_path, "-w", "/talker", talker)
+    assert folder.code == 126 and "chdir(/talker)" in folder.stderr
+    data = run_it(tmp_path, "--entrypoint", "/srv", talker)
+    assert data.code == 126 and "execve(/srv)" in data.stderr
+
+
+def test_variables_from_a_file(talker: Path, tmp_path: Path) -> None:
+    file = tmp_path / "env"
+    file.write_text("# a comment\nFROM_FILE=a b\nADDED=from the file\n")
+    ended = run_it(tmp_path, "--env-file", file, "-e", "ADDED=from the option", talker)
+    assert {"variable FROM_FILE=a b", "variable ADDED=from the option"} <= set(ended.stdout.splitlines())
+
+
+def test_too_little_memory_is_said(hello: Hello, tmp_path: Path) -> None:
+    """The kernel is too large for it and silent, or dies; either way the message names what was measured."""
+    least = hello.document["tailored"]["min_memory_bytes"] >> 20
+    ended = run_program(tmp_path, "run", "-m", "20m", hello.bundle)
+    assert_clear(ended, 125, f"least memory is measured as {least} MiB", f"--memory {least}M")
+
+
+def test_a_cache_and_a_home_that_cannot_be_written(hello: Hello, tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    env = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere / "cache")}
+    ended = run_program(tmp_path, "run", hello.bundle, env=env)
+    assert (ended.code, ended.stdout, ended.stderr) == (3, TEXT, "")
+    assert_nothing_left(ended)
+
+
+def test_a_full_folder_for_temporary_files_is_named(hello: Hello, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "64k") as disk:
+        with contextlib.suppress(OSError), (disk / "all").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        ended = run_program(tmp_path, "run", hello.bundle, env={"TMPDIR": str(disk)})
+        assert_clear(ended, 125, str(disk), "no space left", "0 KiB are free there")
 
 
 def test_input_arrives_whole_and_ends(talker: Path, tmp_path: Path) -> None:
@@ -151,7 +186,7 @@ def test_what_does_not_heed_the_stop_signal_is_killed(talker: Path, tmp_path: Pa
 
 def test_no_port_without_a_network(hello: Hello, tmp_path: Path) -> None:
     ended = run_program(tmp_path, "run", "-p", "8080:80", hello.bundle)
-    assert_clear(ended, 2, "no port can be published", "VIRTIO_NET")
+    assert_clear(ended, 125, "no port can be published", "VIRTIO_NET")
 
 
 def test_a_port_that_is_in_use(talker: Path, tmp_path: Path) -> None:
@@ -165,11 +200,11 @@ def test_a_port_that_is_in_use(talker: Path, tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         ended = run_program(tmp_path, "run", "-p", f"{port}:80", made)
-    assert_clear(ended, 3, "already in use", str(port))
+    assert_clear(ended, 125, "already in use", str(port))
 
 
 def test_a_bundle_without_its_kernel(hello: Hello, tmp_path: Path) -> None:
     made = tmp_path / "broken"
     shutil.copytree(hello.bundle, made)
     (made / "vmlinux").unlink()
-    assert_clear(run_program(tmp_path, "run", made), 2, "vmlinux")
+    assert_clear(run_program(tmp_path, "run", made), 125, "vmlinux")

@@ -43,9 +43,12 @@ def test_every_option_that_help_shows_is_in_the_page() -> None:
     page = module.page()
     for path, _ in module.commands(app, ()):
         section = page.split(f"\n## vmtailor {path}\n")[1].split("\n## ")[0]
-        text = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).stdout
+        result = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+        assert result.exit_code == 0, (path, result.exception)
+        text = result.stdout
         names = {word.strip("│, ") for word in text.split() if word.strip("│, ").startswith("--")} - {"--help"}
         shown = {name for name in names if name.replace("-", "").isalnum()}
+        assert shown, path
         missing = {name for name in shown if name not in section and not name.startswith("--no-")}
         assert not missing, (path, missing)
 

@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.fit_run_data import fit_run
 
-from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.drivers import qemu_program
+from vmtailor.base import records
+from vmtailor.base.errors import GuestError, HostError, UserInputError
+from vmtailor.base.store import Store
+from vmtailor.drivers import kvm, qemu_program
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundling, running
 from vmtailor.pipeline.bundles import load_bundle
-from vmtailor.pipeline.running import RunOptions, run_bundle
+from vmtailor.pipeline.run_ending import Memory, memory_of
+from vmtailor.pipeline.running import RunOptions, best_accelerator, run_bundle
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 
@@ -29,8 +37,9 @@ def options(folder: Path, what: str) -> RunOptions:
     for name in ("vmlinux", "root"):
         (folder / name).write_bytes(b"x" * 512)
     bundle = Bundle(
-        name="x", image_reference="oci:x", image_digest="", image=ImageConfig("amd64"), kernel="vmlinux",
-        kernel_version="6.12", kernel_config="config", system_map="map", root="root", root_format=RootFormat.EROFS,
+        name="x", image_reference="oci:x", image_digest="", image=ImageConfig("amd64", entrypoint=("/x",)),
+        kernel="vmlinux", kernel_version="6.12", kernel_config="config", system_map="map", root="root",
+        root_format=RootFormat.EROFS,
         machine=MachineKind.MICROVM, cpus=1, memory_bytes=64 << 20, network=False, words=(f"fake={what}",), sources=(),
     )  # fmt: skip
     bundling.seal(folder, bundle)
@@ -52,8 +61,6 @@ def test_a_machine_that_ends_without_the_containers_status(tmp_path: Path, what:
 
 
 def test_a_port_needs_a_network(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     with pytest.raises(UserInputError, match="no port can be published"):
         run_bundle(replace(options(tmp_path, "exit"), ports=(PublishedPort("127.0.0.1", 1, 1),)))
 
@@ -63,3 +70,81 @@ def test_a_bundle_that_lacks_a_file(tmp_path: Path) -> None:
     (tmp_path / "root").unlink()
     with pytest.raises(UserInputError, match="lacks its file root"):
         load_bundle(tmp_path)
+
+
+def measured(folder: Path, what: str, has_bytes: int) -> RunOptions:
+    """A bundle whose least memory was measured as 27 MiB."""
+    run = fit_run()
+    records.save(replace(run, tailored=replace(run.tailored, min_memory_bytes=27 << 20)), folder / "run.json")
+    return replace(options(folder, what), memory_bytes=has_bytes)
+
+
+@pytest.mark.parametrize("what", ["exit", "panic", "abort"])
+def test_a_machine_that_dies_of_too_little_memory_says_so(tmp_path: Path, what: str) -> None:
+    with pytest.raises(GuestError, match=r"20 MiB of memory, .* least memory is measured as 27 MiB") as caught:
+        run_bundle(measured(tmp_path, what, 20 << 20))
+    assert "--memory 27M" in caught.value.hint
+    assert caught.value.details == ""
+
+
+def test_too_little_memory_is_not_waited_for_as_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "START_TOO_LITTLE_S", 0.5)
+    with pytest.raises(GuestError, match="least memory is measured as 27 MiB"):
+        run_bundle(measured(tmp_path, "hang", 20 << 20))
+
+
+def test_memory_that_is_enough_is_not_blamed(tmp_path: Path) -> None:
+    with pytest.raises(GuestError, match="panicked"):
+        run_bundle(measured(tmp_path, "panic", 27 << 20))
+
+
+def test_a_kernel_that_ran_out_of_memory_says_so(tmp_path: Path) -> None:
+    with pytest.raises(GuestError, match="64 MiB of memory were not enough") as caught:
+        run_bundle(options(tmp_path, "oom"))
+    assert "--memory" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"schema": "vmtailor/other/1"}'])
+def test_least_memory_that_is_not_on_record_is_not_known(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    assert memory_of(tmp_path, 1 << 20) == Memory(1 << 20, None)
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file where the home should be: nobody can make a folder there, root included."""
+    home = tmp_path / "home"
+    home.write_text("")
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "home")
+    asked = []
+
+    def works() -> kvm.KvmVerdict:
+        asked.append(1)
+        return kvm.KvmVerdict(kvm.KvmState.WORKS, "")
+
+    monkeypatch.setattr(kvm, "kvm_works", works)
+    assert best_accelerator(Store(home)) is Accelerator.KVM
+    assert best_accelerator(Store(home)) is Accelerator.KVM
+    assert len(asked) == 2
+    assert best_accelerator(Store(tmp_path / "cache")) is best_accelerator(Store(tmp_path / "cache"))
+    assert len(asked) == 3
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = options(tmp_path, "exit")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(HostError) as caught:
+        run_bundle(given)
+    assert str(tmp_path) in caught.value.message and "KiB are free" in caught.value.message
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_more_processors_than_the_bundle_was_fitted_to(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="fitted to 1 CPU") as caught:
+        run_bundle(replace(options(tmp_path, "exit"), cpus=2))
+    assert "--cpus 2" in caught.value.hint

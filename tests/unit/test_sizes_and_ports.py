@@ -25,6 +25,10 @@ IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
         ("1 GiB", 1 << 30),
         ("8192k", 8 << 20),
         (" 9mb ", 9 << 20),
+        ("64m", 64 << 20),
+        ("1g", 1 << 30),
+        ("134217728b", 128 << 20),
+        ("134217728", 128 << 20),
     ],
 )
 def test_sizes(text: str, size: int) -> None:
@@ -54,6 +58,8 @@ def test_any_text_is_a_size_or_an_error_for_a_person(text: str) -> None:
         (("other",), None, ("/entry", "other")),
         ((), "/bin/sh", ("/bin/sh",)),
         (("-c", "ls"), "/bin/sh", ("/bin/sh", "-c", "ls")),
+        ((), "", ("image", "words")),
+        (("given", "word"), "", ("given", "word")),
     ],
 )
 def test_what_is_executed(command: tuple[str, ...], entrypoint: str | None, argv: tuple[str, ...] | None) -> None:
@@ -75,3 +81,11 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.network == rig.NETWORK
     with pytest.raises(UserInputError):
         run_of(RunOptions(Path("b"), env=("=1",)), IMAGE, network=True)
+
+
+def test_nothing_to_execute_is_an_error() -> None:
+    from pathlib import Path
+
+    for image, entrypoint in ((ImageConfig("amd64", entrypoint=("/entry",)), ""), (ImageConfig("amd64"), None)):
+        with pytest.raises(UserInputError, match="no command"):
+            run_of(RunOptions(Path("b"), entrypoint=entrypoint), image, network=False)

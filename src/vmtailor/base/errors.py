@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     BUILD = 4
     GUEST = 5
     BUG = 70
+    RUN = 125
     INTERRUPTED = 130
 
 

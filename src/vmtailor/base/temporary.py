@@ -16,6 +16,7 @@ from vmtailor.base.errors import HostError
 
 #: What the names of our folders begin with, wherever they are.
 PREFIX = "vmtailor-held-"
+_HINT = "free some, or set TMPDIR elsewhere"
 
 
 def require_usable() -> None:
@@ -30,8 +31,9 @@ def require_usable() -> None:
             file.flush()
     except OSError as error:
         raise HostError(
-            f"the folder for temporary files, {folder}, cannot be used: {os.strerror(error.errno or 0).lower()}",
-            hint="free some, or set TMPDIR elsewhere",
+            f"the folder for temporary files, {folder}, cannot be used: {os.strerror(error.errno or 0).lower()}"
+            f"{_free(folder)}",
+            hint=_HINT,
         ) from error
 
 
@@ -98,3 +100,9 @@ def memory_file(data: bytes) -> Iterator[str]:
         yield f"/proc/{os.getpid()}/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def _free(folder: str) -> str:
+    with contextlib.suppress(OSError):
+        return f" ({shutil.disk_usage(folder).free // 1024} KiB are free there)"
+    return ""

@@ -26,7 +26,7 @@ from vmtailor.cli.explain import explain
 from vmtailor.cli.fit import fit
 from vmtailor.cli.gate import gate
 from vmtailor.cli.report import report
-from vmtailor.cli.run import run
+from vmtailor.cli.run import RunCommand, exit_code_of, run
 from vmtailor.cli.stages import build, plan, trace, verify
 
 errors = Console(stderr=True, highlight=False)
@@ -61,7 +61,7 @@ def options(
 
 for verb in (fit, trace, plan, build, verify, explain, report, boot, analyze, compare, gate, doctor):
     app.command()(verb)
-app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command(cls=RunCommand, context_settings={"allow_interspersed_args": False})(run)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -148,4 +148,4 @@ def main() -> NoReturn:
         code = ExitCode.DONE
     except Exception as error:
         code = _other(error, debug)
-    sys.exit(int(code))
+    sys.exit(exit_code_of(int(code), sys.argv[1:]))

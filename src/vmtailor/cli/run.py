@@ -3,17 +3,45 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.cli import docker_options
 from vmtailor.cli.sizes import parse_memory
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.ports import parse_all
 from vmtailor.pipeline.running import RunOptions, run_bundle
+
+
+class RunCommand(TyperCommand):
+    """`run`, whose users know the options of `docker run`: one that is not here gets a sentence of its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # the library keeps its error classes to itself
+            name = getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else ""
+            known = docker_options.known(name)
+            if known is None:
+                raise
+            says = known.says[0].lower() + known.says[1:].rstrip(".")
+            raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
+
+
+def exit_code_of(code: int, arguments: Sequence[str]) -> int:
+    """The exit code of the program with these arguments: `run`'s own errors are 125, as container engines have it,
+    since every other code may be the container's."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    own = verb == "run" and code not in (ExitCode.DONE, ExitCode.INTERRUPTED)
+    return ExitCode.RUN if own else code
 
 
 def run(
@@ -29,14 +57,25 @@ def run(
         ),
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME to pass it on.")] = None,
+    env_file: Annotated[list[Path] | None, typer.Option(help="A file of such lines; --env wins over it.")] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="User and group, names or numbers.")] = None,
     workdir: Annotated[str | None, typer.Option("--workdir", "-w", help="Working directory.")] = None,
-    hostname: Annotated[str | None, typer.Option(help="The guest's host name.")] = None,
-    entrypoint: Annotated[str | None, typer.Option(help="Program instead of the image's entry point.")] = None,
+    hostname: Annotated[str | None, typer.Option("--hostname", "-h", help="The guest's host name.")] = None,
+    entrypoint: Annotated[
+        str | None, typer.Option(help='Program instead of the image\'s entry point; "" for none.')
+    ] = None,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Pass standard input on.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the container a terminal.")] = False,
+    stop_signal: Annotated[str | None, typer.Option(help="Signal that stops the container.")] = None,
+    stop_timeout: Annotated[
+        int | None, typer.Option(min=-1, help="Seconds it has to stop, before the machine is ended: 10; -1: any time.")
+    ] = None,
     rm: Annotated[bool, typer.Option("--rm", help="Accepted for habit: nothing is ever left behind.")] = False,
-    memory: Annotated[str | None, typer.Option(help="Memory of the machine, such as 64M.")] = None,
+    init: Annotated[bool, typer.Option("--init", help="Accepted for habit: there always is one.")] = False,
+    memory: Annotated[
+        str | None, typer.Option("--memory", "-m", help="Memory of the machine, such as 64M or 1g.")
+    ] = None,
+    cpus: Annotated[str | None, typer.Option(help="CPUs, at most those that the bundle was fitted to.")] = None,
     accelerator: Annotated[Accelerator | None, typer.Option(help="Default: kvm where it works, tcg elsewhere.")] = None,
     outbound: Annotated[
         bool, typer.Option(help="Let the guest open connections to the world, but not to this host's loopback.")
@@ -45,11 +84,13 @@ def run(
         bool, typer.Option("--host-loopback", help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2.")
     ] = False,
 ) -> None:
-    """Start a bundle's container in its machine. Exits with the container's status.
+    """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
+    the container cannot be executed as asked, 127 when its program is not found.
 
-    Ctrl-C and SIGTERM become the image's stop signal; a second Ctrl-C ends the machine."""
-    del rm
-    if tty and not sys.stdin.isatty():
+    Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
+    the machine ends. Other signals are passed on."""
+    del rm, init
+    if tty and interactive and not os.isatty(0):
         raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")
     if host_loopback and not outbound:
         raise UserInputError("--host-loopback needs outbound connections", hint="leave --no-outbound out")
@@ -59,6 +100,7 @@ def run(
         entrypoint=entrypoint,
         ports=parse_all(publish or ()),
         env=tuple(env or ()),
+        env_files=tuple(env_file or ()),
         user=user,
         cwd=workdir,
         hostname=hostname,
@@ -68,5 +110,19 @@ def run(
         accelerator=accelerator,
         outbound=outbound,
         host_loopback=host_loopback,
+        cpus=None if cpus is None else _cpus(cpus),
+        stop_signal=stop_signal,
+        stop_timeout_s=math.inf if stop_timeout == -1 else stop_timeout,
     )
     sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours
+
+
+def _cpus(text: str) -> int:
+    """How many, as container engines write it. Raises UserInputError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (1 <= number <= 64 and number.is_integer()):
+        raise UserInputError(f"a machine cannot have '{text}' CPUs", hint="name a whole number, such as --cpus 2")
+    return int(number)

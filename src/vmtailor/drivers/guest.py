@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import time
 from collections.abc import Callable
@@ -18,6 +19,12 @@ KEEP_BYTES = 4 << 20
 #: Bytes of standard input that may be under way: a serial line has no other flow control.
 _WINDOW = 2048
 _PART = 1024
+#: What a kernel says last when it was asked to end. It says so whatever level its console was set to.
+_FAREWELL = re.compile(
+    rb"(?:^|\n)(?:\[[^\]\n]{1,24}\] ?){0,2}"
+    rb"(reboot: (?:(?:Power off not available: )?System halted(?: instead)?|Power down|Restarting system))\r?\n"
+)
+_FAREWELL_BYTES = 128
 
 
 T = TypeVar("T")
@@ -35,7 +42,8 @@ class GuestSession:
     """One boot's conversation. Call `pump` until it says False, or `run`.
 
     `key`: the run volume's, None where there is none. `on_stdout` and `on_stderr` get bytes as they come, `on_mark`
-    each mark. Everything heard is in `report()`. Not safe for several threads."""
+    each mark. Everything heard is in `report()`; `farewell` is what the kernel said when something had it halt, power
+    off or start again. Not safe for several threads."""
 
     def __init__(
         self,
@@ -62,6 +70,8 @@ class GuestSession:
         self._keep = keep_bytes
         self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
         self._console = bytearray()
+        self._last_text = b""
+        self.farewell = ""
         self._files: dict[str, bytearray] = {}
         self._truncated = False
         # Towards the guest: nothing goes out before init listens, standard input no faster than it is taken.
@@ -103,6 +113,11 @@ class GuestSession:
         if readable:
             self._receive()
         return self.open
+
+    def send_waiting(self) -> None:
+        """Send what waits to be sent, as far as the line takes it; hear nothing."""
+        if self.wants_write:
+            self._send()
 
     def run(self, deadline_s: float, until: Callable[[GuestSession], bool] | None = None) -> bool:
         """Pump until the line closes or `until` holds; False when `deadline_s` seconds went by first."""
@@ -150,8 +165,16 @@ class GuestSession:
         else:
             frames, text = self._decoder.feed(data)
         self._keep_part(self._console, text)
+        self._hear_farewell(text)
         for frame in frames:
             self._hear(frame)
+
+    def _hear_farewell(self, text: bytes) -> None:
+        self._last_text += text
+        found = _FAREWELL.search(self._last_text)
+        if found:
+            self.farewell = found[1].decode()
+        self._last_text = self._last_text[-_FAREWELL_BYTES:]
 
     def _hear(self, frame: Frame) -> None:
         kind, payload = frame.type, frame.payload

@@ -4,48 +4,44 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import shutil
-import signal
-import sys
-import termios
-import time
-import tty
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from vmtailor.base import records, temporary
-from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
-from vmtailor.base.text import plain
-from vmtailor.drivers import guest_volume, kvm, qemu, rig
-from vmtailor.drivers.guest import GuestSession
+from vmtailor.base.text import plural
+from vmtailor.drivers import guest_volume, kvm, qemu, rig, terminal
+from vmtailor.drivers.caught_signals import caught
 from vmtailor.drivers.guest_volume import Run, Terminal
+from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Disk, PublishedPort
-from vmtailor.pipeline import ports
+from vmtailor.model.machine import Accelerator, Disk, Machine, PublishedPort
+from vmtailor.pipeline import ports, run_ending, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
+from vmtailor.pipeline.relay import Relay, Wishes
+from vmtailor.pipeline.run_ending import Memory
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
 #: Seconds within which init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever.
 START_S = 120.0
-#: Exit status of what had to be killed.
-KILLED = 128 + signal.SIGKILL
+#: The same with less memory than the exercise was ever seen to pass in: most kernels are silent then.
+START_TOO_LITTLE_S = 30.0
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What differs from the image's configuration; empty or None leaves it. `env` entries are NAME=VALUE or NAME."""
+    """What differs from the image's configuration; empty or None leaves it, but for an `entrypoint` of "", which
+    leaves the image's out. `env` entries are NAME=VALUE or NAME; `env_files` hold such lines, and come first.
+    `stop_timeout_s` may be infinite."""
 
     bundle: Path
     command: tuple[str, ...] = ()
     entrypoint: str | None = None
     ports: tuple[PublishedPort, ...] = ()
     env: tuple[str, ...] = ()
+    env_files: tuple[Path, ...] = ()
     user: str | None = None
     cwd: str | None = None
     hostname: str | None = None
@@ -55,6 +51,9 @@ class RunOptions:
     accelerator: Accelerator | None = None
     outbound: bool = True
     host_loopback: bool = False
+    cpus: int | None = None
+    stop_signal: str | None = None
+    stop_timeout_s: float | None = None
 
 
 def best_accelerator(store: Store | None = None) -> Accelerator:
@@ -64,43 +63,50 @@ def best_accelerator(store: Store | None = None) -> Accelerator:
         return Accelerator.TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     path = (store or Store()).root / "kvm" / boot
-    if not path.is_file():
-        records.write_atomic(path, kvm.kvm_works().state.value.encode(), private=True)
-    return Accelerator.KVM if path.read_text() == kvm.KvmState.WORKS.value else Accelerator.TCG
+    state = ""
+    with contextlib.suppress(OSError):
+        state = path.read_text()
+    if not state:
+        state = kvm.kvm_works().state.value
+        with contextlib.suppress(OSError):  # a home that cannot be written to: it is asked again next time
+            records.write_atomic(path, state.encode(), private=True)
+    return Accelerator.KVM if state == kvm.KvmState.WORKS.value else Accelerator.TCG
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
-    """What init is told for this start."""
-    argv: tuple[str, ...] | None = None
-    if options.entrypoint is not None:
-        argv = (options.entrypoint, *options.command)
-    elif options.command:
-        argv = (*image.entrypoint, *options.command)
-    size = shutil.get_terminal_size()
+    """What init is told for this start. Raises UserInputError when there is nothing to execute."""
+    rows, columns = terminal.size()
     return Run(
-        argv=argv,
-        env=tuple(variable for text in options.env for variable in _variable(text)),
+        argv=_argv(options, image),
+        env=run_variables.variables(options.env_files, options.env),
         user=options.user,
         cwd=options.cwd,
         hostname=options.hostname,
-        terminal=Terminal(size.lines, size.columns) if options.terminal else None,
+        terminal=Terminal(rows, columns) if options.terminal else None,
         stdin=options.interactive,
         network=rig.NETWORK if network else None,
     )
 
 
-def _variable(text: str) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE sets; NAME alone passes ours on, where it is set, as container engines do."""
-    name, equals, value = text.partition("=")
-    if not name or "\0" in text:
-        raise UserInputError(f"'{text}' sets no variable", hint="write it as NAME=VALUE")
-    if equals:
-        return ((name, value),)
-    return ((name, os.environ[name]),) if name in os.environ else ()
+def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
+    """What is executed; None: what the image says."""
+    if options.entrypoint:
+        return (options.entrypoint, *options.command)
+    if options.entrypoint is None and not options.command:
+        argv = None
+    elif options.entrypoint is None:
+        argv = (*image.entrypoint, *options.command)
+    else:  # "" resets the image's
+        argv = options.command or image.cmd
+    if not (image.argv if argv is None else argv):
+        raise UserInputError("there is no command to run", hint="name one behind the bundle, or with --entrypoint")
+    return argv
 
 
 def run_bundle(options: RunOptions) -> int:
-    """Run to the end; returns the container's exit status. Raises GuestError when the guest died before it had one."""
+    """Run to the end; returns the container's exit status. Raises GuestError when the machine ended before the
+    container had one, HostError when the host could not do its part."""
+    terminal.require_streams()
     bundle = load_bundle(options.bundle)
     if options.ports and not bundle.network:
         raise UserInputError(
@@ -108,136 +114,60 @@ def run_bundle(options: RunOptions) -> int:
             hint="the image exposes no port; fit it with --keep VIRTIO_NET",
         )
     published = ports.chosen(options.ports)
-    accelerator = options.accelerator or best_accelerator()
     run = run_of(options, bundle.image, bundle.network)
-    machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
-    # On no disk: the container's environment is in it.
-    with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
-        machine = replace(
-            machine,
-            append=(*machine.append, "VT_RUN=1"),
-            disks=(*machine.disks, Disk(volume)),
-            network=bundle.network,
-            ports=published,
-            outbound=options.outbound,
-            host_loopback=options.host_loopback,
+    wishes, memory = _wishes(options, bundle), _memory(options, bundle)
+    if memory.too_little:
+        wishes = replace(wishes, start_s=START_TOO_LITTLE_S)
+    wishes = replace(wishes, once_up=ports.announced(options.ports, published))
+    machine = replace(_machine(options, bundle), ports=published)
+    temporary.require_usable()
+    with caught() as signals:
+        # On no disk: the container's environment is in it.
+        with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
+            machine = replace(machine, disks=(*machine.disks, Disk(volume)))
+            with qemu.boot(machine) as running:
+                relay = Relay(running, run.key, wishes, signals)
+                end = run_ending.verdict(relay.run(), relay.session, running, memory)
+        for line in end.words:
+            relay.say(line)
+        relay.drain()
+    error = end.error or (None if end.status else run_ending.require_written(relay.failed()))
+    if error is not None:
+        raise error
+    return end.status
+
+
+def _machine(options: RunOptions, bundle: Bundle) -> Machine:
+    """The bundle's machine as the caller wants it, all but the run volume."""
+    if options.cpus is not None and options.cpus > bundle.cpus:
+        raise UserInputError(
+            f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
+            hint=f"fit the image with --cpus {options.cpus}",
         )
-        with qemu.boot(machine) as running:
-            if told := ports.announced(options.ports, published):
-                running.serial.wait_readable(START_S)  # once the guest speaks, QEMU has opened the ports
-                sys.stderr.write(told if running.running else "")
-            session = GuestSession(running.serial, key=run.key, on_stdout=_writer(1), on_stderr=_writer(2))
-            stop = guest_volume.signal_number(bundle.image.stop_signal or "SIGTERM")
-            return _Relay(running, session, options, stop).run()
+    accelerator = options.accelerator or best_accelerator()
+    machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
+    return replace(
+        machine,
+        append=(*machine.append, "VT_RUN=1"),
+        cpus=options.cpus or machine.cpus,
+        network=bundle.network,
+        outbound=options.outbound,
+        host_loopback=options.host_loopback,
+    )
 
 
-def _writer(descriptor: int) -> Callable[[bytes], None]:
-    def write(data: bytes) -> None:
-        while data:
-            data = data[os.write(descriptor, data) :]
+def _wishes(options: RunOptions, bundle: Bundle) -> Wishes:
+    return Wishes(
+        stop_signal=guest_volume.signal_number(options.stop_signal or bundle.image.stop_signal or "SIGTERM"),
+        grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
+        start_s=START_S,
+        interactive=options.interactive,
+        terminal=options.terminal,
+    )
 
-    return write
 
-
-class _Relay:
-    """Between the caller's terminal and the guest, until the guest ends."""
-
-    def __init__(
-        self, running: qemu.RunningMachine, session: GuestSession, options: RunOptions, stop_signal: int
-    ) -> None:
-        self._running = running
-        self._session = session
-        self._options = options
-        self._stop_signal = stop_signal
-        self._asked: float | None = None
-        self._killed = False
-
-    def run(self) -> int:
-        session = self._session
-        with self._signals(), self._raw_terminal():
-            reading = self._options.interactive
-            while session.open and not self._killed:
-                reading = self._turn(reading)
-                if self._asked is not None and time.monotonic() - self._asked > STOP_S:
-                    self._killed = True
-                if not session.listening and self._running.elapsed_s > START_S:
-                    raise GuestError(
-                        f"the machine's init has not started within {START_S:g} s",
-                        hint="give the machine more memory, or fit the image again",
-                        details=f"{session.report().console[-4000:]}\n{self._running.command}".strip(),
-                    )
-        if session.exit_code is not None:
-            self._say_why()
-            return session.exit_code
-        if self._killed:
-            return KILLED
-        report = session.report()
-        if report.fatal is not None:
-            symbol = report.fatal.symbol
-            raise GuestError(
-                f"the machine's init gave up: {report.fatal.text}",
-                hint=f"fit the image again with --keep {symbol}" if symbol else "fit the image again",
-            )
-        raise self._running.wait(1.0, report.console).error()
-
-    def _say_why(self) -> None:
-        """On standard error, why the entry point could not be executed, where it could not; as engines do."""
-        report = self._session.report()
-        if not report.exit_reason:
-            return
-        # Init notes what the kernel lacks in the same words as the call that failed for it.
-        lacking = [note.symbol for note in report.notes if note.symbol and note.text == report.exit_reason]
-        hint = f" (the kernel lacks {lacking[0]}: fit the image again with --keep {lacking[0]})" if lacking else ""
-        sys.stderr.write(f"vmtailor: the container could not be started: {plain(report.exit_reason)}{hint}\n")
-
-    def _turn(self, reading: bool) -> bool:
-        session, line = self._session, self._running.serial
-        wanted = [line.fileno()]
-        if reading and session.stdin_queued < 65536:
-            wanted.append(0)
-        writer = [line.write_fileno()] if session.wants_write else []
-        ready, writable, _ = select.select(wanted, writer, [], 0.5)
-        if 0 in ready:
-            data = os.read(0, 4096)
-            if data:
-                session.send_stdin(data)
-            else:
-                session.end_stdin()
-                reading = False
-        if writable or line.fileno() in ready:
-            session.pump(0)
-        return reading
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        def stop(number: int, _frame: FrameType | None) -> None:
-            if self._asked is not None and number == signal.SIGINT:
-                self._killed = True  # asked twice: now
-                return
-            self._asked = self._asked or time.monotonic()
-            self._session.send_signal(self._stop_signal)
-
-        def resize(_number: int, _frame: FrameType | None) -> None:
-            size = shutil.get_terminal_size()
-            self._session.resize(size.lines, size.columns)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        if self._options.terminal:
-            before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, resize)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    @contextlib.contextmanager
-    def _raw_terminal(self) -> Iterator[None]:
-        if not (self._options.terminal and sys.stdin.isatty()):
-            yield
-            return
-        saved = termios.tcgetattr(0)
-        try:
-            tty.setraw(0)
-            yield
-        finally:
-            termios.tcsetattr(0, termios.TCSADRAIN, saved)
+def _memory(options: RunOptions, bundle: Bundle) -> Memory:
+    """Whether it is enough need only be asked where the caller chose it."""
+    if options.memory_bytes is None:
+        return Memory(bundle.memory_bytes, None)
+    return run_ending.memory_of(options.bundle, options.memory_bytes)

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Says how it was started. `say`: and exits 3. `copy`: copies its input to its output, and exits 4. `wait`: until a
-// signal comes, whose number is its exit status. `stubborn`: for ever.
-#define _POSIX_C_SOURCE 200809L
+// signal comes, whose number is its exit status. `stubborn`: for ever. `signals`: names each signal that comes, and ends
+// at SIGTERM with 5. `flood`: fills its output until SIGUSR1 comes, and exits 6; `drown`: for ever. `key`: waits for a
+// byte of input and exits with its value. `poweroff`, `halt`, `restart`: the machine.
+#define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/reboot.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -25,6 +28,47 @@ static int wait_for_a_signal(int stubborn) {
     return heard;
 }
 
+static int name_signals(void) {
+    sigset_t all;
+    int number = 0;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    puts("waiting");
+    while (number != SIGTERM) {
+        fflush(stdout);
+        if (sigwait(&all, &number) == 0)
+            printf("signal %d\n", number);
+    }
+    fflush(stdout);
+    return 5;
+}
+
+static int flood(int stubborn) {
+    static char line[1000];
+    struct sigaction action = {.sa_handler = hear};
+    sigaction(SIGUSR1, &action, NULL);
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\n';
+    while (stubborn || !heard)
+        if (write(1, line, sizeof line) < 0 && !heard)
+            return 1;
+    return 6;
+}
+
+static int wait_for_a_key(void) {
+    unsigned char key;
+    puts("waiting");
+    fflush(stdout);
+    return read(0, &key, 1) == 1 ? key : 2;
+}
+
+static int end_machine(const char *what) {
+    sync();
+    reboot(!strcmp(what, "poweroff") ? RB_POWER_OFF : !strcmp(what, "halt") ? RB_HALT_SYSTEM : RB_AUTOBOOT);
+    perror("reboot");
+    return 1;
+}
+
 static int copy(void) {
     char data[512];
     ssize_t size;
@@ -40,6 +84,14 @@ int main(int argc, char *argv[]) {
         return copy();
     if (!strcmp(what, "wait") || !strcmp(what, "stubborn"))
         return wait_for_a_signal(!strcmp(what, "stubborn"));
+    if (!strcmp(what, "signals"))
+        return name_signals();
+    if (!strcmp(what, "flood") || !strcmp(what, "drown"))
+        return flood(!strcmp(what, "drown"));
+    if (!strcmp(what, "key"))
+        return wait_for_a_key();
+    if (!strcmp(what, "poweroff") || !strcmp(what, "halt") || !strcmp(what, "restart"))
+        return end_machine(what);
     char folder[512];
     printf("user %u group %u\n", (unsigned)getuid(), (unsigned)getgid());
     printf("folder %s\n", getcwd(folder, sizeof folder) ? folder : "?");

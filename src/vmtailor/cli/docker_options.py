@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `docker run`: which of them `vmtailor run` has, and what it says to the others."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+
+PAGE = "docs/reference/run-and-docker-run.md"
+
+
+class Answer(StrEnum):
+    SAME = "same"
+    DIFFERS = "differs"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class DockerOption:
+    """Options that have one answer. `says`: a sentence; `own_hint`: the next step where there is none of the kind."""
+
+    names: tuple[str, ...]
+    answer: Answer
+    says: str
+    own_hint: str
+
+    @property
+    def hint(self) -> str:
+        return self.own_hint or f"{PAGE} has all options of docker run"
+
+
+@dataclass(frozen=True)
+class Subject:
+    title: str
+    options: tuple[DockerOption, ...]
+
+
+@functools.cache
+def subjects() -> tuple[Subject, ...]:
+    """All options, by subject."""
+    text = resources.files("vmtailor").joinpath("data/docker_run.toml").read_text()
+    return tuple(
+        Subject(
+            subject["title"],
+            tuple(
+                DockerOption(tuple(o["names"]), Answer(o["is"]), o["says"], o.get("hint", ""))
+                for o in subject["options"]
+            ),
+        )
+        for subject in tomllib.loads(text)["subject"]
+    )
+
+
+def known(name: str) -> DockerOption | None:
+    """The option of `docker run` with this name; None: docker has none either."""
+    return next((o for subject in subjects() for o in subject.options if name in o.names), None)

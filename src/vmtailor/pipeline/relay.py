@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run`: between the caller's terminal and signals and the guest, until the guest ends.
+
+Nothing here waits for anybody who may never come: not for a reader of the container's output, which has a queue of its
+own; not for a container that was asked to stop, which has its grace period; not for init, which has its time to start.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmtailor.drivers import terminal
+from vmtailor.drivers.caught_signals import STOPPING, CaughtSignals
+from vmtailor.drivers.guest import GuestSession
+from vmtailor.drivers.outlet import Outlet
+from vmtailor.drivers.qemu import RunningMachine
+
+#: Seconds that a machine has to go once its init has said the last word.
+LAST_S = 15.0
+#: Seconds that a reader has for what is queued when the grace period is over.
+READER_S = 1.0
+#: Bytes of standard input that may wait for the guest.
+_AHEAD_BYTES = 65536
+_LOOK_S = 0.5
+#: What writing fails with when the other end is gone, and no disk is full.
+_GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)
+
+
+class Finish(StrEnum):
+    """How the relay came to its end."""
+
+    CLOSED = "closed"  # the machine has ended, or its init has said all
+    FAREWELL = "farewell"  # the kernel was made to halt, power off or start again, not by init
+    KILLED = "killed"  # the grace period is over, or it was asked twice
+    NOT_STARTED = "not started"  # init has not spoken in time
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller wants. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
+    init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever. `once_up`: lines
+    for standard error once the guest has spoken, and so QEMU has its ports."""
+
+    stop_signal: int
+    grace_s: float
+    start_s: float
+    interactive: bool = False
+    terminal: bool = False
+    once_up: str = ""
+
+
+class Relay:
+    """One machine's conversation with the caller: `run`, then `say` what there is to say, then `drain`."""
+
+    def __init__(self, running: RunningMachine, key: bytes, wishes: Wishes, signals: CaughtSignals) -> None:
+        self._running = running
+        self._wishes = wishes
+        self._signals = signals
+        self._out, self._err = Outlet(1, signals.wake), Outlet(2, signals.wake)
+        self.session = GuestSession(running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put)
+        self._raw = terminal.RawTerminal(wishes.terminal and wishes.interactive)
+        self._reading = wishes.interactive
+        self._waiting = wishes.once_up
+        self._asked_s = math.inf
+        self._ended_s = math.inf
+        self._killed = False
+        self._gone = False
+
+    def run(self) -> Finish:
+        """Until the machine has ended, or should be ended."""
+        with self._raw.held():
+            while True:
+                self._hear_signals()
+                finish = self._finished()
+                if finish is not None:
+                    self._gone = True
+                    return finish
+                self._turn()
+
+    def say(self, text: str) -> None:
+        """A line of ours on standard error, behind the container's."""
+        self._err.put(f"vmtailor: {text}\n".encode())
+
+    def drain(self) -> None:
+        """Wait until all output is read; once somebody has asked for the end, no longer than the grace period. What
+        nobody has read then is dropped with a word. For when the machine is gone."""
+        least = time.monotonic() + READER_S
+        while self._out.queued or self._err.queued:
+            self._hear_signals()
+            end = max(least, 0.0 if self._killed else self._asked_s + self._wishes.grace_s)
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            select.select([self._signals], [], [], min(left, _LOOK_S))
+        lost = self._out.close()
+        if lost and not self._err.queued:
+            self._err.put(b"vmtailor: %d bytes of output were dropped: nobody read them\n" % lost)
+            self._err.wait(READER_S)
+        if self._err.close():
+            _silence_errors()
+
+    def failed(self) -> tuple[tuple[str, int], ...]:
+        """Streams that could not be written to, with the errno, other than because the reader had gone."""
+        streams = (("standard output", self._out.failed), ("standard error", self._err.failed))
+        return tuple((name, error) for name, error in streams if error and error not in _GONE)
+
+    # --- one turn ---
+
+    def _finished(self) -> Finish | None:
+        session, now = self.session, time.monotonic()
+        if session.ended:
+            self._ended_s = min(self._ended_s, now)
+        if not session.open or now > self._ended_s + LAST_S:
+            return Finish.CLOSED
+        if session.farewell and not session.ended:
+            return Finish.FAREWELL
+        if self._killed or now > self._asked_s + self._wishes.grace_s:
+            return Finish.KILLED
+        if not session.listening and self._running.elapsed_s > self._wishes.start_s:
+            return Finish.NOT_STARTED
+        return None
+
+    @property
+    def _held_back(self) -> bool:
+        """Should the guest wait for those who read its output? Not when it is to end: then it must be heard."""
+        asked = self._asked_s < math.inf
+        return (self._out.full or self._err.full) and not asked and not self.session.ended
+
+    def _turn(self) -> None:
+        session, line = self.session, self._running.serial
+        wanted = [self._signals.fileno()]
+        if not self._held_back:
+            wanted.append(line.fileno())
+        if self._reading and session.stdin_queued < _AHEAD_BYTES:
+            wanted.append(0)
+        writer = [line.write_fileno()] if session.wants_write else []
+        ready, writable, _ = select.select(wanted, writer, [], _LOOK_S)
+        if 0 in ready:
+            self._read()
+        if line.fileno() in ready:
+            session.pump(0)
+            self._announce()
+        elif writable:
+            session.send_waiting()
+
+    def _announce(self) -> None:
+        if self._waiting and self._running.running:
+            self._err.put(self._waiting.encode())
+        self._waiting = ""
+
+    def _read(self) -> None:
+        try:
+            data = os.read(0, 4096)
+        except BlockingIOError:
+            return
+        except OSError:  # the terminal is gone
+            data = b""
+        if data:
+            self.session.send_stdin(data)
+        else:
+            self.session.end_stdin()
+            self._reading = False
+
+    # --- signals ---
+
+    def _hear_signals(self) -> None:
+        for number in self._signals.take():
+            if number in STOPPING:
+                # Asked twice: now.
+                self._killed = self._killed or (number == signal.SIGINT and self._asked_s < math.inf)
+                self._stop()
+            elif not self._gone:
+                self._pass_on(number)
+        # Whoever reads our output has left: that would have ended any other program at its next word.
+        if errno.EPIPE in (self._out.failed, self._err.failed) and self._asked_s == math.inf:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._asked_s = min(self._asked_s, time.monotonic())
+        if not self._gone:
+            self.session.send_signal(self._wishes.stop_signal)
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGCONT:
+            self._raw.again()
+        if number == signal.SIGWINCH and self._wishes.terminal:
+            self.session.resize(*terminal.size())
+        else:
+            self.session.send_signal(number)
+
+
+def _silence_errors() -> None:
+    """Nobody reads standard error: what we would still say there must not wait for that either."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)

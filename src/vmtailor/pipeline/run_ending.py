@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run`: what the end of a machine means to the caller: an exit status, something to say, or an error."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base import records
+from vmtailor.base.errors import GuestError, HostError, VmtailorError
+from vmtailor.base.text import plain
+from vmtailor.drivers import bundle_folder
+from vmtailor.drivers.guest import GuestSession
+from vmtailor.drivers.qemu import RunningMachine
+from vmtailor.model.fit import FitRun
+from vmtailor.model.guest import GuestNote, GuestReport
+from vmtailor.pipeline.relay import Finish
+
+#: Exit status of what had to be killed.
+KILLED = 128 + signal.SIGKILL
+#: Exit status of what is there and cannot be executed as it was asked for.
+CANNOT_EXECUTE = 126
+#: The record of the fit, in the bundle.
+_FIT_RUN = "run.json"
+_MIB = 1 << 20
+_OUT_OF_MEMORY = re.compile(r"Out of memory|System is deadlocked on memory|Initramfs unpacking failed: write error")
+_KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,32})\)")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`status` where `error` is None. `words`: lines for standard error besides."""
+
+    status: int = 0
+    words: tuple[str, ...] = ()
+    error: VmtailorError | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the machine has; the least in which the bundle's exercise was seen to pass, None where that is not known."""
+
+    has_bytes: int
+    least_bytes: int | None
+
+    @property
+    def too_little(self) -> bool:
+        return self.least_bytes is not None and self.has_bytes < self.least_bytes
+
+    def error(self, what: str) -> GuestError:
+        """The machine failed, and lack of memory is why: that says more than what its kernel did then."""
+        has = f"{self.has_bytes / _MIB:g} MiB"
+        if not self.too_little or self.least_bytes is None:
+            return GuestError(f"{what}: {has} of memory were not enough", hint="give it more: --memory")
+        least = -(-self.least_bytes // _MIB)
+        return GuestError(
+            f"{what}: it has {has} of memory, and the bundle's least memory is measured as {least} MiB",
+            hint=f"give it at least --memory {least}M",
+        )
+
+
+def memory_of(folder: Path, has_bytes: int) -> Memory:
+    """The memory of a machine of the bundle. What is not on record is not known."""
+    try:
+        data = bundle_folder.load(folder).data(_FIT_RUN, bundle_folder.RECORD_BYTES)
+        return Memory(has_bytes, records.from_bytes(FitRun, data).tailored.min_memory_bytes)
+    except (VmtailorError, OSError):
+        return Memory(has_bytes, None)
+
+
+def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> Verdict:
+    """What the end means. Raises HostError when QEMU could not start."""
+    report = session.report()
+    if report.exit_code is not None:
+        return Verdict(report.exit_code, _words(report, memory))
+    if finish is Finish.KILLED:
+        return Verdict(KILLED)
+    if report.fatal is not None:
+        return _given_up(report.fatal, memory)
+    return Verdict(error=_without_status(finish, session, running, memory, report))
+
+
+def _without_status(
+    finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory, report: GuestReport
+) -> VmtailorError:
+    if finish is Finish.NOT_STARTED:
+        what = f"the machine's init has not started within {running.elapsed_s:.0f} s"
+        details = f"{report.console[-4000:]}\n{running.command}".strip()
+        if memory.too_little:
+            return memory.error(what)
+        return GuestError(what, hint="give the machine more memory, or fit the image again", details=details)
+    if session.farewell:
+        return GuestError(
+            f"the container ended the machine, and left no exit status ('{session.farewell}')",
+            hint="a container ends when its first program ends; poweroff, halt and reboot are for whole machines",
+        )
+    end = running.wait(5.0, report.console)
+    if _OUT_OF_MEMORY.search(report.console) or (memory.too_little and not session.listening):
+        return memory.error("the machine ended too early")
+    return end.error()
+
+
+def _given_up(fatal: GuestNote, memory: Memory) -> Verdict:
+    """Init could not start the container: 126 where what was asked for is why, as with container engines."""
+    if fatal.text.startswith("user '"):
+        return Verdict(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
+    if memory.too_little:
+        return Verdict(error=memory.error(f"the machine's init gave up: {fatal.text}"))
+    return Verdict(
+        error=GuestError(
+            f"the machine's init gave up: {fatal.text}",
+            hint=f"fit the image again with --keep {fatal.symbol}" if fatal.symbol else "fit the image again",
+        )
+    )
+
+
+def _words(report: GuestReport, memory: Memory) -> tuple[str, ...]:
+    words = []
+    if report.exit_reason:
+        # Init notes what the kernel lacks in the same words as the call that failed for it.
+        lacking = [note.symbol for note in report.notes if note.symbol and note.text == report.exit_reason]
+        hint = f" (the kernel lacks {lacking[0]}: fit the image again with --keep {lacking[0]})" if lacking else ""
+        words.append(f"the container could not be started: {plain(report.exit_reason)}{hint}")
+    killed = _KILLED_FOR_MEMORY.search(report.file("kernel-log"))
+    if killed and report.exit_code:
+        words.append(
+            f"the machine's {memory.has_bytes / _MIB:g} MiB of memory were used up, and its kernel killed"
+            f" '{plain(killed[1])}': give it more with --memory"
+        )
+    return tuple(words)
+
+
+def require_written(failed: tuple[tuple[str, int], ...]) -> HostError | None:
+    """The error where the container's output was lost on our side."""
+    for name, error in failed:
+        return HostError(
+            f"{name} could not be written: {os.strerror(error).lower()}",
+            hint="what the container said there since is lost; give it room, and run it again",
+        )
+    return None

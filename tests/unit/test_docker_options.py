@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run` knows every option of `docker run`: it has it, or says why not; and what it says is on the page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.cli.docker_options import Answer, known, subjects
+from vmtailor.cli.main import app
+from vmtailor.cli.run import exit_code_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = [(name, option) for subject in subjects() for option in subject.options for name in option.names]
+
+
+def offered() -> set[str]:
+    """Names of the options that `run --help` shows."""
+    text = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).stdout
+    return {word.strip("│, ") for word in text.split() if word.strip("│, ").startswith("-")}
+
+
+def test_no_option_is_there_twice() -> None:
+    names = [name for name, _ in ALL]
+    assert len(names) == len(set(names)) > 100
+
+
+def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
+    shown = offered()
+    for name, option in ALL:
+        if name != "--help":
+            assert (name in shown) == (option.answer is not Answer.MISSING), name
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--name", "x"), ("-d",), ("-itd",), ("--volume=/a:/b",), ("-v", "/a:/b"), ("--gpus", "all")]
+)
+def test_an_option_that_is_not_there_says_why_and_what_to_do(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["run", *arguments, "bundle"])
+    assert isinstance(result.exception, UserInputError)
+    assert "run has no -" in result.exception.message and result.exception.hint
+
+
+def test_an_option_that_docker_has_neither() -> None:
+    assert known("--nope") is None
+    assert not isinstance(CliRunner().invoke(app, ["run", "--nope"]).exception, UserInputError)
+
+
+def test_the_page_is_what_the_data_says() -> None:
+    tool = ROOT / "tools" / "docker_run_reference.py"
+    result = subprocess.run(
+        [sys.executable, str(tool), "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "exits"),
+    [
+        (ExitCode.USER_INPUT, ["run", "x"], 125),
+        (ExitCode.HOST, ["--debug", "run", "-p", "80:80"], 125),
+        (ExitCode.BUG, ["run"], 125),
+        (ExitCode.DONE, ["run", "--help"], 0),
+        (ExitCode.INTERRUPTED, ["run"], 130),
+        (ExitCode.HOST, ["fit", "run"], 3),
+        (ExitCode.USER_INPUT, [], 2),
+    ],
+)
+def test_errors_of_run_alone_are_125(code: int, arguments: list[str], exits: int) -> None:
+    assert exit_code_of(code, arguments) == exits

@@ -35,6 +35,9 @@ def run(
     memory: Annotated[str | None, typer.Option(help="Memory of the machine, such as 64M.")] = None,
     accelerator: Annotated[Accelerator | None, typer.Option(help="Default: kvm where it works, tcg elsewhere.")] = None,
     outbound: Annotated[bool, typer.Option(help="Let the guest open connections to the world.")] = True,
+    privileged: Annotated[
+        bool | None, typer.Option(help="Let root in the container do everything. Default: as it was fitted.")
+    ] = None,
 ) -> None:
     """Start a bundle's container in its machine. Exits with the container's status.
 
@@ -56,5 +59,6 @@ def run(
         memory_bytes=None if memory is None else parse_memory(memory),
         accelerator=accelerator,
         outbound=outbound,
+        privileged=privileged,
     )
     sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours

@@ -18,7 +18,8 @@ INIT = "init"
 @dataclass(frozen=True)
 class Bundle:
     """Paths are relative to the bundle's folder, so that it can be moved. `words` is the kernel command line without
-    what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine."""
+    what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
+    `privileged`: the container was fitted so, and is run so unless told otherwise."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bundle/1"
 
@@ -38,3 +39,4 @@ class Bundle:
     network: bool
     words: tuple[str, ...]
     sources: tuple[tuple[str, str], ...]
+    privileged: bool = False

@@ -87,6 +87,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         network=fitted.plan.network,
         words=fitted.machine.append,
         sources=run.sources,
+        privileged=ground.exercise.privileged,
     )
     records.save(bundle, folder / RECORD)
     records.save(ground.image, folder / "image.json")

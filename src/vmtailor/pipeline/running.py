@@ -57,6 +57,7 @@ class RunOptions:
     memory_bytes: int | None = None
     accelerator: Accelerator | None = None
     outbound: bool = True
+    privileged: bool | None = None
 
 
 def parse_port(text: str) -> PublishedPort:
@@ -131,6 +132,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
         terminal=Terminal(size.lines, size.columns) if options.terminal else None,
         stdin=options.interactive,
         network=rig.NETWORK if network else None,
+        privileged=bool(options.privileged),
     )
 
 
@@ -153,6 +155,8 @@ def run_bundle(options: RunOptions) -> int:
             hint="the image exposes no port; fit it with --keep VIRTIO_NET",
         )
     accelerator = options.accelerator or best_accelerator()
+    if options.privileged is None:
+        options = replace(options, privileged=bundle.privileged)
     run = run_of(options, bundle.image, bundle.network)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     with tempfile.TemporaryDirectory(prefix="vmtailor-run-") as name:
@@ -161,7 +165,7 @@ def run_bundle(options: RunOptions) -> int:
         machine = replace(
             machine,
             append=(*machine.append, "VT_RUN=1"),
-            disks=(*machine.disks, Disk(str(volume))),
+            disks=(*machine.disks, Disk(str(volume), read_only=False)),
             network=bundle.network,
             ports=options.ports,
             outbound=options.outbound,

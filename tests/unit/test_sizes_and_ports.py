@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,16 +94,12 @@ def test_nothing_but_numbers_reaches_the_machine(text: str) -> None:
     ],
 )
 def test_what_is_executed(command: tuple[str, ...], entrypoint: str | None, argv: tuple[str, ...] | None) -> None:
-    from pathlib import Path
-
     run = run_of(RunOptions(Path("b"), command=command, entrypoint=entrypoint), IMAGE, network=False)
     assert run.argv == argv
     assert run.network is None and run.terminal is None and not run.stdin
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathlib import Path
-
     monkeypatch.setenv("PASSED_ON", "from outside")
     monkeypatch.delenv("NOT_SET", raising=False)
     options = RunOptions(Path("b"), env=("A=1", "B=", "C=x=y", "PASSED_ON", "NOT_SET"))
@@ -110,3 +108,10 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.network == rig.NETWORK
     with pytest.raises(UserInputError):
         run_of(RunOptions(Path("b"), env=("=1",)), IMAGE, network=True)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_a_container_is_privileged_as_it_was_fitted_unless_told_otherwise(fitted: bool, asked: bool | None) -> None:
+    run = run_of(RunOptions(Path("b"), privileged=asked), IMAGE, network=False, privileged=fitted)
+    assert run.privileged is (fitted if asked is None else asked)

@@ -115,8 +115,8 @@ def best_accelerator(store: Store | None = None) -> Accelerator:
     return Accelerator.KVM if path.read_text() == kvm.KvmState.WORKS.value else Accelerator.TCG
 
 
-def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
-    """What init is told for this start."""
+def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
+    """What init is told for this start. `privileged`: whether the container is so where the options do not say."""
     argv: tuple[str, ...] | None = None
     if options.entrypoint is not None:
         argv = (options.entrypoint, *options.command)
@@ -132,7 +132,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
         terminal=Terminal(size.lines, size.columns) if options.terminal else None,
         stdin=options.interactive,
         network=rig.NETWORK if network else None,
-        privileged=bool(options.privileged),
+        privileged=privileged if options.privileged is None else options.privileged,
     )
 
 
@@ -155,9 +155,7 @@ def run_bundle(options: RunOptions) -> int:
             hint="the image exposes no port; fit it with --keep VIRTIO_NET",
         )
     accelerator = options.accelerator or best_accelerator()
-    if options.privileged is None:
-        options = replace(options, privileged=bundle.privileged)
-    run = run_of(options, bundle.image, bundle.network)
+    run = run_of(options, bundle.image, bundle.network, bundle.privileged)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     with tempfile.TemporaryDirectory(prefix="vmtailor-run-") as name:
         volume = Path(name) / "run"

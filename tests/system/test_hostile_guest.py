@@ -75,8 +75,8 @@ BEYOND = {
 DISKS = (
     "for major in $(busybox sed '1,/^Block/d' /proc/devices | busybox awk '{print $1}'); do "
     "for minor in 0 16 32 48; do "
-    "mknod /dev/disk b $major $minor; dd if=/dev/disk bs=64k count=8 2>/dev/null | "
-    "grep -a -o -e $KEYTEXT -e run-volume-here | busybox sed s/^/found:/; rm /dev/disk; done; done; "
+    "mknod /dev/disk b $major $minor; dd if=/dev/disk bs=64k count=8 2>/dev/null | tr '\\0' '\\n' | "
+    "grep -o -e $KEYTEXT -e run-volume-here | busybox sed s/^/found:/; rm /dev/disk; done; done; "
 )
 
 

@@ -161,6 +161,8 @@ static void look_up(const char *name, char *path, int status_fd) {
 _Noreturn static void become(struct list *argv, int status_fd, bool mark) {
     char path[4096];
     enter_directory(status_fd);
+    if (!capabilities_leave_ours())
+        give_up(status_fd, CANNOT_EXECUTE, errno, "capset%s", "");
     become_user(status_fd);
     look_up(argv->items[0], path, status_fd);
     if (mark) {
@@ -188,7 +190,7 @@ static int leave_records(const struct list *argv) {
         fprintf(file, "arg %s%c", argv->items[i], 0);
     for (size_t i = 0; i < told.env.count; i++)
         fprintf(file, "env %s%c", told.env.items[i], 0);
-    fprintf(file, "cwd %s%cuser %s%c", told.cwd, 0, told.user, 0);
+    fprintf(file, "cwd %s%cuser %s%cprivileged %d%c", told.cwd, 0, told.user, 0, told.privileged, 0);
     return fclose(file) == 0 ? fd : -1;
 }
 
@@ -242,6 +244,8 @@ int child_exec_again(int argc, char **argv) {
         wrong = prepare();
     if (wrong != NULL || told.argv.count == 0)
         give_up(status_fd, CANNOT_EXECUTE, EINVAL, "settings: %s", wrong != NULL ? wrong : "no entry point");
+    if (!capabilities_limit_traced())
+        give_up(status_fd, CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
     become(&told.argv, status_fd, argv[4][0] == '1');
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device nodes that container engines give. */
+/* The device nodes that container engines give. /dev/console is there with a terminal only, which it then is. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,8 +13,8 @@ static const struct {
     mode_t mode;
     unsigned major, minor;
 } NODES[] = {
-    {"/dev/null", 0666, 1, 3},    {"/dev/zero", 0666, 1, 5}, {"/dev/full", 0666, 1, 7},    {"/dev/random", 0666, 1, 8},
-    {"/dev/urandom", 0666, 1, 9}, {"/dev/tty", 0666, 5, 0},  {"/dev/console", 0620, 5, 1},
+    {"/dev/null", 0666, 1, 3},   {"/dev/zero", 0666, 1, 5},    {"/dev/full", 0666, 1, 7},
+    {"/dev/random", 0666, 1, 8}, {"/dev/urandom", 0666, 1, 9}, {"/dev/tty", 0666, 5, 0},
 };
 
 static const struct {

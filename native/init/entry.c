@@ -133,6 +133,9 @@ static void start_on_pipes(int *status) {
     close(to[0]);
     close(from[1]);
     close(from_err[1]);
+    /* A container that reads its own output, through /proc, must not keep us waiting for it. */
+    fcntl(from[0], F_SETFL, O_NONBLOCK);
+    fcntl(from_err[0], F_SETFL, O_NONBLOCK);
     loop_add(&out, from[0], POLLIN, relay);
     loop_add(&err, from_err[0], POLLIN, relay);
     if (to[1] >= 0)

@@ -66,6 +66,17 @@ const char *identity_find(const char *text, struct identity *identity);
 /* The same over given file contents (NULL: no such file); for tests. */
 const char *identity_parse(const char *text, char *passwd, char *group, struct identity *identity);
 
+/* --- capabilities.c: what the container's root may do --- */
+
+/* Is it less than everything? Not where the run is privileged, nor in a kernel without MULTIUSER. */
+bool capabilities_limited(void);
+/* PID 1, before anything of the container runs: all that it executes later is limited. */
+void capabilities_limit(void);
+/* The second half of a traced start, whose tracer is not limited. False and errno when it cannot be. */
+bool capabilities_limit_traced(void);
+/* In a child that becomes the container: without what programs of ours are given. False and errno likewise. */
+bool capabilities_leave_ours(void);
+
 /* --- child.c: what runs as the container --- */
 
 struct stdio {

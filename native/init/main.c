@@ -52,9 +52,12 @@ static int note_module_request(const char *name) {
     int length = snprintf(line, sizeof line, "<6>vmtailor: module requested: %.100s\n", name);
     if (mknod(KMSG, S_IFCHR | 0600, makedev(1, 11)) != 0 && errno != EEXIST)
         return 1;
-    int fd = open(KMSG, O_WRONLY | O_CLOEXEC);
+    int fd = open(KMSG, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     unlink(KMSG);
-    return fd < 0 || write(fd, line, (size_t)length) < 0 ? 2 : 1;
+    struct stat found; /* the container may have put something else there */
+    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISCHR(found.st_mode) || found.st_rdev != makedev(1, 11))
+        return 2;
+    return write(fd, line, (size_t)length) < 0 ? 2 : 1;
 }
 
 int main(int argc, char **argv) {
@@ -82,6 +85,7 @@ int main(int argc, char **argv) {
     loop_start();
     tracelog_open();
     listen_to_host();
+    capabilities_limit();
     entry_start();
     exercise_start();
 

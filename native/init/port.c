@@ -32,8 +32,10 @@ void port_open(void) {
     if (tcgetattr(port, &mode) == 0) {
         cfmakeraw(&mode);
         mode.c_cflag |= CLOCAL | CREAD;
+        mode.c_cc[VMIN] = 0; /* who else reads must not keep us waiting */
         tcsetattr(port, TCSANOW, &mode);
     }
+    ioctl(port, TIOCEXCL); /* nobody else opens it who may not administer the machine: neither to write nor to read */
     /* From here on the kernel is silent on this line (but for a panic): its log is sent at the end. */
     klogctl(KLOG_CONSOLE_OFF, NULL, 0);
 }

@@ -201,7 +201,10 @@ static const char *set(struct reader *reader, const char *key, char *value) {
     const struct {
         const char *key;
         bool *flag;
-    } flags[] = {{"stdin", &settings->stdin_relay}, {"terminal", &settings->terminal}, {"hold", &settings->hold}};
+    } flags[] = {{"stdin", &settings->stdin_relay},
+                 {"terminal", &settings->terminal},
+                 {"hold", &settings->hold},
+                 {"privileged", &settings->privileged}};
 
     if (key[0] == '.')
         return set_step(reader->step, key + 1, value);
@@ -225,7 +228,7 @@ static const char *set(struct reader *reader, const char *key, char *value) {
     if (strcmp(key, "volume") == 0)
         return list_add(&settings->volumes, value) ? NULL : "no memory";
     if (strcmp(key, "key") == 0) {
-        settings->keyed = true;
+        settings->key_text = value;
         return read_key(settings->key, value) ? NULL : "not 32 hexadecimal digits";
     }
     if (strcmp(key, "ready") == 0)

@@ -39,7 +39,8 @@ struct settings {
     int stop_timeout_ms, grace_ms;
     bool stdin_relay, terminal;
     int rows, cols;
-    bool keyed;
+    bool privileged;      /* the container's root may do everything */
+    const char *key_text; /* where the key stands in its text, or NULL: there is none */
     uint8_t key[16];
     bool exercise; /* there is one: `ready` and `steps` count */
     bool hold;     /* after the load, wait for the host's go */

@@ -49,6 +49,10 @@ void root_writable(void) {
         fatal("", "mkdir(in %s): %s", SCRATCH, strerror(errno));
     if (mount("overlay", NEW_ROOT, "overlay", 0, "lowerdir=/,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work") != 0)
         fatal(errno == ENODEV ? "OVERLAY_FS" : "", "mount(overlay on %s): %s", NEW_ROOT, strerror(errno));
+    /* Our own programs as they are on the read-only disk, so that the container's root cannot put others in their
+     * place. */
+    if (capabilities_limited() && mount("/.vmtailor", NEW_ROOT "/.vmtailor", NULL, MS_BIND, NULL) != 0)
+        fatal("", "mount(/.vmtailor in %s): %s", NEW_ROOT, strerror(errno));
     if (chdir(NEW_ROOT) != 0)
         fatal("", "chdir(%s): %s", NEW_ROOT, strerror(errno));
     if (mount(".", "/", NULL, MS_MOVE, NULL) != 0)
@@ -69,12 +73,29 @@ static const struct {
     {"mqueue", "/dev/mqueue", NULL, "POSIX_MQUEUE", MS_NOSUID | MS_NODEV | MS_NOEXEC},
 };
 
+/* Where root, by being the owner, could make the kernel execute programs with all capabilities, or end the machine. */
+static const char *const SETTINGS[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/bus/pci"};
+#define SETTINGS_FLAGS (MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+static void settings_read_only(void) {
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
+        const char *path = SETTINGS[i];
+        if (mount(path, path, NULL, MS_BIND, NULL) != 0 && errno == ENOENT)
+            continue; /* the kernel has no such thing */
+        if (mount(NULL, path, NULL, SETTINGS_FLAGS, NULL) != 0)
+            fatal("", "mount(%s read-only): %s", path, strerror(errno));
+    }
+}
+
 void root_mounts(void) {
     for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
+        unsigned long flags = MOUNTS[i].flags & ~(told.privileged ? (unsigned long)MS_RDONLY : 0);
         mkdir(MOUNTS[i].target, 0755); /* is there, or cannot be made: mount tells */
-        if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, MOUNTS[i].flags, MOUNTS[i].options) != 0)
+        if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, flags, MOUNTS[i].options) != 0)
             port_note(errno == ENODEV ? MOUNTS[i].symbol : "", "mount(%s on %s): %s", MOUNTS[i].type, MOUNTS[i].target,
                       strerror(errno));
+        else if (i == 0 && capabilities_limited()) /* proc */
+            settings_read_only();
     }
 }
 

@@ -32,8 +32,9 @@ static void try_records(char *data, size_t length) {
     if (wrong != NULL)
         printf("wrong: %s\n", wrong);
     else
-        printf("argv=%zu env=%zu steps=%zu stop=%d user=%s cwd=%s\n", settings.argv.count, settings.env.count,
-               settings.step_count, settings.stop_signal, settings.user, settings.cwd);
+        printf("argv=%zu env=%zu steps=%zu stop=%d user=%s cwd=%s privileged=%d\n", settings.argv.count,
+               settings.env.count, settings.step_count, settings.stop_signal, settings.user, settings.cwd,
+               settings.privileged);
     for (size_t i = 0; i < settings.step_count; i++)
         free_step(&settings.steps[i]);
     free_step(&settings.ready);

@@ -70,7 +70,7 @@ CONFIG = config_bytes(
 )
 FULL = Run(
     argv=("a", "b", "c"), env=(("A", "2"), ("C", "3")), user="1:2", terminal=Terminal(), tracer=("-f",),
-    network="10.0.2.15/24,10.0.2.2,10.0.2.3",
+    network="10.0.2.15/24,10.0.2.2,10.0.2.3", privileged=True,
     exercise=Exercise(
         "x", Ready(ReadyKind.HTTP, Step(StepKind.HTTP, port=80, expect=Expect(status=200))),
         tuple(Step(StepKind.COMMAND, argv=("x",) * 9, expect=Expect(exit_code=1, contains="y")) for _ in range(5)),
@@ -85,9 +85,9 @@ def records_of(run: Run) -> bytes:
 
 def test_records_are_read_as_they_were_written(program: Path) -> None:
     assert parse(program, "records", [CONFIG, records_of(FULL), records_of(Run(stop_signal="SIGKILL"))]) == [
-        "argv=1 env=2 steps=0 stop=15 user=www-data cwd=/srv",
-        "argv=3 env=2 steps=5 stop=15 user=1:2 cwd=/",
-        "argv=0 env=0 steps=0 stop=9 user= cwd=/",
+        "argv=1 env=2 steps=0 stop=15 user=www-data cwd=/srv privileged=0",
+        "argv=3 env=2 steps=5 stop=15 user=1:2 cwd=/ privileged=1",
+        "argv=0 env=0 steps=0 stop=9 user= cwd=/ privileged=0",
     ]
 
 
@@ -105,6 +105,7 @@ def test_records_are_read_as_they_were_written(program: Path) -> None:
         (b"vmtailor 1\0step exit\0", "unknown kind of step"),
         (b"vmtailor 1\0env X\0", "not NAME=value"),
         (b"vmtailor 1\0key 00\0", "not 32 hexadecimal digits"),
+        (b"vmtailor 1\0privileged 2\0", "neither 0 nor 1"),
         (b"vmtailor 1\0" + b"step http\0" * 257, "too many steps"),
     ],
 )

@@ -60,6 +60,7 @@ APPLETS = (
     "od",
     "mount",
     "setsid",
+    "mknod",
 )
 CONFIG = ImageConfig(
     "amd64", entrypoint=("/bin/sh", "-c"), cmd=("echo image; exit 3",), env=(("A", "b c"), ("LATE", "image")),
@@ -104,7 +105,10 @@ def image_archive(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    folder = tmp_path_factory.mktemp("guest")
+    return make_bench(tmp_path_factory.mktemp("guest"))
+
+
+def make_bench(folder: Path) -> Bench:
     natives = locate()
     kernel = kernel_packages.provide(Store())
     baseline_initramfs(folder / "initrd", stage1=natives.stage1, modules=Path(kernel.modules_dir))
@@ -126,7 +130,7 @@ def boot(
     volumes: tuple[Disk, ...] = ()
     if run is not None:
         write_run_volume(bench.folder / "run", run)
-        volumes, words = (Disk(str(bench.folder / "run")),), (*words, "VT_RUN=1")
+        volumes, words = (Disk(str(bench.folder / "run"), read_only=False),), (*words, "VT_RUN=1")
     base = bench.machine
     machine = Machine(
         kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
@@ -253,11 +257,12 @@ def test_input_signals_orphans_and_a_forger(bench: Bench) -> None:
 
     forged = "".join(f"\\{byte:03o}" for byte in encode("X", b"0 0 ", 200))
     script = (
-        f"wc -c; printf '{forged}' > /dev/console; trap 'echo usr1; kill -9 $$' USR1; "
+        f"wc -c; mknod /dev/line c 4 64; printf '{forged}' > /dev/line; trap 'echo usr1; kill -9 $$' USR1; "
         "(trap '' TERM; sleep 1000; echo survived) & (sleep 500 & sleep 0.1; echo orphaned); "
         "mount -t xfs none /tmp 2>/dev/null; echo waiting; while true; do sleep 0.1; done"
     )
-    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", stdin=True), act)
+    # Only the privileged may open the line, and mount.
+    report = boot(bench, Run(key=KEY, argv=sh(script), user="root", stdin=True, privileged=True), act)
     assert report.stdout.splitlines() == [str(len(data)), "orphaned", "waiting", "usr1"]
     assert (report.exit_code, report.signal) == (137, 9)
     assert requested(report.file("kernel-log")) == ("fs-xfs",)

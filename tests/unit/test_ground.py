@@ -7,8 +7,9 @@ from pathlib import Path
 
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
+from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.pipeline.ground import baseline_of
+from vmtailor.pipeline.ground import baseline_of, exercise_of
 from vmtailor.pipeline.options import FitOptions
 
 
@@ -46,3 +47,13 @@ def test_kernels_of_one_release_with_other_configurations_have_disks_of_their_ow
 
     assert disk("one") == disk("one") != disk("two")
     assert b"one" in disk("one").read_bytes() and b"two" in disk("two").read_bytes()
+
+
+def test_an_exercise_is_privileged_only_where_the_user_says_so(tmp_path: Path) -> None:
+    image = Image("oci:x", "", ImageConfig("amd64"), "", "", 0, 0)
+    written = tmp_path / "exercise.toml"
+    written.write_text('[ready]\nkind = "exit"\n')
+    for file in (None, written):
+        for asked in (False, True):
+            options = FitOptions("oci:x", tmp_path, exercise_file=file, privileged=asked)
+            assert exercise_of(options, image).privileged is asked

@@ -77,6 +77,26 @@ def test_the_volume_is_whole_sectors() -> None:
     assert data.startswith(b"vtrun ")
 
 
+@pytest.mark.attack
+def test_the_key_is_in_the_sector_that_init_overwrites() -> None:
+    everything = Run(
+        key=KEY, argv=("x" * 700,), env=(("A", "y" * 700),), user="u" * 200, cwd="/" + "w" * 700, privileged=True,
+        terminal=Terminal(), tracer=("-f",), network="a/1,b,c",
+    )  # fmt: skip
+    data = run_bytes(everything)
+    assert KEY.hex().encode() in data[:512]
+    assert data.count(KEY.hex().encode()) == 1 and KEY not in data
+
+
+@pytest.mark.parametrize("run", [False, True])
+@pytest.mark.parametrize("exercise", [False, True])
+def test_privileged_where_run_or_exercise_ask_for_it(run: bool, exercise: bool) -> None:
+    asked = Exercise("test", Ready(ReadyKind.EXIT), privileged=exercise)
+    said = run_records(Run(key=KEY, exercise=asked, privileged=run))
+    # Said only where it is so: an init of an earlier version does not know the word.
+    assert said.count("privileged 1") == (run or exercise) and "privileged 0" not in said
+
+
 def test_keys_differ_from_run_to_run() -> None:
     assert Run().key != Run().key
 

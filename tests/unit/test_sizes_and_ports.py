@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,16 +65,12 @@ def test_any_text_is_a_size_or_an_error_for_a_person(text: str) -> None:
     ],
 )
 def test_what_is_executed(command: tuple[str, ...], entrypoint: str | None, argv: tuple[str, ...] | None) -> None:
-    from pathlib import Path
-
     run = run_of(RunOptions(Path("b"), command=command, entrypoint=entrypoint), IMAGE, network=False)
     assert run.argv == argv
     assert run.network is None and run.terminal is None and not run.stdin
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathlib import Path
-
     monkeypatch.setenv("PASSED_ON", "from outside")
     monkeypatch.delenv("NOT_SET", raising=False)
     options = RunOptions(Path("b"), env=("A=1", "B=", "C=x=y", "PASSED_ON", "NOT_SET"))
@@ -89,3 +87,10 @@ def test_nothing_to_execute_is_an_error() -> None:
     for image, entrypoint in ((ImageConfig("amd64", entrypoint=("/entry",)), ""), (ImageConfig("amd64"), None)):
         with pytest.raises(UserInputError, match="no command"):
             run_of(RunOptions(Path("b"), entrypoint=entrypoint), image, network=False)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_a_container_is_privileged_as_it_was_fitted_unless_told_otherwise(fitted: bool, asked: bool | None) -> None:
+    run = run_of(RunOptions(Path("b"), privileged=asked), IMAGE, network=False, privileged=fitted)
+    assert run.privileged is (fitted if asked is None else asked)

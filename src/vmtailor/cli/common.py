@@ -56,6 +56,9 @@ EntrypointOption = Annotated[
     str | None, typer.Option(help="Entry point instead of the image's (a root directory has none).")
 ]
 AuthfileOption = Annotated[Path | None, typer.Option(help="Registry credentials, as skopeo reads them.")]
+PrivilegedOption = Annotated[
+    bool, typer.Option("--privileged", help="Let root in the container do everything: here, and when it is run.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -104,12 +107,13 @@ def subject(
     root: RootOption = RootFormat.EROFS,
     entrypoint: EntrypointOption = None,
     authfile: AuthfileOption = None,
+    privileged: PrivilegedOption = False,
 ) -> FitOptions:
     """What is fitted, and what is traced."""
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
         cpu_model=cpu_model, kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
-        entrypoint=words(entrypoint), authfile=authfile,
+        entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
     )  # fmt: skip
 
 

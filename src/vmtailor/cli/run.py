@@ -83,6 +83,9 @@ def run(
     host_loopback: Annotated[
         bool, typer.Option("--host-loopback", help="Let it reach servers on 127.0.0.1 of this host, too, as 10.0.2.2.")
     ] = False,
+    privileged: Annotated[
+        bool | None, typer.Option(help="Let root in the container do everything. Default: as it was fitted.")
+    ] = None,
 ) -> None:
     """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
@@ -113,6 +116,7 @@ def run(
         cpus=None if cpus is None else _cpus(cpus),
         stop_signal=stop_signal,
         stop_timeout_s=math.inf if stop_timeout == -1 else stop_timeout,
+        privileged=privileged,
     )
     sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours
 

@@ -41,7 +41,8 @@ class Run:
 
     `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `hold`:
     after the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left.
-    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte."""
+    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in
+    the container may do everything, not only what container engines leave it; an exercise may ask for that, too."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -55,6 +56,7 @@ class Run:
     stop_signal: str | None = None
     tracer: tuple[str, ...] = ()
     hold: bool = False
+    privileged: bool = False
     grace_ms: int = 1000
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 
@@ -114,7 +116,7 @@ def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
 
 
 def run_bytes(run: Run) -> bytes:
-    """The content of the run volume."""
+    """The content of the run volume. The key comes first: it must lie in the first sector, which init overwrites."""
     if len(run.key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     optional = (("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network))
@@ -124,6 +126,8 @@ def run_bytes(run: Run) -> bytes:
     pairs += [(key, value) for key, value in optional if value is not None]
     pairs += [("trace", option) for option in run.tracer]
     pairs += [("stdin", str(int(run.stdin))), ("hold", str(int(run.hold))), ("grace-ms", str(run.grace_ms))]
+    if run.privileged or (run.exercise is not None and run.exercise.privileged):
+        pairs.append(("privileged", "1"))
     if run.terminal is not None:
         pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
     if run.exercise is not None:
@@ -137,7 +141,8 @@ def run_bytes(run: Run) -> bytes:
 
 
 def write_run_volume(path: Path, run: Run) -> None:
-    """Write the run volume: readable by its owner only, since the key is in it."""
+    """Write the run volume: readable by its owner only, since the key is in it. Its disk must be writable: init
+    overwrites the key once it knows it."""
     path.touch(mode=0o600)
     path.write_bytes(run_bytes(run))
 

@@ -117,7 +117,7 @@ def _with_volumes(setup: Setup, folder: Path) -> Machine:
     words = ["VT_RUN=1"]
     volume = folder / "run"
     guest_volume.write_run_volume(volume, replace(run, tracer=TRACER_OPTIONS if setup.tools is not None else ()))
-    disks = [*setup.machine.disks, Disk(str(volume))]
+    disks = [*setup.machine.disks, Disk(str(volume), read_only=False)]
     if setup.tools is not None:
         out = folder / "trace"
         with out.open("wb") as file:

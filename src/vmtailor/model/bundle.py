@@ -34,6 +34,7 @@ class BundleFile:
 class Bundle:
     """Files are named relative to the bundle's folder, so that it can be moved. `words` is the kernel command line
     without what depends on a start (root device and init stay in). `memory_bytes` is the default size of the machine.
+    `privileged`: the container was fitted so, and is run so unless told otherwise.
 
     `files` has every file of the folder but this record, and the page that `report` writes again whenever it is asked
     to. Digests find accidents, and files that were exchanged without the record. They are no signature: who can
@@ -58,3 +59,4 @@ class Bundle:
     words: tuple[str, ...]
     sources: tuple[tuple[str, str], ...]
     files: tuple[BundleFile, ...] = ()
+    privileged: bool = False

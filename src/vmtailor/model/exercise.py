@@ -62,7 +62,8 @@ class Ready:
 class Exercise:
     """`origin` says where it came from: a file's name, `healthcheck`, `ports` or `run-to-end`.
 
-    `expect` judges the program's own end where it ends by itself (ready kind `exit`)."""
+    `expect` judges the program's own end where it ends by itself (ready kind `exit`). `privileged`: root in the
+    container may do everything, as with `docker run --privileged`."""
 
     SCHEMA: ClassVar[str] = "vmtailor/exercise/1"
 
@@ -72,3 +73,4 @@ class Exercise:
     expect: Expect = Expect()
     stop_signal: str = ""  # empty: the image's
     stop_timeout_s: float = 10.0
+    privileged: bool = False

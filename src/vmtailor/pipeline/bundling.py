@@ -104,6 +104,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         network=fitted.plan.network,
         words=fitted.machine.append,
         sources=run.sources,
+        privileged=ground.exercise.privileged,
     )
     records.save(ground.image, folder / IMAGE)
     records.save(ground.exercise, folder / EXERCISE)

@@ -103,7 +103,11 @@ def prepare(options: FitOptions) -> Ground:
 
 
 def exercise_of(options: FitOptions, image: Image) -> Exercise:
-    """The exercise the user gave, or the one the image's configuration suggests."""
+    """The exercise the user gave, or the one the image's configuration suggests; privileged where asked for."""
+    return replace(_asked_or_derived(options, image), privileged=options.privileged)
+
+
+def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
     if options.exercise_file is None:
         return exercise_file.derive(image)
     if not options.exercise_file.is_file():

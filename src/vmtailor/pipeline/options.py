@@ -48,5 +48,6 @@ class FitOptions:
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None
+    privileged: bool = False
     command: str = ""
     store: Store = field(default_factory=Store)

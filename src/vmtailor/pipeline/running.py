@@ -54,6 +54,7 @@ class RunOptions:
     cpus: int | None = None
     stop_signal: str | None = None
     stop_timeout_s: float | None = None
+    privileged: bool | None = None
 
 
 def best_accelerator(store: Store | None = None) -> Accelerator:
@@ -73,8 +74,9 @@ def best_accelerator(store: Store | None = None) -> Accelerator:
     return Accelerator.KVM if state == kvm.KvmState.WORKS.value else Accelerator.TCG
 
 
-def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
-    """What init is told for this start. Raises UserInputError when there is nothing to execute."""
+def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
+    """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
+    UserInputError when there is nothing to execute."""
     rows, columns = terminal.size()
     return Run(
         argv=_argv(options, image),
@@ -85,6 +87,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool) -> Run:
         terminal=Terminal(rows, columns) if options.terminal else None,
         stdin=options.interactive,
         network=rig.NETWORK if network else None,
+        privileged=privileged if options.privileged is None else options.privileged,
     )
 
 
@@ -114,7 +117,7 @@ def run_bundle(options: RunOptions) -> int:
             hint="the image exposes no port; fit it with --keep VIRTIO_NET",
         )
     published = ports.chosen(options.ports)
-    run = run_of(options, bundle.image, bundle.network)
+    run = run_of(options, bundle.image, bundle.network, bundle.privileged)
     wishes, memory = _wishes(options, bundle), _memory(options, bundle)
     if memory.too_little:
         wishes = replace(wishes, start_s=START_TOO_LITTLE_S)
@@ -124,7 +127,7 @@ def run_bundle(options: RunOptions) -> int:
     with caught() as signals:
         # On no disk: the container's environment is in it.
         with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
-            machine = replace(machine, disks=(*machine.disks, Disk(volume)))
+            machine = replace(machine, disks=(*machine.disks, Disk(volume, read_only=False)))
             with qemu.boot(machine) as running:
                 relay = Relay(running, run.key, wishes, signals)
                 end = run_ending.verdict(relay.run(), relay.session, running, memory)

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.initramfs import cpio, directory, file, load_order, node
@@ -116,8 +117,7 @@ def rebuild(initrd: Path, root: VmDisk, small_init: Path, out: Path, *, more: Se
     kind = file_system(root)
     if not kind:
         raise UserInputError("the root disk's file system is not known: only whole raw disks can be mounted this way")
-    with tempfile.TemporaryDirectory() as name:
-        modules = Path(name)
+    with temporary.held_folder() as modules:
         for path, data in read(initrd).items():
             base = Path(path).name
             if ".ko" in base and "/kernel/" in path:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import struct
 import tarfile
-import tempfile
 from pathlib import Path
 
+from vmtailor.base import temporary
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs import Extra, ExtraKind, build
@@ -62,8 +62,8 @@ def write_tools_volume(out: Path, form: RootFormat = RootFormat.EROFS) -> None:
         Extra("lib", ExtraKind.DIRECTORY, mode=0o755),
         *(Extra(f"lib/{name}", data=path, mode=0o755) for name, path in sorted(found.items())),
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        empty = Path(folder) / "empty.tar"
+    with temporary.held_folder() as folder:
+        empty = folder / "empty.tar"
         with tarfile.open(empty, "w"):
             pass
         build(empty, out, form, entries)

@@ -15,8 +15,8 @@ from vmtailor.drivers import forwards
 from vmtailor.model.machine import PublishedPort
 
 LOOPBACK = "127.0.0.1"
-#: More than anybody wants to publish at once; each port is an open socket of QEMU's.
-MOST_PORTS = 1024
+#: Each port is an open socket of QEMU's, which commonly may have 1024, those of its clients included.
+MOST_PORTS = 256
 _NUMBERS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 _PORT = re.compile(
     rf"(?:(?:\[(?P<six>[^\[\]]*)\]|(?P<four>[0-9.]+)):(?P<beside>{_NUMBERS})?:|(?P<host>{_NUMBERS}):)?"

@@ -118,6 +118,38 @@ def test_what_is_kept_is_bounded_and_still_relayed() -> None:
         assert sum(map(len, heard)) == 450
 
 
+@pytest.mark.parametrize(
+    ("parts", "farewell"),
+    [
+        ([b"reboot: System halted\r\n"], "reboot: System halted"),
+        ([b"x\n[    5.125000] reboot: Restar", b"ting system\r\n"], "reboot: Restarting system"),
+        ([b"[    5.125000][   T41] reboot: Power down\n"], "reboot: Power down"),
+        (
+            [b"reboot: Power off not available: System halted instead\r\n"],
+            "reboot: Power off not available: System halted instead",
+        ),
+        ([b"#" * 5000, b"\nreboot: System halted\r\n"], "reboot: System halted"),  # more than is kept
+        ([b"somebody said reboot: System halted\r\n"], ""),
+        ([b"reboot: System halted"], ""),
+    ],
+)
+def test_the_last_words_of_a_kernel_that_was_made_to_end(parts: list[bytes], farewell: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        session = GuestSession(ours, key=KEY, keep_bytes=100)
+        for part in parts:
+            theirs.sendall(part)
+            session.pump(1.0)
+        assert session.farewell == farewell
+
+
+def test_what_a_container_says_is_not_the_kernels(guest: Guest) -> None:
+    guest.say("H", b"init 1")
+    guest.say("O", b"reboot: System halted\r\n")
+    assert guest.session.farewell == ""
+
+
 def test_a_guest_that_dies_leaves_what_it_said(guest: Guest) -> None:
     guest.line.sendall(b"Kernel panic - not syncing\xf5T half a frame")
     guest.line.close()

@@ -13,7 +13,7 @@ from vmtailor.analysis.compare_page import compare_page
 from vmtailor.base import output as printed
 from vmtailor.base.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text
-from vmtailor.base.text import plural
+from vmtailor.base.text import encodable, plural
 from vmtailor.cli.boot_view import duration
 from vmtailor.model.comparison import Change, Comparison, Row
 
@@ -49,7 +49,7 @@ def compare(
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
     left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
-    found = compare_sides(left, right, (before.name or str(before), after.name or str(after)))
+    found = compare_sides(left, right, (encodable(before.name or str(before)), encodable(after.name or str(after))))
     if output is not None:
         write_atomic(output, compare_page(found).encode())
         printed.note(f"written: {output}")

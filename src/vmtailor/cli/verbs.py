@@ -68,6 +68,10 @@ VERBS = (
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
 
+#: How wide help gets on a wide terminal.
+WIDTH: dict[str, Any] = {"max_content_width": 100}
+
+
 class Verbs(TyperGroup):
     """The group of all verbs."""
 
@@ -107,6 +111,6 @@ class Command(TyperCommand):
 def command(verb: Verb) -> Any:
     """A verb as the library's command."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings = {} if verb.mixed else {"allow_interspersed_args": False}
+    settings = {**WIDTH, "allow_interspersed_args": verb.mixed}
     app.command(verb.name, cls=Command, context_settings=settings)(verb.function())
     return get_command(app)

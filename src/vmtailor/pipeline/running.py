@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from vmtailor.base import records
+from vmtailor.base import output, records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.base.text import plain
 from vmtailor.drivers import guest_volume, kvm, qemu, rig
 from vmtailor.drivers.guest import GuestSession
 from vmtailor.drivers.guest_volume import Run, Terminal
@@ -229,7 +228,7 @@ class _Relay:
         # Init notes what the kernel lacks in the same words as the call that failed for it.
         lacking = [note.symbol for note in report.notes if note.symbol and note.text == report.exit_reason]
         hint = f" (the kernel lacks {lacking[0]}: fit the image again with --keep {lacking[0]})" if lacking else ""
-        sys.stderr.write(f"vmtailor: the container could not be started: {plain(report.exit_reason)}{hint}\n")
+        output.note(f"vmtailor: the container could not be started: {report.exit_reason}{hint}")
 
     def _turn(self, reading: bool) -> bool:
         session, line = self._session, self._running.serial

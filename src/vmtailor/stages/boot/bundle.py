@@ -12,7 +12,7 @@ from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers import plugin, rig
+from vmtailor.drivers import plugin_file, rig
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import PluginConfig
 from vmtailor.drivers.qemu import Ending
@@ -116,7 +116,7 @@ class BundleBooter:
         outcome = rig.drive(setup, folder)
         log = kernel_log.whole(outcome.report.file("kernel-log"), outcome.report.console)
         (folder / "console.log").write_text(kernel_log.named(log, table), "utf-8", "replace")
-        counters = plugin.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
+        counters = plugin_file.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
         boot = boots.make_boot(outcome, exercise, counters, table)
         problems = boots.failures(outcome, exercise)
         result = VmBoot(

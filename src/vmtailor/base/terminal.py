@@ -115,13 +115,10 @@ def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
 
 
 def show_error(error: VmtailorError, console: Console | None = None, word: str = "error") -> None:
-    """Print an error for a person: what happened, the evidence, the next step. Further lines of each are set off, so
-    that nothing in them looks like words of ours."""
+    """Print an error for a person: what happened, the evidence, the next step. Each begins a line once, and evidence is
+    set off, so that nothing in them looks like words of ours."""
     console = console or stderr()
-    first, *more = block(error.message).split("\n")
-    console.print(Text.assemble((f"{word}: ", "bold red"), first), soft_wrap=True)
-    for line in more:
-        console.print(Text(f"  {line}".expandtabs()), soft_wrap=True)
+    console.print(Text.assemble((f"{word}: ", "bold red"), error.message), soft_wrap=True)
     for line in block(error.details).splitlines()[-_MOST_DETAILS:]:
         console.print(Text.assemble("  ", ("│ ", "dim"), line.expandtabs()), soft_wrap=True)
     if error.hint:

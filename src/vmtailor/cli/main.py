@@ -100,7 +100,7 @@ def _other(error: Exception, debug: bool) -> ExitCode:
     if hasattr(error, "format_message"):  # the library's own words for wrong options
         context: Any = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "vmtailor"
-        _show(UserInputError(error.format_message(), hint=f"{path} --help"))
+        _show(UserInputError(" ".join(error.format_message().split()), hint=f"{path} --help"))
         return ExitCode.USER_INPUT
     if debug:
         _show_traceback()

@@ -51,6 +51,13 @@ def loaded(*arguments: str) -> set[str]:
     return set(result.stderr.split("\n")[-1].split())
 
 
+def test_the_first_module_imports_next_to_nothing() -> None:
+    # What the interpreter and its start script have loaded already, and the one small module besides.
+    there = "import io, os, re, signal, sys\nbefore = set(sys.modules)\n"
+    code = f"{there}import vmtailor.cli.entry\nprint(*(set(sys.modules) - before))"
+    assert set(python(code).stdout.split()) == {"vmtailor", "vmtailor.cli", "vmtailor.cli.entry"}
+
+
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ()])
 def test_the_program_itself_needs_next_to_nothing(arguments: tuple[str, ...]) -> None:
     modules = loaded(*arguments)

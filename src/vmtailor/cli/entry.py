@@ -2,19 +2,15 @@
 """Where the program begins: Ctrl-C ends it without a word while it still loads, and what prints knows no error for a
 character that the terminal lacks. Nothing that takes time is imported before that."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
 import sys
-from types import FrameType
-from typing import NoReturn
 
 INTERRUPTED = 130
 
 
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+def _leave(_number: int, _frame: object) -> None:
     # There is nothing to undo yet, or no longer; an exception would come out of whatever import is under way.
     os._exit(INTERRUPTED)
 
@@ -31,7 +27,7 @@ def work_begins() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def main() -> NoReturn:
+def main() -> None:
     """The program. Exits with the codes of `ExitCode`."""
     leave_at_interrupt()
     for stream in (sys.stdout, sys.stderr):

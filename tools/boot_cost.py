@@ -17,7 +17,17 @@ from pathlib import Path
 from vmtailor.analysis import catalogue, counters, sides
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
-from vmtailor.drivers import elf_pack, guest_volume, kbuild, kernel_packages, kernel_source, plugin, rig, rootfs
+from vmtailor.drivers import (
+    elf_pack,
+    guest_volume,
+    kbuild,
+    kernel_packages,
+    kernel_source,
+    plugin,
+    plugin_file,
+    rig,
+    rootfs,
+)
 from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine, MachineKind
@@ -59,7 +69,7 @@ def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     run = guest_volume.Run(exercise=None, argv=("/nothing",), key=rig.FIXED_KEY)
     config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
     outcome = rig.drive(rig.Setup(machine, run, locate(), 600, plugin=config), folder)
-    return plugin.parse(outcome.counts)
+    return plugin_file.parse(outcome.counts)
 
 
 def main() -> None:

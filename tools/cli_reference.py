@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from vmtailor.base.errors import ExitCode
 from vmtailor.cli.main import app
+from vmtailor.cli.verbs import VERBS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 
@@ -69,7 +68,7 @@ def page() -> str:
     parts += ["\n" + RUN_EXITS + "\n"]
     if app.registered_callback is not None and app.registered_callback.callback is not None:
         parts += ["## vmtailor\n", *_tables(_parameters(app.registered_callback.callback))]
-    for path, callback in sorted(commands(app, ()), key=lambda item: item[0]):
+    for path, callback in sorted(commands(), key=lambda item: item[0]):
         found = _parameters(callback)
         parts += [
             f"## vmtailor {path}\n",
@@ -80,17 +79,9 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def commands(group: typer.Typer, path: tuple[str, ...]) -> list[tuple[str, Callable[..., Any]]]:
-    """Every command that is not hidden: its words behind `vmtailor`, and its function."""
-    found = []
-    for command in group.registered_commands:
-        if command.callback is not None and not command.hidden:
-            name = command.name or command.callback.__name__.replace("_", "-")
-            found.append((" ".join((*path, name)), command.callback))
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            found += commands(inner.typer_instance, (*path, str(inner.name or inner.typer_instance.info.name)))
-    return found
+def commands() -> list[tuple[str, Callable[..., Any]]]:
+    """Every verb and its function."""
+    return [(verb.name, verb.function()) for verb in VERBS]
 
 
 def _parameters(callback: Callable[..., Any]) -> list[Parameter]:
@@ -186,8 +177,7 @@ def _tables(found: list[Parameter]) -> list[str]:
 
 
 def _plain(text: str | None) -> str:
-    # Help may carry the terminal's markup, such as [bold]…[/]; metavariables in brackets are capitals, and stay.
-    return inspect.cleandoc(re.sub(r"\[/?(?:bold|dim|italic|red|green|yellow|cyan)?\]", "", text or ""))
+    return inspect.cleandoc(text or "")
 
 
 def _cell(text: str | None) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m vmtailor` is `vmtailor`."""
 
-from vmtailor.cli.main import main
+from vmtailor.cli.entry import main
 
 main()

@@ -15,7 +15,7 @@ import pytest
 
 from vmtailor.base import natives
 from vmtailor.base.process import run
-from vmtailor.drivers import plugin, qemu_program
+from vmtailor.drivers import plugin, plugin_file, qemu_program
 from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
 from vmtailor.model.counters import Counters, Stretch
 
@@ -73,7 +73,7 @@ def boot(
     argv += ["-serial", "stdio", "-bios", str(image), "-plugin", prepared.option()]
     finished = run(argv, timeout_s=60, env=qemu_program.environment())
     readings = list(struct.unpack("<7Q", finished.stdout))
-    return plugin.read(prepared.out), readings, prepared.out.read_bytes()
+    return plugin_file.read(prepared.out), readings, prepared.out.read_bytes()
 
 
 def stretch(counters: Counters, begin: str) -> Stretch:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from vmtailor.analysis.attribution import Attribution, CostRow
 from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
 from vmtailor.analysis.counters import SymbolTable
 from vmtailor.base.errors import GuestError
 from vmtailor.base.figures import millions
+from vmtailor.base.terminal import Console
 from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import Helpers
 from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals

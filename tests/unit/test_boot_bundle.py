@@ -7,12 +7,12 @@ import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
+from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import document, show
 from vmtailor.drivers import bundle_folder
 from vmtailor.model.bundle import Bundle
@@ -82,7 +82,7 @@ def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str 
 
 def shown(found: BootSeries, out: Path) -> str:
     text = io.StringIO()
-    show(found, out, Console(file=text, width=200, highlight=False))
+    show(found, out, Console(file=text, width=200))
     return text.getvalue()
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
@@ -17,6 +16,7 @@ from vmtailor.analysis.sides import LoopNames
 from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
+from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import BootCost, CostOfFunction

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.fakes import played
 
 from vmtailor.analysis.advice_catalogue import catalogue
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
+from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import show
 from vmtailor.drivers import disk, small_initrd
 from vmtailor.drivers.initramfs import cpio, file

@@ -30,7 +30,7 @@ def tool() -> ModuleType:
 
 def test_every_command_is_documented_with_a_sentence() -> None:
     module = tool()
-    found = module.commands(app, ())
+    found = module.commands()
     assert len(found) >= 3
     page = module.PAGE.read_text()
     for path, callback in found:
@@ -41,7 +41,7 @@ def test_every_command_is_documented_with_a_sentence() -> None:
 def test_every_option_that_help_shows_is_in_the_page() -> None:
     module = tool()
     page = module.page()
-    for path, _ in module.commands(app, ()):
+    for path, _ in module.commands():
         section = page.split(f"\n## vmtailor {path}\n")[1].split("\n## ")[0]
         result = CliRunner().invoke(app, [*path.split(), "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
         assert result.exit_code == 0, (path, result.exception)
@@ -55,7 +55,7 @@ def test_every_option_that_help_shows_is_in_the_page() -> None:
 
 def test_every_parameter_has_help() -> None:
     module = tool()
-    for path, callback in module.commands(app, ()):
+    for path, callback in module.commands():
         for parameter in module._parameters(callback):
             assert parameter.info.help, f"vmtailor {path}: {parameter.name} has no help"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vmtailor.analysis import counters as analysis
 from vmtailor.analysis.counters import IMAGE_MAP, SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.drivers import plugin
+from vmtailor.drivers import plugin, plugin_file
 from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
 from vmtailor.model.boot import FunctionCost, Phase
 from vmtailor.model.counters import OwnerCounts, Totals
@@ -66,7 +66,7 @@ def block(vaddr: int, lengths_at: int, early: bool = False, ports: int = 0) -> b
 
 
 #: A boot: firmware, the kernel's first code at its physical address, kernel, container, client.
-HEAD = plugin.MAGIC + names(b"MODE", "counts", "on") + names(b"OWNR", "boot", "other", "client")
+HEAD = plugin_file.MAGIC + names(b"MODE", "counts", "on") + names(b"OWNR", "boot", "other", "client")
 HEAD += names(b"MRKN", "kernel", "init", "entry", "ready", "load", "load_end") + names(b"SPNN", "-", "a_init", "b_init")
 BOOT = (
     HEAD
@@ -88,7 +88,7 @@ BOOT = (
 
 
 def test_a_file_is_read_whole() -> None:
-    counters = plugin.parse(BOOT)
+    counters = plugin_file.parse(BOOT)
     assert counters.complete
     assert counters.exact
     assert counters.devices
@@ -104,7 +104,7 @@ def test_a_file_is_read_whole() -> None:
 
 
 def test_phases_add_up_and_the_client_is_kept_apart() -> None:
-    phases = {p.phase: p for p in analysis.phases(plugin.parse(BOOT))}
+    phases = {p.phase: p for p in analysis.phases(plugin_file.parse(BOOT))}
     assert (phases[Phase.FIRMWARE].kernel, phases[Phase.FIRMWARE].port_accesses) == (10, 2)
     assert (phases[Phase.KERNEL].kernel, phases[Phase.KERNEL].user) == (104, 0)
     assert (phases[Phase.KERNEL].port_accesses, phases[Phase.KERNEL].mmio_accesses) == (1, 5)
@@ -119,29 +119,29 @@ def test_phases_add_up_and_the_client_is_kept_apart() -> None:
 
 
 def test_functions_get_their_instructions() -> None:
-    rows = analysis.functions(plugin.parse(BOOT), SymbolTable.parse(NM))
+    rows = analysis.functions(plugin_file.parse(BOOT), SymbolTable.parse(NM))
     assert FunctionCost("[firmware]", Phase.FIRMWARE, 10) in rows
     assert FunctionCost("startup_64", Phase.KERNEL, 4) in rows  # at its physical address
     assert FunctionCost("a_init", Phase.KERNEL, 100) in rows
     assert FunctionCost("idle", Phase.LOAD, 100, 50) in rows
-    for phase in analysis.phases(plugin.parse(BOOT)):
+    for phase in analysis.phases(plugin_file.parse(BOOT)):
         assert sum(r.instructions for r in rows if r.phase is phase.phase) == phase.kernel + phase.client_kernel
 
 
 def test_initcalls_are_timed_from_entry_to_the_next() -> None:
-    counters = plugin.parse(BOOT)
+    counters = plugin_file.parse(BOOT)
     found = analysis.initcall_costs(counters)
     assert [(x.name, x.cost.executed) for x in found] == [("a_init", 28)]
     assert [x.cost.executed for x in analysis.span_costs(counters)] == [5, 2, 28]
 
 
 def test_milestones_are_the_first_passage() -> None:
-    found = analysis.milestones(plugin.parse(BOOT))
+    found = analysis.milestones(plugin_file.parse(BOOT))
     assert [(m.name, m.executed) for m in found][:2] == [("kernel", 10), ("init", 114)]
 
 
 def test_addresses_and_costs_for_attribution() -> None:
-    counters = plugin.parse(BOOT)
+    counters = plugin_file.parse(BOOT)
     at, cost = analysis.block_costs(counters, [Phase.KERNEL])
     assert dict(zip(at.tolist(), cost.tolist(), strict=True)) == {
         IMAGE_MAP + 0x1000100: 4,
@@ -154,7 +154,7 @@ def test_addresses_and_costs_for_attribution() -> None:
 
 
 def test_coverage_takes_blocks_whole() -> None:
-    counters = plugin.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
+    counters = plugin_file.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
     assert not counters.exact
     assert {p.mmio_accesses for p in analysis.phases(counters)} == {None}
     rows = analysis.functions(counters, SymbolTable.parse(NM))
@@ -184,7 +184,7 @@ def test_symbols_are_found_by_address() -> None:
 @given(st.integers(0, len(BOOT) - 1))
 def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
     try:
-        counters = plugin.parse(BOOT[:cut])
+        counters = plugin_file.parse(BOOT[:cut])
     except UserInputError:
         return
     assert not counters.complete
@@ -195,7 +195,7 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(cut: int) -> None:
 @given(st.binary(max_size=300), st.integers(0, len(BOOT) - 1))
 def test_damage_is_an_error_of_its_kind(noise: bytes, at: int) -> None:
     try:
-        plugin.parse(BOOT[:at] + noise + BOOT[at + len(noise) :])
+        plugin_file.parse(BOOT[:at] + noise + BOOT[at + len(noise) :])
     except UserInputError as error:
         assert error.hint
 
@@ -204,7 +204,7 @@ def test_damage_is_an_error_of_its_kind(noise: bytes, at: int) -> None:
 def test_blocks_give_each_address_once(starts: list[tuple[int, int]]) -> None:
     table = b"".join(struct.pack("<QIIII", at, count, 2 * count, 1, 0) for at, count in starts)
     data = HEAD + chunk(b"BLCK", len(starts), table) + chunk(b"LENS", 0, bytes([2] * 5))
-    counters = plugin.parse(data)
+    counters = plugin_file.parse(data)
     expected = sorted({at + 2 * i for at, count in starts for i in range(count)})
     assert counters.blocks.addresses(np.arange(len(starts), dtype=np.uint32)).tolist() == expected
 
@@ -252,9 +252,9 @@ def test_too_many_owners_are_refused() -> None:
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="left no file"):
-        plugin.read(tmp_path / "none")
+        plugin_file.read(tmp_path / "none")
     with pytest.raises(UserInputError, match="not a file of the plugin"):
-        plugin.parse(b"something else")
+        plugin_file.parse(b"something else")
 
 
 def test_activities_have_spans_where_the_kernel_has_both_ends() -> None:

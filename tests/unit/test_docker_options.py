@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.cli.docker_options import Answer, known, subjects
-from vmtailor.cli.main import app
-from vmtailor.cli.run import exit_code_of
+from vmtailor.cli.main import app, exit_code_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = [(name, option) for subject in subjects() for option in subject.options for name in option.names]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from vmtailor.base.errors import HostError
+from vmtailor.base.terminal import Console
 from vmtailor.cli import doctor
 from vmtailor.drivers import host
 from vmtailor.drivers.host import Check, Need, State, Tool

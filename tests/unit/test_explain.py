@@ -12,7 +12,6 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
@@ -22,6 +21,7 @@ from vmtailor.analysis.explain import Explanation
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
+from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run

@@ -12,11 +12,11 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 
 from vmtailor.analysis.causes import cause_of, counts
 from vmtailor.base import pages, records
+from vmtailor.base.terminal import Console
 from vmtailor.model.fit import FitRun, Ledger
 from vmtailor.model.plan import Cause, Choice, Reason
 from vmtailor.stages.report import fit_document, page, show, timeline, views
@@ -41,7 +41,7 @@ SIDE_KEYS = {
 
 def printed(run: FitRun, width: int = 200) -> str:
     out = io.StringIO()
-    show(run, Console(file=out, width=width, highlight=False))
+    show(run, Console(file=out, width=width))
     return out.getvalue()
 
 

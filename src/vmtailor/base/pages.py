@@ -16,11 +16,11 @@ from importlib import resources
 from typing import Any
 
 import jinja2
-import msgspec
 from markupsafe import Markup
 
 from vmtailor import __version__
-from vmtailor.base import figures
+from vmtailor.base import figures, records
+from vmtailor.base.text import encodable
 
 FILTERS = {
     "grouped": figures.grouped,
@@ -51,12 +51,12 @@ def render(
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     page = {"style": Markup(style), "script": Markup(script), "data": embedded(data), "policy": policy}
-    return _environment().get_template(template).render(page=page, version=__version__, **values)
+    return encodable(_environment().get_template(template).render(page=page, version=__version__, **values))
 
 
 def embedded(data: Any) -> Markup:
     """Data as JSON that is safe inside a script element, whatever strings it holds."""
-    text = msgspec.json.encode(data).decode()
+    text = records.encode(data).decode()
     for character, escape in _UNSAFE.items():
         text = text.replace(character, escape)
     return Markup(text)

@@ -1,49 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long work, on standard error: a moving bar on a terminal, plain lines elsewhere."""
+"""Progress of long work, on standard error: a moving bar on a terminal, plain lines elsewhere. Titles and notes are
+text: names from outside may stand in them."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn as Remaining
+from vmtailor.base import output
+from vmtailor.base.text import plain
 
-console = Console(stderr=True, highlight=False)
+#: Seconds between two lines of one step where there is no terminal.
+_QUIET_S = 30.0
 
 
 class Step:
     """One piece of work under way. `update(done, total)` moves the bar; `note` says what is being done just now."""
 
-    def __init__(self, title: str, progress: Progress | None, task: int | None) -> None:
+    def __init__(self, title: str, move: Callable[[float, float | None, str], None] | None) -> None:
         self.title = title
-        self._progress = progress
-        self._task = task
+        self._move = move
         self._last = time.monotonic()
 
     def update(self, done: float, total: float | None = None, note: str = "") -> None:
-        if self._progress is not None and self._task is not None:
-            description = f"{self.title} {note}".strip()
-            self._progress.update(self._task, completed=done, total=total, description=description)  # type: ignore[arg-type]
-        elif total and time.monotonic() - self._last > 30:
+        """So much is done, of so much if that is known."""
+        if self._move is not None:
+            self._move(done, total, plain(f"{self.title} {note}".strip()))
+        elif total and time.monotonic() - self._last > _QUIET_S:
             self._last = time.monotonic()
-            print(f"  {self.title}: {100 * done / total:.0f} % {note}".rstrip(), file=sys.stderr, flush=True)
+            output.note(f"  {self.title}: {100 * done / total:.0f} % {note}".rstrip())
 
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[Step]:
     """Show that work is under way until the block is left, then one line with the time it took."""
     started = time.monotonic()
-    if console.is_terminal:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-        with Progress(*columns, TimeElapsedColumn(), Remaining(), console=console, transient=True) as progress:
-            task = progress.add_task(title, total=None)
-            yield Step(title, progress, task)
-    else:
-        print(f"{title} …", file=sys.stderr, flush=True)
-        yield Step(title, None, None)
+    if not sys.stderr.isatty():
+        output.note(f"{title} …")
+        yield Step(title, None)
+        output.note(f"✓ {title} ({time.monotonic() - started:.1f} s)")
+        return
+    from vmtailor.base import terminal  # takes a tenth of a second, and is for terminals only
+
+    with terminal.bar(plain(title)) as move:
+        yield Step(title, move)
     seconds = time.monotonic() - started
-    console.print(f"[green]✓[/] {title} [dim]({seconds:.1f} s)[/]")
+    done = terminal.Text.assemble(("✓ ", "green"), title, (f" ({seconds:.1f} s)", "dim"))
+    terminal.stderr().print(done)

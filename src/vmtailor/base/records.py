@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plain
+from vmtailor.base.text import encodable, plain
 
 T = TypeVar("T")
 
@@ -24,7 +24,24 @@ def schema_of(kind: type[Any]) -> str:
 def to_bytes(record: Any) -> bytes:
     """One record as an indented JSON document, `schema` first, with a line feed at its end."""
     document = {"schema": schema_of(type(record)), **msgspec.to_builtins(record)}
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    return msgspec.json.format(encode(document), indent=1) + b"\n"
+
+
+def encode(value: Any) -> bytes:
+    """Anything msgspec can encode as JSON; text that UTF-8 cannot carry (a file name may be any bytes) is shown by
+    number."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    return [_encodable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def from_bytes(

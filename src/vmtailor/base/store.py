@@ -37,7 +37,7 @@ def digest(*parts: str | bytes | Path) -> str:
             with part.open("rb") as file:
                 inner = hashlib.file_digest(file, "sha256").digest()
         else:
-            inner = hashlib.sha256(part.encode() if isinstance(part, str) else part).digest()
+            inner = hashlib.sha256(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part).digest()
         total.update(inner)
     return total.hexdigest()
 

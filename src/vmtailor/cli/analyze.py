@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,10 @@ import typer
 from vmtailor.analysis.analyze import analyze as analyze_files
 from vmtailor.analysis.boot_json import json_chunks, to_csv, trace_events
 from vmtailor.analysis.boot_page import boot_page
+from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.records import write_atomic
+from vmtailor.base.text import encodable
 from vmtailor.cli.boot_view import show_timeline
 
 
@@ -43,19 +44,17 @@ def analyze(
     timeline = analyze_files(files, boot)
     if output is not None:
         write_atomic(output, boot_page(timeline, _title(files)).encode())
-        typer.echo(f"written: {output}", err=True)
+        printed.note(f"written: {output}")
     if trace is not None:
         write_atomic(trace, trace_events(timeline))
-        typer.echo(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)", err=True)
+        printed.note(f"written: {trace} (open it at ui.perfetto.dev or in chrome://tracing)")
     if json:
-        for chunk in json_chunks(timeline):
-            sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        printed.json_bytes(json_chunks(timeline))
     elif csv:
-        typer.echo(to_csv(timeline), nl=False)
+        printed.lines(to_csv(timeline))
     else:
         show_timeline(timeline, top)
 
 
 def _title(files: list[Path]) -> str:
-    return files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+    return encodable(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")

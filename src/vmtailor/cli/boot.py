@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import json as json_module
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from vmtailor.base import natives, records
+from vmtailor.base import natives, output, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
+from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
@@ -58,7 +56,7 @@ def boot(
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
     append: Annotated[str, typer.Option(help="Its command line.")] = "",
     disk: Annotated[list[Path] | None, typer.Option(help="One more disk; may be repeated.")] = None,
-    ready: Annotated[str, typer.Option(help=f"When the guest counts as ready: {escape(FORMS)}.")] = "login",
+    ready: Annotated[str, typer.Option(help=f"When the guest counts as ready: {FORMS}.")] = "login",
     also: Annotated[
         list[str] | None, typer.Option(help="Another signal that must come for the boot to be right.")
     ] = None,
@@ -150,9 +148,9 @@ def boot(
 def _print(found: BootSeries, out: Path, json: bool) -> None:
     """Show a series; exits with 5 when a boot of the machine as it was failed."""
     if json:
-        typer.echo(json_module.dumps(document(found, out), indent=1, ensure_ascii=False))
+        output.document(document(found, out))
     else:
-        show(found, out, Console(highlight=False))
+        show(found, out, Console())
     if any(b.outcome is not Outcome.READY for b in found.boots if b.variant == found.variants[0].name):
         raise typer.Exit(ExitCode.GUEST)
 
@@ -170,9 +168,9 @@ def _attribute(request: Request, json: bool) -> None:
 
 def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
     if json:
-        typer.echo(records.to_bytes(cost).decode(), nl=False)
+        output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(highlight=False), loop_table())
+        show_cost(cost, out, Console(), loop_table())
 
 
 def _booted(request: Request) -> BootSeries:

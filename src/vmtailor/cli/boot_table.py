@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vmtailor.analysis.bootstats import Summary, summarise
 from vmtailor.base.figures import millions
-from vmtailor.base.text import plain, plural
+from vmtailor.base.terminal import BREAK, Console, Table, Text, box
+from vmtailor.base.text import plural
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult
@@ -72,7 +69,7 @@ def show(series: BootSeries, out: Path, console: Console) -> None:
 def _milestones(series: BootSeries, variant: str, console: Console) -> None:
     boots = series.of(variant)
     good = sum(b.outcome is Outcome.READY for b in boots)
-    title = f"{plain(series.subject)}: {good} of {plural(len(boots), 'boot')} ready ({plain(str(series.ready))})"
+    title = f"{series.subject}: {good} of {plural(len(boots), 'boot')} ready ({series.ready})"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for name in ("milestone", "median s", "95 %", "min", "max"):
         table.add_column(name, justify="left" if name == "milestone" else "right")
@@ -80,10 +77,10 @@ def _milestones(series: BootSeries, variant: str, console: Console) -> None:
         if summary.two_modes:
             low, high = summary.modes
             middle = Text(f"{_s(low.median)} ({low.count}×) or {_s(high.median)} ({high.count}×)", style="yellow")
-            table.add_row(plain(name), middle, Text("two modes", style="yellow"), _s(summary.min), _s(summary.max))
+            table.add_row(name, middle, Text("two modes", style="yellow"), _s(summary.min), _s(summary.max))
             continue
         interval = f"{_s(summary.low)} – {_s(summary.high)}"
-        table.add_row(plain(name), _s(summary.median), interval, _s(summary.min), _s(summary.max))
+        table.add_row(name, _s(summary.median), interval, _s(summary.min), _s(summary.max))
     console.print(table)
     counted = [b.instructions for b in boots if b.instructions is not None]
     if counted:
@@ -102,14 +99,14 @@ def _s(seconds: float) -> str:
 def _failures(series: BootSeries, out: Path, console: Console) -> None:
     for boot in series.boots:
         for warning in boot.kernel_warnings[:3]:
-            console.print(Text(f"{boot.variant} {boot.number}: warning: {plain(warning)}", style="yellow"))
+            console.print(Text(f"{boot.variant} {boot.number}: warning: {warning}", style="yellow"))
         if boot.outcome is Outcome.READY:
             continue
-        console.print(Text(f"{boot.variant} {boot.number}: {boot.outcome}: {plain(boot.problem)}", style="red"))
+        console.print(Text(f"{boot.variant} {boot.number}: {boot.outcome}: {boot.problem}", style="red"))
         log = out / boot.folder / "console.times.log"
         if boot.variant == series.variants[0].name and log.is_file():
             for line in log.read_text("utf-8", "replace").splitlines()[-12:]:
-                console.print(Text(f"  │ {plain(line)[:200]}", style="dim"))
+                console.print(Text(f"  │ {line[:200]}", style="dim"))
         console.print(Text(f"  its console: {log}", style="dim"))
 
 
@@ -145,7 +142,7 @@ def _more(one: TrialResult, name: str) -> float | None:
 
 def _trial_row(one: TrialResult, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
     change = Text(one.id, style="bold" if one.id == "together" else "")
-    change.append(f"\n{plain(one.problem or one.does)[:90]}", style="red" if one.problem else "dim")
+    change.append(BREAK).append((one.problem or one.does)[:90], style="red" if one.problem else "dim")
     interval = "–" if one.low is None or one.high is None else f"{one.low / per:.2f} – {one.high / per:.2f}"
     interval = "exact" if one.low is not None and one.low == one.high else interval
     untried = bool(one.problem) and one.saving is None and one.verdict is Verdict.UNDECIDED

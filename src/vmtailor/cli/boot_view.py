@@ -3,12 +3,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group
-from rich.markup import escape
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
-
+from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
 from vmtailor.model.timeline import Hotspot, Path, PhaseSpan, Timeline
 
 COLOURS = {
@@ -44,7 +39,7 @@ def share(part: float | None) -> str:
 
 def show_timeline(timeline: Timeline, top: int = 20) -> None:
     """Print a timeline."""
-    console = Console(highlight=False)
+    console = Console()
     console.print(_head(timeline))
     strip = phase_strip(timeline, max(20, console.width - 4))
     if strip is not None:
@@ -67,10 +62,10 @@ def show_timeline(timeline: Timeline, top: int = 20) -> None:
         if rows
     ]
     timed = ", ".join(counts) or "no initcalls, units or processes"
-    console.print(f"[dim]{timed}. Details: --json, --csv, --trace FILE, -o PAGE.html[/]")
+    console.print(f"{timed}. Details: --json, --csv, --trace FILE, -o PAGE.html", style="dim")
 
 
-def _head(timeline: Timeline) -> Panel:
+def _head(timeline: Timeline) -> RenderableType:
     kernel = timeline.kernel
     lines = []
     words = [f"Linux {kernel.version or 'of unknown version'}", kernel.arch or "", kernel.hypervisor or ""]
@@ -82,7 +77,7 @@ def _head(timeline: Timeline) -> Panel:
     took = [
         f"{name} {duration(us)}" for name, us in (("kernel", timeline.kernel_us), ("total", timeline.total_us)) if us
     ]
-    return Panel(Group(*lines), title=escape(" · ".join(took) or "boot"), title_align="left", border_style="dim")
+    return panel(Group(*lines), " · ".join(took) or "boot")
 
 
 def _known(phase: PhaseSpan) -> tuple[int, int] | None:

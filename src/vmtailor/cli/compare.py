@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vmtailor.analysis.compare import compare_sides, load_side
 from vmtailor.analysis.compare_page import compare_page
+from vmtailor.base import output as printed
 from vmtailor.base.records import to_bytes, write_atomic
-from vmtailor.base.text import plural
+from vmtailor.base.terminal import Console, Table, Text
+from vmtailor.base.text import encodable, plural
 from vmtailor.cli.boot_view import duration
 from vmtailor.model.comparison import Change, Comparison, Row
 
@@ -50,12 +49,12 @@ def compare(
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
     left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
-    found = compare_sides(left, right, (before.name or str(before), after.name or str(after)))
+    found = compare_sides(left, right, (encodable(before.name or str(before)), encodable(after.name or str(after))))
     if output is not None:
         write_atomic(output, compare_page(found).encode())
-        typer.echo(f"written: {output}", err=True)
+        printed.note(f"written: {output}")
     if json:
-        typer.echo(to_bytes(found), nl=False)
+        printed.json_bytes([to_bytes(found)])
     else:
         _show(found, top, all_rows)
 
@@ -108,7 +107,7 @@ def _table(title: str, rows: list[Row]) -> Table:
 
 
 def _show(found: Comparison, top: int, all_rows: bool) -> None:
-    console = Console(highlight=False)
+    console = Console()
     for mark, side in (("before", found.before), ("after", found.after)):
         count = plural(side.boots, "boot") if side.boots else "a fit"
         console.print(
@@ -124,13 +123,13 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
     if items:
         console.print(_table(f"What changed ({min(top, len(items))} of {len(items)})", items[:top]))
         if any(row.unit == "instructions" for row in items[:top]):
-            console.print("[dim]numbers without a unit count instructions, or what their name says[/]")
+            console.print("numbers without a unit count instructions, or what their name says", style="dim")
     elif found.items:
         console.print(f"No item changed: all {len(found.items)} are the same within their spread.")
     for change in found.config[:top]:
         console.print(Text(f"CONFIG_{change.symbol}: {change.before or 'not set'} → {change.after or 'not set'}"))
     if len(found.config) > top:
-        console.print(f"[dim]… and {len(found.config) - top} more symbols: --json[/]")
+        console.print(f"… and {len(found.config) - top} more symbols: --json", style="dim")
     for warning in found.warnings:
         console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
-    console.print("[dim]Details: --json, -o PAGE.html, --all[/]")
+    console.print("Details: --json, -o PAGE.html, --all", style="dim")

@@ -6,14 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from vmtailor.analysis.sides import LoopNames
 from vmtailor.base.figures import millions, percent
-from vmtailor.base.text import plain
+from vmtailor.base.terminal import Console, Table, Text, box
 from vmtailor.model.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
@@ -28,12 +23,10 @@ def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopN
     counted = [f for f in cost.functions if f.function not in emulated]
     idle = sum(f.instructions for f in waited)
     net = cost.total - idle
-    console.print(
-        Text(f"{plain(cost.release)}: {millions(cost.total)} instructions from kernel entry to init", style="bold")
-    )
+    console.print(Text(f"{cost.release}: {millions(cost.total)} instructions from kernel entry to init", style="bold"))
     if waited:
         names = ", ".join(f.function for f in waited)
-        console.print(Text(f"{millions(net)} of them net of loops that only emulation causes ({plain(names)})"))
+        console.print(Text(f"{millions(net)} of them net of loops that only emulation causes ({names})"))
     symbols = [(f"CONFIG_{s.symbol}", s.instructions, ", ".join(s.functions)) for s in cost.symbols]
     _table("configuration symbols", ("symbol", "dearest functions"), symbols, net, console)
     initcalls = [(i.name, i.instructions, _place(i.file, i.symbol)) for i in cost.initcalls]
@@ -76,5 +69,5 @@ def _table(
     table.add_column("share", justify="right")
     table.add_column(heads[1], overflow="fold", style="dim")
     for name, count, where in list(rows)[:MOST]:
-        table.add_row(plain(name), millions(count), percent(count, total), plain(where))
+        table.add_row(name, millions(count), percent(count, total), where)
     console.print(table)

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from vmtailor.base import output
 from vmtailor.base.errors import ExitCode
-from vmtailor.base.text import plain
+from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.drivers import host
 from vmtailor.drivers.host import Check, Need, State
 
@@ -39,9 +35,9 @@ def doctor(
     Exits with 3 when fit cannot work here yet."""
     checks = host.check_all(development)
     if json:
-        typer.echo(json_module.dumps(document(checks), indent=1, ensure_ascii=False))
+        output.document(document(checks))
     else:
-        show(checks, Console(highlight=False))
+        show(checks, Console())
     if any(check.blocks for check in checks):
         raise typer.Exit(ExitCode.HOST)
 
@@ -83,7 +79,7 @@ def show(checks: Sequence[Check], console: Console) -> None:
         mark, style = _MARKS[check.state]
         if check.need is not Need.REQUIRED and check.state is not State.OK:
             mark, style = "!", "yellow"
-        found = Text(plain(check.found), "" if check.state is State.OK else style)
+        found = Text(check.found, "" if check.state is State.OK else style)
         why = check.why if check.need is not Need.DEVELOPMENT else f"{check.why} (tests of vmtailor)"
         if check.state is State.OK and console.width < 110:
             why = ""
@@ -91,12 +87,12 @@ def show(checks: Sequence[Check], console: Console) -> None:
     console.print(table)
     for check in checks:
         if check.fix and not check.package:
-            console.print(Text.assemble(("  → ", "yellow"), (f"{check.name}: ", "bold"), plain(check.fix)))
+            console.print(Text.assemble(("  → ", "yellow"), (f"{check.name}: ", "bold"), check.fix))
     line = install_line(checks)
     if line:
-        console.print(Text.assemble("\nInstall what is missing, as root:\n  ", (line, "bold")))
+        console.print(Text.assemble(BREAK, "Install what is missing, as root:", BREAK, "  ", (line, "bold")))
     blocking = [check.name for check in checks if check.blocks]
     if blocking:
-        console.print(Text(f"\n✗ fit cannot work here yet: {', '.join(blocking)}", "bold red"))
+        console.print(Text.assemble(BREAK, (f"✗ fit cannot work here yet: {', '.join(blocking)}", "bold red")))
     else:
-        console.print(Text("\n✓ fit works on this host", "bold green"))
+        console.print(Text.assemble(BREAK, ("✓ fit works on this host", "bold green")))

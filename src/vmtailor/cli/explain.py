@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-import json as json_module
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vmtailor.analysis import answers, catalogue, deeper, demand_rules
 from vmtailor.analysis.answers import Answer, Kind, Standing
 from vmtailor.analysis.causes import MEANING, ORDER, cause_of, counts, is_kept
 from vmtailor.analysis.explain import explain as explain_symbol
+from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plain, plural
+from vmtailor.base.terminal import BREAK, Console, Table, Text, box
+from vmtailor.base.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Reason
@@ -50,10 +47,10 @@ def explain(
 
     Without WHAT: an overview of all symbols by cause."""
     run, folder = load_run(bundle)
-    console = Console(highlight=False)
+    console = Console()
     if what is None:
         if json:
-            typer.echo(_dump(overview_document(run)))
+            output.document(overview_document(run))
         else:
             overview(run, bundle, console)
         return
@@ -61,14 +58,12 @@ def explain(
     if found is None:
         close = answers.nearest(run, what)
         raise UserInputError(
-            f"neither the plan nor the trace of {bundle} has '{plain(what)}'",
-            hint=f"did you mean {', '.join(map(plain, close))}?"
-            if close
-            else f"all symbols: vmtailor explain {bundle}",
+            f"neither the plan nor the trace of {bundle} has '{what}'",
+            hint=f"did you mean {', '.join(close)}?" if close else f"all symbols: vmtailor explain {bundle}",
         )
     lines = TraceLines(folder)
     if json:
-        typer.echo(_dump(answer_document(found, lines)))
+        output.document(answer_document(found, lines))
     else:
         show(found, lines, console)
 
@@ -88,10 +83,6 @@ def _find(run: FitRun, what: str, tree: bool) -> Answer | None:
     if not known.known:
         return found
     return deeper.deepen(found, known) if found is not None else deeper.elsewhere(known)
-
-
-def _dump(document: dict[str, Any]) -> str:
-    return json_module.dumps(document, indent=1, ensure_ascii=False)
 
 
 def answer_document(found: Answer, lines: TraceLines) -> dict[str, Any]:
@@ -136,40 +127,38 @@ def overview_document(run: FitRun) -> dict[str, Any]:
 def show(found: Answer, lines: TraceLines, console: Console) -> None:
     """Print one answer for a person."""
     mark = {Standing.IN: "✓", Standing.OFF: "✗", Standing.OUT: "✗"}[found.standing]
-    console.print(Text.assemble((f"{mark} ", _STYLES[found.standing]), (plain(found.summary), "bold")))
+    console.print(Text.assemble((f"{mark} ", _STYLES[found.standing]), (found.summary, "bold")))
     for reason in found.reasons:
         _show_reason(reason, lines, console)
     if len(found.chain) > 1:
-        console.print(Text("\nthe way to a direct cause", "bold"))
+        console.print(Text.assemble(BREAK, ("the way to a direct cause", "bold")))
         for depth, (name, reason) in enumerate(found.chain):
             arrow = "  " * (depth + 1) + ("└ " if depth else "")
-            console.print(Text.assemble(arrow, (name, "bold"), f" – {plain(reason.text)}"))
+            console.print(Text.assemble(arrow, (name, "bold"), f" – {reason.text}"))
         _quote(found.chain[-1][1], lines, console)
     if found.facts:
         console.print()
         table = Table.grid(padding=(0, 3))
         for name, value in found.facts:
-            table.add_row(Text(f"  {plain(name)}", "dim"), Text(plain(value)))
+            table.add_row(Text(f"  {name}", "dim"), Text(value))
         console.print(table)
     if found.brings_in:
-        console.print(Text("\nwhat would bring it in", "bold"))
+        console.print(Text.assemble(BREAK, ("what would bring it in", "bold")))
         for way in found.brings_in:
-            console.print(Text(f"  • {plain(way)}"))
+            console.print(Text(f"  • {way}"))
     if found.related:
-        console.print(Text.assemble(("\nrelated  ", "bold"), ", ".join(map(plain, found.related))))
+        console.print(Text.assemble(BREAK, ("related  ", "bold"), ", ".join(found.related)))
 
 
 def _show_reason(reason: Reason, lines: TraceLines, console: Console) -> None:
-    console.print(
-        Text.assemble("  ", (reason.cause.value, "cyan"), f"  {plain(reason.text)}  ", (plain(reason.reference), "dim"))
-    )
+    console.print(Text.assemble("  ", (reason.cause.value, "cyan"), f"  {reason.text}  ", (reason.reference, "dim")))
     _quote(reason, lines, console)
 
 
 def _quote(reason: Reason, lines: TraceLines, console: Console) -> None:
     quoted = lines.quote(reason.reference)
     if quoted is not None:
-        console.print(Text.assemble("    │ ", (plain(quoted), "italic")), soft_wrap=True)
+        console.print(Text.assemble("    │ ", (quoted, "italic")), soft_wrap=True)
 
 
 def overview(run: FitRun, bundle: Path, console: Console) -> None:
@@ -182,14 +171,14 @@ def overview(run: FitRun, bundle: Path, console: Console) -> None:
     for cause in ORDER:
         names = [c.name for c in run.plan.choices if c.prompted and is_kept(c) and cause_of(c) is cause]
         table.add_row(
-            Text(cause.value, "bold"), str(found[cause]), Text.assemble((MEANING[cause] + "\n", "dim"), " ".join(names))
+            Text(cause.value, "bold"), str(found[cause]), Text.assemble((MEANING[cause], "dim"), BREAK, " ".join(names))
         )
         table.add_section()
     console.print(table)
     if run.unexplained:
-        console.print(Text.assemble(("unexplained  ", "bold yellow"), ", ".join(map(plain, run.unexplained))))
+        console.print(Text.assemble(("unexplained  ", "bold yellow"), ", ".join(run.unexplained)))
     ran = sum(1 for row in run.plan.left_out if row.instructions or row.evidence)
     console.print(
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )
-    console.print(Text.assemble(("\nin detail  ", "bold"), (f"vmtailor explain {bundle} SYMBOL", "cyan")))
+    console.print(Text.assemble(BREAK, ("in detail  ", "bold"), (f"vmtailor explain {bundle} SYMBOL", "cyan")))

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from vmtailor.analysis.gate import Judged, judge, parse_budget
 from vmtailor.analysis.gate_document import Document, read
+from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.text import plain
+from vmtailor.base.terminal import Console, Table, Text
 
 
 def gate(
@@ -58,7 +54,7 @@ def gate(
             "references": [_told(one) for one in references.values()],
             "budgets": rows,
         }
-        sys.stdout.write(json_module.dumps(answer, indent=1) + "\n")
+        output.document(answer)
     else:
         _show_document("judged", subject)
         for one in references.values():
@@ -79,11 +75,11 @@ def _told(document: Document) -> dict[str, Any]:
 
 
 def _show_document(title: str, document: Document) -> None:
-    console = Console(highlight=False)
+    console = Console()
     digest = f" sha256:{document.sha256}" if document.sha256 else ""
-    console.print(Text(f"{title}: {plain(str(document.path))}{digest}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{title}: {document.path}{digest}", style="bold"), soft_wrap=True)
     for name, text in document.facts:
-        console.print(Text(f"  {plain(name)}: {plain(text)}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  {name}: {text}", style="dim"), soft_wrap=True)
 
 
 def _text(path: Path) -> str:
@@ -100,4 +96,4 @@ def _show(judged: list[Judged]) -> None:
     for one in judged:
         word = Text("kept", style="green") if one.kept else Text("broken", style="bold red")
         table.add_row(Text(one.budget.text), f"{one.value:.6g}", f"{one.limit:.6g}", word)
-    Console(highlight=False).print(table)
+    Console().print(table)

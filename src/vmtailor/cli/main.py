@@ -4,51 +4,41 @@
 from __future__ import annotations
 
 import errno
-import logging
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from vmtailor import __version__
-from vmtailor.base.errors import ExitCode, HostError, VmtailorError
-from vmtailor.base.process import CommandFailed
-from vmtailor.cli.analyze import analyze
-from vmtailor.cli.boot import boot
-from vmtailor.cli.compare import compare
-from vmtailor.cli.doctor import doctor
-from vmtailor.cli.explain import explain
-from vmtailor.cli.fit import fit
-from vmtailor.cli.gate import gate
-from vmtailor.cli.report import report
-from vmtailor.cli.run import RunCommand, exit_code_of, run
-from vmtailor.cli.stages import build, plan, trace, verify
-
-errors = Console(stderr=True, highlight=False)
+from vmtailor.base import output
+from vmtailor.base.errors import ExitCode, HostError, UserInputError, VmtailorError
+from vmtailor.cli.verbs import WIDTH, OutputClosed, Verbs
 
 app = typer.Typer(
     name="vmtailor",
+    cls=Verbs,
     help="From a container image to the Linux virtual machine that fits it: traced, built, proven, measured.",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings=WIDTH,
     pretty_exceptions_enable=False,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # brackets in a help text are brackets
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"vmtailor {__version__}")
+        output.say(f"vmtailor {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Log every command that is run, and show tracebacks.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -56,31 +46,31 @@ def options(
 ) -> None:
     """From a container image to the Linux virtual machine that fits it."""
     if debug:
-        logging.basicConfig(level=logging.DEBUG, format="%(relativeCreated)8.0f ms %(name)s: %(message)s")
-
-
-for verb in (fit, trace, plan, build, verify, explain, report, boot, analyze, compare, gate, doctor):
-    app.command()(verb)
-app.command(cls=RunCommand, context_settings={"allow_interspersed_args": False})(run)
+        output.debug_log()
+    if context.invoked_subcommand is None:
+        output.lines(f"{context.get_help()}\n")
+        raise typer.Exit(ExitCode.USER_INPUT)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def show(error: VmtailorError) -> None:
-    """Print an error for a person: what happened, the evidence, the next step."""
-    errors.print(f"[bold red]error:[/] {escape(error.message)}", soft_wrap=True)
-    if error.details:
-        for line in error.details.splitlines()[-60:]:
-            errors.print(f"  [dim]│[/] {escape(line)}", soft_wrap=True)
-    if error.hint:
-        errors.print(f"[bold]hint:[/] {escape(error.hint)}", soft_wrap=True)
+def _show(error: VmtailorError, word: str = "error") -> None:
+    from vmtailor.base import terminal
+
+    terminal.show_error(error, word=word)
+
+
+def _show_traceback() -> None:
+    from vmtailor.base import terminal
+
+    terminal.stderr().print_exception()
 
 
 def say_interrupted() -> None:
     """Tell a person who pressed Ctrl-C that nothing is lost."""
-    errors.print("[bold]interrupted:[/] what was finished is kept, and found again at the next try")
+    output.note("interrupted: what was finished is kept, and found again at the next try")
 
 
 def of_host(error: OSError) -> HostError:
@@ -97,6 +87,8 @@ def of_host(error: OSError) -> HostError:
 
 def _known(error: VmtailorError) -> VmtailorError:
     """A program of the host that failed, where nobody nearer to it knew why, in the right family."""
+    from vmtailor.base.process import CommandFailed
+
     if isinstance(error, CommandFailed):
         if "No space left on device" in error.details:
             return of_host(OSError(errno.ENOSPC, ""))
@@ -106,29 +98,36 @@ def _known(error: VmtailorError) -> VmtailorError:
 
 def _other(error: Exception, debug: bool) -> ExitCode:
     """Show what is none of our own errors; returns the exit code."""
-    if hasattr(error, "format_message"):  # click's own words for wrong options
-        errors.print(f"[bold red]error:[/] {escape(error.format_message())}", soft_wrap=True)
-        context = getattr(error, "ctx", None)
-        if context is not None:
-            errors.print(f"[bold]hint:[/] {escape(context.command_path)} --help", soft_wrap=True)
+    if hasattr(error, "format_message"):  # the library's own words for wrong options
+        context: Any = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "vmtailor"
+        _show(UserInputError(" ".join(error.format_message().split()), hint=f"{path} --help"))
         return ExitCode.USER_INPUT
     if debug:
-        errors.print_exception()
+        _show_traceback()
     if isinstance(error, OSError):
-        show(of_host(error))
+        _show(of_host(error))
         return ExitCode.HOST
-    errors.print(f"[bold red]bug:[/] {escape(type(error).__name__)}: {escape(str(error))}", soft_wrap=True)
-    errors.print("[bold]hint:[/] run it again with --debug, and report what it prints", soft_wrap=True)
+    hint = "run it again with --debug, and report what it prints"
+    _show(VmtailorError(f"{type(error).__name__}: {error}", hint=hint), "bug")
     return ExitCode.BUG
 
 
+def exit_code_of(code: int, arguments: Sequence[str]) -> int:
+    """The exit code of the program with these arguments: `run`'s own errors are 125, as container engines have it,
+    since every other code may be the container's."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    own = verb == "run" and code not in (ExitCode.DONE, ExitCode.INTERRUPTED)
+    return ExitCode.RUN if own else code
+
+
 def main() -> NoReturn:
-    """The program. Exits with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
+    """Parse, do it, and exit with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _terminated)
     debug = "--debug" in sys.argv[1:]
     try:
         # Without its standalone mode the library turns typer.Exit into the value that is returned.
-        result = app(standalone_mode=False)
+        result = app(standalone_mode=False, prog_name="vmtailor")
         code: int = result if isinstance(result, int) else ExitCode.DONE
         if code == ExitCode.INTERRUPTED:  # so does it with Ctrl-C
             say_interrupted()
@@ -139,11 +138,11 @@ def main() -> NoReturn:
         code = ExitCode.INTERRUPTED
     except VmtailorError as error:
         if debug:
-            errors.print_exception()
+            _show_traceback()
         error = _known(error)
-        show(error)
+        _show(error)
         code = error.exit_code
-    except BrokenPipeError:
+    except OutputClosed:
         sys.stderr.close()
         code = ExitCode.DONE
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vmtailor.base import output as printed
 from vmtailor.cli.saved import load_run
 from vmtailor.stages.report import PAGE, show, write_page
 
@@ -27,4 +28,5 @@ def report(
     path = output or folder / PAGE
     write_page(found, path)
     show(found)
-    typer.echo(f"\nwritten: {path}", err=True)
+    printed.note("")
+    printed.note(f"written: {path}")

@@ -6,22 +6,21 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.base.errors import UserInputError
 from vmtailor.cli import docker_options
 from vmtailor.cli.sizes import parse_memory
+from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.ports import parse_all
 from vmtailor.pipeline.running import RunOptions, run_bundle
 
 
-class RunCommand(TyperCommand):
+class RunCommand(Command):
     """`run`, whose users know the options of `docker run`: one that is not here gets a sentence of its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -34,14 +33,6 @@ class RunCommand(TyperCommand):
                 raise
             says = known.says[0].lower() + known.says[1:].rstrip(".")
             raise UserInputError(f"run has no {name}: {says}", hint=known.hint) from error
-
-
-def exit_code_of(code: int, arguments: Sequence[str]) -> int:
-    """The exit code of the program with these arguments: `run`'s own errors are 125, as container engines have it,
-    since every other code may be the container's."""
-    verb = next((word for word in arguments if not word.startswith("-")), "")
-    own = verb == "run" and code not in (ExitCode.DONE, ExitCode.INTERRUPTED)
-    return ExitCode.RUN if own else code
 
 
 def run(

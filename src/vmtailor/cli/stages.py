@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import json as json_module
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from vmtailor.analysis import causes, strace_log
-from vmtailor.base import records
+from vmtailor.base import output, records
 from vmtailor.base.errors import AnswerNo
-from vmtailor.base.text import plain, plural
+from vmtailor.base.terminal import Table, box, for_table
+from vmtailor.base.text import plural
 from vmtailor.cli import common
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
@@ -97,14 +93,14 @@ def _coverage(findings: Findings) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
-        typer.echo(json_module.dumps({"schema": "vmtailor/trace-rows/1", "rows": rows}, indent=1))
+        output.document({"schema": "vmtailor/trace-rows/1", "rows": rows})
         return
     table = Table(box=box.SIMPLE_HEAD)
     for name in rows[0] if rows else ("nothing was seen",):
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(plain(str(value)) for value in row.values()))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+        table.add_row(*(str(value) for value in row.values()))
+    for_table().print(table)
 
 
 @common.with_options(common.planned)
@@ -118,7 +114,7 @@ def plan(
     if out is not None:
         records.save(made, out)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"schema": made.SCHEMA, **msgspec.to_builtins(made)})))
+        output.document({"schema": made.SCHEMA, **msgspec.to_builtins(made)})
         return
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("symbol", "value", "cause", "why"):
@@ -127,8 +123,8 @@ def plan(
         first = choice.reasons[0] if choice.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""
         if choice.prompted:
-            table.add_row(choice.name, choice.value, str(causes.cause_of(choice)), plain(why))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200, markup=False)
+            table.add_row(choice.name, choice.value, str(causes.cause_of(choice)), why)
+    console = for_table()
     console.print(table)
     console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")
     for sentence in made.given_up:
@@ -142,11 +138,11 @@ def build(asked: FitOptions, json: common.JsonOption = False) -> None:
     made = fitting.planned(findings)
     files = fitting.built(findings, made)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"schema": files.SCHEMA, **msgspec.to_builtins(files)})))
+        output.document({"schema": files.SCHEMA, **msgspec.to_builtins(files)})
         return
-    typer.echo(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.xz_bytes:,} packed with xz)")
-    typer.echo(f"configuration  {files.config}")
-    typer.echo(f"symbols        {files.system_map}")
+    output.say(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.xz_bytes:,} packed with xz)")
+    output.say(f"configuration  {files.config}")
+    output.say(f"symbols        {files.system_map}")
 
 
 def verify(
@@ -174,14 +170,14 @@ def verify(
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it."""
     prepared = reverify.prepare(reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands))
     for command in prepared.runs:
-        typer.echo(f"will be run on this host: {command}", err=True)
+        output.note(f"will be run on this host: {command}")
     found = reverify.verify_bundle(prepared)
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
-        typer.echo(msgspec.json.format(msgspec.json.encode(document)))
+        output.document(document)
     elif found.passed:
-        typer.echo(f"verified: the container works in {bundle}, no call newly fails{without}")
+        output.say(f"verified: the container works in {bundle}, no call newly fails{without}")
     if not found.passed:
         raise AnswerNo(
             f"the container does not work in {bundle}{without}",

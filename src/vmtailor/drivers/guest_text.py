@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is inside frames, from bytes to records. A guest may say anything: what makes no sense becomes empty fields."""
+"""What is inside frames, from bytes to records, and what is between them. A guest may say anything: what makes no sense
+becomes empty fields."""
 
 from __future__ import annotations
 
+import re
+
+from vmtailor.drivers.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, FromGuest
 from vmtailor.model.guest import Answer, GuestNote, Mark, StepResult
 
 _MOST = 2**63
+#: The head of a frame: mark, type, sequence, length, tag.
+_HEAD = re.compile(MAGIC + b"[%s].(..).{8}" % "".join(FromGuest).encode(), re.S)
 
 
 def _text(data: bytes) -> str:
@@ -18,6 +24,21 @@ def _number(text: str, otherwise: int) -> int:
     except ValueError:
         return otherwise
     return value if -_MOST < value < 2**64 else otherwise
+
+
+def kernel_text(line: bytes) -> str:
+    """What is left of a serial line without its frames: the kernel's words. For error messages, so the frames' tags are
+    not checked; bytes that are none of ours stay."""
+    parts, at = [], 0
+    while found := _HEAD.search(line, at):
+        length = int.from_bytes(found[1], "little")
+        is_frame = length <= MAX_PAYLOAD
+        parts.append(line[at : found.start() if is_frame else found.start() + 1])
+        at = found.start() + (HEADER_BYTES + length if is_frame else 1)
+    # The last frame may have been cut off before its head was whole.
+    rest = line[at:]
+    cut = rest.rfind(MAGIC, -HEADER_BYTES)
+    return _text(b"".join((*parts, rest if cut < 0 else rest[:cut])))
 
 
 def parse_mark(payload: bytes, host_s: float) -> Mark | None:

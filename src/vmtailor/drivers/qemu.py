@@ -19,6 +19,7 @@ from typing import IO, Protocol
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
 from vmtailor.drivers import forwards, net_guard
+from vmtailor.drivers.guest_text import kernel_text
 from vmtailor.drivers.handover import Wanted, handed
 from vmtailor.drivers.plugin import Plugin
 from vmtailor.drivers.qemu_command import Board, Ends, command
@@ -27,7 +28,7 @@ from vmtailor.drivers.qmp import Qmp
 from vmtailor.drivers.serial_line import SerialLine
 from vmtailor.model.machine import Accelerator, Machine
 
-_PANIC = re.compile(rb"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
+_PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
 
 
@@ -142,15 +143,14 @@ class RunningMachine:
 
     def _end(self, console: str | None) -> End:
         code = self._process.poll()
-        raw = bytes(self.serial.tail)
-        text = raw if console is None else console.encode()
+        text = kernel_text(bytes(self.serial.tail)) if console is None else console
         if code is None:
             ending = Ending.DEADLINE
         elif code != 0:
             ending = Ending.DIED
         else:
             ending = Ending.PANIC if _PANIC.search(text) else Ending.EXITED
-        end = End(ending, self.command, raw.decode("utf-8", "replace"), self.stderr(), self.elapsed_s, code)
+        end = End(ending, self.command, text, self.stderr(), self.elapsed_s, code)
         # A QEMU that refuses says so with its status. One that a signal ended did start: 7.2 aborts in some guests that
         # run out of memory before they have said a word ("cpu_io_recompile").
         if ending is Ending.DIED and not self.serial.heard and code is not None and code > 0:

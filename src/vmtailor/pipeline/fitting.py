@@ -17,7 +17,7 @@ from vmtailor.base import records
 from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
-from vmtailor.drivers import flat_archive, plugin, symbolizer
+from vmtailor.drivers import flat_archive, plugin_file, symbolizer
 from vmtailor.drivers.flat_archive import FlatArchive
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
@@ -101,7 +101,7 @@ def modules_asked_for(record: Trace) -> tuple[str, ...]:
 
 def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attribution:
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
-    counts = plugin.read(folder / record.coverage_file)
+    counts = plugin_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts).tolist()
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(ground.kernel.debug_modules_dir).rglob("*.ko")}

@@ -16,7 +16,7 @@ from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spa
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers import plugin, qemu_program, rig
+from vmtailor.drivers import plugin_file, qemu_program, rig
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import Mode, PluginConfig
 from vmtailor.model.boot import Boot
@@ -120,7 +120,7 @@ def _counted(
     _require(outcome, subject)
     if keep is not None:
         keep.write_bytes(outcome.counts)
-    counters = plugin.parse(outcome.counts, "the plugin's counts")
+    counters = plugin_file.parse(outcome.counts, "the plugin's counts")
     boot = boots.make_boot(outcome, subject.exercise, counters, subject.table)
     return boot, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(counters))
 

@@ -15,7 +15,7 @@ from vmtailor.base import records
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.drivers import initramfs, plugin, rig
+from vmtailor.drivers import initramfs, plugin_file, rig
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import Mode, PluginConfig
 from vmtailor.model.exercise import Exercise
@@ -61,7 +61,7 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
         one_cpu = machines.counted(machine)
         coverage = rig.drive(rig.Setup(one_cpu, run, inputs.natives, deadline_s, plugin=config), scratch)
         require_works(coverage, inputs, "")
-        counters = plugin.parse(coverage.counts, "the coverage boot's counts")
+        counters = plugin_file.parse(coverage.counts, "the coverage boot's counts")
         coverage_boot = boots.make_boot(coverage, inputs.exercise, counters, inputs.table)
     (folder / COVERAGE).write_bytes(coverage.counts)
     (folder / REQUESTS).write_bytes(requests.requests)

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from tests.fuzz.fuzz import TARGETS, mutate
 from tests.fuzz.seeds import SEEDS
 from tests.unit.bootlog.reading import codes, timeline_of
@@ -27,6 +26,7 @@ from vmtailor.analysis.boot_page import boot_page
 from vmtailor.analysis.bootlog import archive
 from vmtailor.analysis.bootlog.reader import read_path
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_view
 from vmtailor.model.timeline import WarningCode
 

@@ -26,6 +26,7 @@ from vmtailor.analysis.bootlog.clean import Cleaner, printable
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import encodable
 from vmtailor.model.timeline import WarningCode
 
 #: How much of a file is looked at to recognise it.
@@ -44,7 +45,7 @@ def read_path(path: Path, boot: int = 0) -> list[Observed]:
             return [read_chunks("standard input", archive.decompress(sys.stdin.buffer), boot)]
         if path.is_dir():
             return _read_folder(path, boot)
-        return [read_chunks(str(path), archive.open_chunks(path), boot)]
+        return [read_chunks(encodable(str(path)), archive.open_chunks(path), boot)]
     except FileNotFoundError:
         raise UserInputError(f"{path} does not exist") from None
     except archive.Bomb as error:
@@ -63,8 +64,8 @@ def _read_folder(path: Path, boot: int) -> list[Observed]:
         if name in bootchart.MEMBERS
     }
     if bootchart.is_bootchart(chart):
-        return [bootchart.read(str(path), chart)]
-    found = [read_chunks(str(file), archive.open_chunks(file), boot) for file in files.values()]
+        return [bootchart.read(encodable(str(path)), chart)]
+    found = [read_chunks(encodable(str(file)), archive.open_chunks(file), boot) for file in files.values()]
     if not found:
         raise UserInputError(f"{path} holds no files", hint="give a log, a chart, or a folder that has some")
     return found

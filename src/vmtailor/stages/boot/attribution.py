@@ -18,7 +18,7 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages, plugin, qemu_program
+from vmtailor.drivers import kernel_packages, plugin, plugin_file, qemu_program
 from vmtailor.drivers.kconfig_shell import KconfigShell
 from vmtailor.drivers.plugin import Mark, Mode, PluginConfig
 from vmtailor.drivers.symbolizer import symbolize
@@ -104,7 +104,7 @@ class Counting:
         boot = boot_once(
             countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, on_progress=on_progress
         )
-        counted = plugin.read(loaded.out)
+        counted = plugin_file.read(loaded.out)
         begin, end = counted.at(KERNEL_MARK), counted.at(attribution_boot.INIT_MARK)
         executed = end.since(begin).executed if begin is not None and end is not None else None
         return replace(boot, instructions=executed), counted
@@ -127,7 +127,7 @@ class Settled:
             countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
             on_progress=on_progress,
         )  # fmt: skip
-        counted = plugin.read(loaded.out)
+        counted = plugin_file.read(loaded.out)
         loaded.out.unlink()
         # QEMU ends a moment after ready: that much too many.
         end = counted.stretches[-1].at_end.executed if counted.stretches else None

@@ -15,7 +15,7 @@ from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives, mark_addresses
 from vmtailor.base.store import Store
-from vmtailor.drivers import bundle_folder, kconfig_file, plugin, rig
+from vmtailor.drivers import bundle_folder, kconfig_file, plugin_file, rig
 from vmtailor.drivers.bundle_folder import BundleFolder
 from vmtailor.drivers.guest_volume import Run
 from vmtailor.drivers.plugin import PluginConfig
@@ -145,7 +145,7 @@ class BundleBooter:
         outcome = rig.drive(setup, folder)
         log = kernel_log.whole(outcome.report.file("kernel-log"), outcome.report.console)
         (folder / "console.log").write_text(kernel_log.named(log, table), "utf-8", "replace")
-        counters = plugin.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
+        counters = plugin_file.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
         boot = boots.make_boot(outcome, exercise, counters, table)
         problems = boots.failures(outcome, exercise)
         result = VmBoot(

@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 from typing import Literal
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from vmtailor.analysis.causes import MEANING, counts
-from vmtailor.base import figures
-from vmtailor.base.text import plain, plural
+from vmtailor.base import figures, output
+from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
+from vmtailor.base.text import plural
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Cause
 from vmtailor.stages.report.document import fit_document, repairs
@@ -27,12 +22,11 @@ def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> 
     """Print the result of a fit: the verdict, the tables, the warnings, and what to do with the bundle; with `json` the
     document of `fit --json` and nothing else. Without a console: on standard output.
 
-    Names that come from the image or the guest are printed as text: neither markup nor control characters work."""
-    console = console or Console(highlight=False)
+    Names that come from the image or the guest are printed as text."""
     if json:
-        console.file.write(json_module.dumps(fit_document(run), indent=1, ensure_ascii=False) + "\n")
+        output.document(fit_document(run))
     else:
-        console.print(Group(*_parts(run)))
+        (console or Console()).print(Group(*_parts(run)))
 
 
 def _parts(run: FitRun) -> list[RenderableType]:
@@ -52,16 +46,16 @@ def _verdict(run: FitRun) -> Text:
     text = Text()
     if run.verified and not run.degraded:
         text.append("✓ verified  ", "bold green")
-        text.append(f"{plain(run.reference)} works in its own machine as it did on the baseline")
+        text.append(f"{run.reference} works in its own machine as it did on the baseline")
     elif run.verified:
         text.append("! verified, degraded  ", "bold yellow")
         text.append("the answers are right, but calls fail that worked on the baseline")
     else:
         text.append("✗ not verified  ", "bold red")
-        text.append(f"{plain(run.reference)} does not work yet in the machine that was built")
+        text.append(f"{run.reference} does not work yet in the machine that was built")
     for call in run.degraded:
-        failing = f"{plain(call.name)}({plain(call.arguments)}) answers {plain(call.error)}"
-        text.append(f"\n  {failing}, {plural(call.count, 'time')}", "red")
+        failing = f"{call.name}({call.arguments}) answers {call.error}"
+        text.append(BREAK).append(f"  {failing}, {plural(call.count, 'time')}", "red")
     return text
 
 
@@ -76,7 +70,7 @@ def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
 def _titled(title: str, table: Table, caption: str = "") -> Group:
     lines: list[RenderableType] = [Text(title, "bold"), table]
     if caption:
-        lines.append(Text(plain(caption), "dim"))
+        lines.append(Text(caption, "dim"))
     return Group(*lines, Text())
 
 
@@ -94,7 +88,7 @@ def _loops(run: FitRun) -> Group:
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
     for name in dict.fromkeys(loop.name for side in sides for loop in side.loops):
         cells = [next((x.instructions for x in side.loops if x.name == name), None) for side in sides]
-        table.add_row(Text(plain(name)), *(figures.millions(cell) for cell in cells))
+        table.add_row(Text(name), *(figures.millions(cell) for cell in cells))
     return _titled("Loops that only emulation causes: in gross figures, not in net ones", table)
 
 
@@ -111,11 +105,11 @@ def _trials(run: FitRun) -> Group:
     table = _table("", "purpose", "changed", "build", "verify", "result", numbers=("", "build", "verify"))
     for trial in run.trials:
         changed = " ".join([*(f"+{x}" for x in trial.added), *(f"-{x}" for x in trial.removed)])
-        failures = "; ".join(map(plain, trial.failures)) or "failed"
+        failures = "; ".join(trial.failures) or "failed"
         table.add_row(
             str(trial.number),
-            Text(plain(trial.purpose)),
-            Text(plain(changed)),
+            Text(trial.purpose),
+            Text(changed),
             figures.seconds(trial.build_seconds),
             figures.seconds(trial.verify_seconds),
             Text("passed", "green") if trial.passed else Text(failures, "red"),
@@ -125,7 +119,7 @@ def _trials(run: FitRun) -> Group:
 
 def _doubts(run: FitRun) -> list[RenderableType]:
     def line(word: str, text: str, style: str = "bold yellow") -> Text:
-        return Text.assemble((f"{word}  ", style), plain(text))
+        return Text.assemble((f"{word}  ", style), text)
 
     lines: list[RenderableType] = [
         line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
@@ -143,14 +137,14 @@ def _doubts(run: FitRun) -> list[RenderableType]:
 
 
 def _next(run: FitRun) -> Table:
-    bundle = shlex.quote(plain(run.bundle))
+    bundle = shlex.quote(run.bundle)
     port = next((p.number for p in run.image.exposed_ports if p.protocol == "tcp"), None)
     publish = f" -p {port + 8000 if port < 1024 else port}:{port}" if port else ""
     demanded = (c.name for c in run.plan.choices if c.prompted and any(r.cause is Cause.DEMANDED for r in c.reasons))
     table = Table.grid(padding=(0, 3))
     for first, second, style in (
-        ("bundle", plain(run.bundle), "bold"),
-        ("report", f"{plain(run.bundle)}/{PAGE}", "bold"),
+        ("bundle", run.bundle, "bold"),
+        ("report", f"{run.bundle}/{PAGE}", "bold"),
         (f"vmtailor run{publish} {bundle}", "start the container in its machine", "cyan"),
         (f"vmtailor explain {bundle} {next(demanded, 'EPOLL')}", "why a symbol is in, or out", "cyan"),
         (f"vmtailor verify {bundle} --clock wall", "prove it again, on another host", "cyan"),

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines and documents on standard output and standard error. With `terminal`, which has colours and tables, the only
+place that prints: whatever stands in the text, it cannot steer the terminal.
+
+What a container itself prints under `vmtailor run` does not come through here: it is passed on as it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from vmtailor.base.text import block, json_plain, plain
+
+
+def say(text: str) -> None:
+    """Print a line on standard output."""
+    _write(sys.stdout, f"{plain(text)}\n")
+
+
+def lines(text: str) -> None:
+    """Print text that has its own line ends on standard output."""
+    _write(sys.stdout, block(text))
+
+
+def note(text: str) -> None:
+    """Print a line on standard error, at once."""
+    _write(sys.stderr, f"{plain(text)}\n")
+
+
+def document(value: Any) -> None:
+    """Print a value as one indented JSON document in UTF-8."""
+    json_bytes([json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"])
+
+
+def json_bytes(parts: Iterable[bytes]) -> None:
+    """Print a JSON document that is there as bytes, whole or in pieces; a piece ends between two characters."""
+    sys.stdout.flush()
+    out = sys.stdout.buffer
+    for part in parts:
+        out.write(json_plain(part.decode("utf-8", "surrogatepass")).encode())
+    out.flush()
+
+
+def debug_log() -> None:
+    """Have everything that is logged printed on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(relativeCreated)8.0f ms %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG, handlers=[handler])
+
+
+class _Plain(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return block(super().format(record))
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # closed by who started us
+        return
+    # What the terminal's encoding lacks is shown by number, rather than ending in an error.
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()

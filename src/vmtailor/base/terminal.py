@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Styled text, tables, bars and errors on a terminal. Nothing else imports rich, so that no text from outside meets its
+markup, its emoji or the terminal itself unseen.
+
+A string is always text, on one line: neither `[bold]` nor `:x:` nor an escape sequence in it means anything, and a line
+feed in it is shown. Our own styles are styles of `Text`, our own line ends `BREAK`. What comes round these rules is
+caught when it is drawn, where line feeds pass, and all else that could steer the terminal is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from rich import box
+from rich.console import Console as _Console
+from rich.console import ConsoleOptions, Group, RenderableType
+from rich.panel import Panel
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text as _Text
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.base.text import block, plain
+
+__all__ = [
+    "BREAK", "Console", "Group", "RenderableType", "Table", "Text", "bar", "box", "for_table", "panel", "show_error",
+    "stderr",
+]  # fmt: skip
+
+#: A line end of our own, in a Text.
+BREAK = _Text("\n")
+#: Lines of evidence that an error shows.
+_MOST_DETAILS = 60
+
+
+class Text(_Text):
+    """Text from anywhere, on one line."""
+
+    def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:
+        super().__init__(plain(text), style, **options)
+
+    def append(self, text: _Text | str, style: str | Style | None = None) -> Text:
+        """Add text; a Text keeps its styles and its line ends."""
+        super().append(plain(text) if isinstance(text, str) else text, style)
+        return self
+
+    @classmethod
+    def assemble(cls, *parts: _Text | str | tuple[str, str | Style], style: str | Style = "", **options: Any) -> Text:
+        """One text from parts, each with a style of its own or without."""
+        text = cls(style=style, **options)
+        for part in parts:
+            text.append(*(part if isinstance(part, tuple) else (part,)))
+        return text
+
+
+class Console(_Console):
+    """A terminal, or what stands for one. By default standard output; `stderr=True` the other."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "markup": False, "emoji": False, "highlight": False})
+
+    def render_str(self, text: str, *, style: str | Style = "", **options: Any) -> _Text:
+        """A string as text, and as nothing else."""
+        kept = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
+        return Text(text, style, **kept)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is drawn; the last look at it."""
+        for segment in super().render(renderable, options):
+            shown = segment.text if segment.control else block(segment.text)
+            yield segment if shown is segment.text else Segment(shown, segment.style)
+
+
+def stderr() -> Console:
+    """The terminal for errors, and for what goes on."""
+    return Console(stderr=True)
+
+
+def for_table() -> Console:
+    """Standard output for wide tables: the terminal's width, and room enough where there is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def panel(content: RenderableType, title: str) -> Panel:
+    """A frame with a title."""
+    return Panel(content, title=Text(title), title_align="left", border_style="dim")
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
+    """A moving bar on standard error until the block is left. Gives what moves it: done, total, the title now."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=stderr(), transient=True) as progress:
+        task = progress.add_task(title, total=None)
+
+        def move(done: float, total: float | None, text: str) -> None:
+            progress.update(task, completed=done, total=total, description=text)
+
+        yield move
+
+
+def show_error(error: VmtailorError, console: Console | None = None, word: str = "error") -> None:
+    """Print an error for a person: what happened, the evidence, the next step. Each begins a line once, and evidence is
+    set off, so that nothing in them looks like words of ours."""
+    console = console or stderr()
+    console.print(Text.assemble((f"{word}: ", "bold red"), error.message), soft_wrap=True)
+    for line in block(error.details).splitlines()[-_MOST_DETAILS:]:
+        console.print(Text.assemble("  ", ("│ ", "dim"), line.expandtabs()), soft_wrap=True)
+    if error.hint:
+        console.print(Text.assemble(("hint: ", "bold"), error.hint), soft_wrap=True)

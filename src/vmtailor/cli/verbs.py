@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs by name. A verb's code is loaded when it is asked for, so that the others cost nothing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from vmtailor.cli.entry import work_begins
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb: the module below `vmtailor.cli` that has its function, and the first sentence of that function.
+
+    `mixed`: options may stand behind arguments. `kind`: the class of its command there, where it is one of its own."""
+
+    name: str
+    module: str
+    help: str
+    mixed: bool = True
+    kind: str = ""
+
+    def function(self) -> Callable[..., Any]:
+        """Load it."""
+        found: Callable[..., Any] = getattr(self._load(), self.name)
+        return found
+
+    def command_class(self) -> type[Command]:
+        found: type[Command] = getattr(self._load(), self.kind) if self.kind else Command
+        return found
+
+    def _load(self) -> ModuleType:
+        return importlib.import_module(f"vmtailor.cli.{self.module}")
+
+
+VERBS = (
+    Verb("fit", "fit", "Make the machine that fits an image: trace, plan, build, verify, measure, report."),
+    Verb("trace", "stages", "Run the exercise on the baseline and show what was seen."),
+    Verb("plan", "stages", "Choose the configuration, and show every symbol with its reason."),
+    Verb("build", "stages", "Plan, and build the kernel, without verifying it."),
+    Verb(
+        "verify",
+        "stages",
+        "Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it.",
+    ),
+    Verb(
+        "explain",
+        "explain",
+        "Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.",
+    ),
+    Verb("report", "report", "Write the HTML page of a fit again, and print its tables."),
+    Verb(
+        "boot",
+        "boot",
+        "Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.",
+    ),
+    Verb(
+        "analyze", "analyze", "Show where the time of a boot went: phases, hot spots, and the changes that would help."
+    ),
+    Verb(
+        "compare",
+        "compare",
+        "Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.",
+    ),
+    Verb("gate", "gate", "Hold figures against budgets: exit 0 when all are kept, 1 with the figure when one is not."),
+    Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
+    Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),
+)
+_BY_NAME = {verb.name: verb for verb in VERBS}
+
+
+#: How wide help gets on a wide terminal.
+WIDTH: dict[str, Any] = {"max_content_width": 100}
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [verb.name for verb in VERBS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        verb = _BY_NAME.get(cmd_name)
+        return None if verb is None else command(verb)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # The library would load every verb to read its first line.
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb.name, verb.help) for verb in VERBS])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # What is suggested for a name that does not exist.
+        self.commands = dict.fromkeys(_BY_NAME)  # type: ignore[assignment]
+        return super().resolve_command(ctx, args)
+
+
+class OutputClosed(Exception):
+    """Whoever read our output has gone."""
+
+
+class Command(TyperCommand):
+    """One verb."""
+
+    def invoke(self, ctx: Any) -> Any:
+        work_begins()
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise OutputClosed from error  # the library would end the program without a word
+
+
+def command(verb: Verb) -> Any:
+    """A verb as the library's command."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    settings = {**WIDTH, "allow_interspersed_args": verb.mixed}
+    app.command(verb.name, cls=verb.command_class(), context_settings=settings)(verb.function())
+    return get_command(app)

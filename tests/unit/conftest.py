@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several unit tests use."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.fakes.started import Ended, Start
+
+from vmtailor.cli.main import main
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Start]:
+    """Starts `vmtailor ARGUMENTS`, and gives what came of it."""
+    terminated = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["vmtailor", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        code = end.value.code
+        assert isinstance(code, int)
+        return code, out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, terminated)

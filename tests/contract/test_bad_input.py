@@ -221,14 +221,15 @@ def test_interrupted_while_the_image_is_fetched(tmp_path: Path, number: int) -> 
 
 @pytest.mark.parametrize("verb", ["run", "verify", "report", "explain"])
 def test_a_bundle_that_is_none(tmp_path: Path, verb: str) -> None:
-    assert_clear(run_program(tmp_path, verb, tmp_path / "nowhere"), 2, "nowhere")
+    code = 125 if verb == "run" else 2
+    assert_clear(run_program(tmp_path, verb, tmp_path / "nowhere"), code, "nowhere")
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "bundle.json").write_text("{")
     (broken / "run.json").write_text("{")
-    assert_clear(run_program(tmp_path, verb, broken), 2)
+    assert_clear(run_program(tmp_path, verb, broken), code)
 
 
 @pytest.mark.parametrize("port", ["80", "a:b", "0:80", "70000:80", "80:80/sctp", "1.2.3:80:80", "300.1.1.1:80:80"])
 def test_a_port_that_is_none(tmp_path: Path, port: str) -> None:
-    assert_clear(run_program(tmp_path, "run", "-p", port, tmp_path / "nowhere"), 2, port)
+    assert_clear(run_program(tmp_path, "run", "-p", port, tmp_path / "nowhere"), 125, port)

@@ -25,6 +25,7 @@ from vmtailor.drivers import (
     tracer_volume,
 )
 from vmtailor.drivers.kernel_source import SourceTree
+from vmtailor.drivers.limits import Limits
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -81,7 +82,12 @@ def prepare(options: FitOptions) -> Ground:
     store = options.store
     temporary.require_usable()
     qemu_program.plugin_api()
-    settings = image_stage.ImageOptions(authfile=options.authfile, entrypoint=options.entrypoint, cmd=options.cmd)
+    settings = image_stage.ImageOptions(
+        authfile=options.authfile,
+        entrypoint=options.entrypoint,
+        cmd=options.cmd,
+        limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
+    )
     image = image_stage.fetch(options.reference, store, settings)
     exercise = exercise_of(options, image)
     parts = native_parts.locate()

@@ -114,8 +114,6 @@ def exercise_of(options: FitOptions, image: Image) -> Exercise:
     """The exercise the user gave, or the one the image's configuration suggests."""
     if options.exercise_file is None:
         return exercise_file.derive(image)
-    if not options.exercise_file.is_file():
-        raise UserInputError(f"the exercise {options.exercise_file} does not exist", hint="docs/reference/exercise.md")
     return exercise_file.load(options.exercise_file, image)
 
 
@@ -131,7 +129,7 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
     if options.baseline_config == "defconfig":
         return kernel_compiled.provide(options.store, options.source)
     config = Path(options.baseline_config)
-    if not config.is_file():
+    if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
     return kernel_compiled.provide(options.store, options.source, config)
 

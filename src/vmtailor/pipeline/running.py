@@ -37,7 +37,7 @@ STOP_S = 10.0
 START_S = 120.0
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL
-_PORT = re.compile(r"(?:(?P<address>[0-9.]+):)?(?P<host>[0-9]+):(?P<guest>[0-9]+)(?:/(?P<protocol>tcp|udp))?\Z")
+_PORT = re.compile(r"(?:(?P<address>[0-9.]+):)?(?P<host>[0-9]{1,9}):(?P<guest>[0-9]{1,9})(?:/(?P<protocol>tcp|udp))?\Z")
 
 
 @dataclass(frozen=True)

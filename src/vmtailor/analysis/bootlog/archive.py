@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import io
 import lzma
+import os
+import select
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from vmtailor.base.regular_file import kind_of
+
 CHUNK = 1 << 20
+#: How long a named pipe is waited for.
+WRITER_MS = 5000
 #: Uncompressed bytes read of one input; a log of a gigabyte is no log of a boot.
 MAX_BYTES = 1 << 30
 #: Bytes kept of one member of an archive, and members looked at.
@@ -27,8 +35,27 @@ class Bomb(Exception):
 def open_chunks(path: Path, limit: int = MAX_BYTES) -> Iterator[bytes]:
     """A file's bytes in chunks, decompressed when it is gzip, bzip2 or xz. Damaged ends are dropped. Raises Bomb,
     OSError."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         yield from decompress(file, limit)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A file, or a pipe that somebody writes to, such as a shell's <(command). Raises OSError for what has no end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISFIFO(mode):
+            waiting = select.poll()
+            waiting.register(handle, select.POLLIN | select.POLLHUP)
+            if not waiting.poll(WRITER_MS):
+                raise OSError(errno.ENODATA, f"it is a named pipe, and nobody wrote to it for {WRITER_MS // 1000} s")
+        elif not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(mode)}")
+        os.set_blocking(handle, True)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _decompressor(magic: bytes) -> object | None:

@@ -23,6 +23,9 @@ CHUNK = 1 << 20
 WRITER_MS = 5000
 #: Uncompressed bytes read of one input; a log of a gigabyte is no log of a boot.
 MAX_BYTES = 1 << 30
+#: What is packed tighter than this, once so much came out of it, is no log.
+MAX_RATIO = 100
+RATIO_FROM = 16 << 20
 #: Bytes kept of one member of an archive, and members looked at.
 MAX_MEMBER = 256 << 20
 MAX_MEMBERS = 10_000
@@ -72,12 +75,14 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
     """Chunks of a stream, decompressed where its first bytes say so."""
     chunk = file.read(CHUNK)
     worker = _decompressor(chunk[:8])
-    total = 0
+    total, taken = 0, len(chunk)
     while chunk:
         for piece in [chunk] if worker is None else _expand(worker, chunk):
             total += len(piece)
             if total > limit:
                 raise Bomb(f"more than {limit >> 20} MiB came out of it")
+            if worker is not None and total > max(RATIO_FROM, MAX_RATIO * taken):
+                raise Bomb(f"more than {MAX_RATIO} times its size came out of it")
             if piece:
                 yield piece
         if worker is not None and getattr(worker, "eof", False):
@@ -88,6 +93,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
             chunk = rest
             continue
         chunk = file.read(CHUNK)
+        taken += len(chunk)
 
 
 def _expand(worker: object, data: bytes) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ def test_kinds_that_are_not_in_the_image(kind: str) -> None:
     with pytest.raises(UserInputError, match="outside the image"):
         check({**GOOD, "layers": [{**LAYER, "mediaType": kind}]})
     with pytest.raises(UserInputError, match="outside the image"):
-        check({"schemaVersion": 2, "LAYERS": [{**LAYER, "MEDIATYPE": kind}]})
+        check({"schemaVersion": 2, "LAYERS": [{"DIGEST": DIGEST, "MEDIATYPE": kind}]})
 
 
 def test_other_machines_may_have_what_they_like() -> None:

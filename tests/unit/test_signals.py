@@ -29,7 +29,7 @@ from vmtailor.drivers.signals import RTMAX, RTMIN, name_of, number_of
         ("rtmax-30", "SIGRTMAX-30", 34),
         ("SIGRTMIN+30", "SIGRTMIN+30", 64),
         (" term ", "SIGTERM", 15),
-        ("SIGPOLL", "SIGPOLL", 29),
+        ("SIGPOLL", "SIGIO", 29),
         ("1", "SIGHUP", 1),
     ],
 )

@@ -406,6 +406,39 @@ def test_a_hostile_image(
     nothing_left(place)
 
 
+def linked_inside(image: Path) -> None:
+    blob = next((image / "blobs" / "sha256").iterdir())
+    blob.rename(image / "elsewhere")
+    blob.symlink_to("../../elsewhere")
+
+
+SIGNALS = ("SIGRTMIN+3", "SIGRTMAX-3", "rtmin+3", "37", "quit")
+ODD_BUT_GOOD: dict[str, Make] = {
+    **{
+        f"stop signal {text}": config(StopSignal=text) for text in ("SIGRTMIN+3", "SIGRTMAX-3", "rtmin+3", "37", "quit")
+    },
+    "a layer without its last padding": layer(GOOD[:-1024] + tar_of(file("last", b"x" * 700))[: 512 + 700]),
+    "a link that stays in the layout": spoiled(linked_inside),
+    "an oci-archive": oci_archive(),
+    "a docker-archive": docker(),
+    "a docker-archive, packed": packed(docker(), gzip.compress),
+    "an image just below the limit": layer(ZEROS, gzip.compress(ZEROS), "--max-image-size", "5M"),
+    "a folder": tree(lambda root: os.mkfifo(root / "pipe")),
+}
+
+
+@pytest.mark.parametrize("name", ODD_BUT_GOOD)
+def test_what_only_looks_odd_is_read(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ODD_BUT_GOOD[name](place)
+    reference, *options = made if isinstance(made, tuple) else (made,)
+    text = f"oci:{reference}" if isinstance(reference, Path) else str(reference)
+    said = vmtailor(["fit", text, "-o", place / "bundle", *ENOUGH, *options], capsys, monkeypatch)
+    assert ACCEPTED in said.stderr, said.stderr
+    nothing_left(place)
+
+
 def exercise(text: str | bytes) -> Make:
     def make(folder: Path) -> tuple[str | Path, ...]:
         data = text if isinstance(text, bytes) else text.encode()

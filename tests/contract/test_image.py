@@ -21,7 +21,8 @@ from tests.fakes.tars import directory, file, layers_of, read_flat, symlink, tar
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
-from vmtailor.drivers.layers import Limits, merge
+from vmtailor.drivers.layers import merge
+from vmtailor.drivers.limits import Limits
 from vmtailor.drivers.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
 from vmtailor.stages.image import ImageOptions, Source, fetch, host_architecture, parse_reference

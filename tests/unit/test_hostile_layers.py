@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.tars import directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
-from vmtailor.base.errors import HostError
-from vmtailor.drivers.layers import DamagedLayer, Layer, Limits, merge
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.drivers.decompress import chunks_of
+from vmtailor.drivers.layers import DamagedLayer, Layer, merge, uncompress
+from vmtailor.drivers.limits import DEFAULT_BYTES, DEPTH, RESERVE_BYTES, SMALL_BYTES, Limits, TooLarge
+
+pytestmark = pytest.mark.attack
 
 GOOD = tar_of(
     directory("d"), file("d/f", b"content" * 300, pax_headers={"SCHILY.xattr.user.x": "y"}), symlink("l", "d/f"),
@@ -24,11 +29,11 @@ GOOD = tar_of(
 )  # fmt: skip
 
 
-def refused(folder: Path, data: bytes, match: str, limits: Limits | None = None) -> DamagedLayer:
+def refused(folder: Path, data: bytes, match: str, limits: Limits | None = None) -> UserInputError:
     path = folder / "layer"
     path.write_bytes(data)
     inside = set(folder.iterdir())
-    with pytest.raises(DamagedLayer, match=match) as caught:
+    with pytest.raises(DamagedLayer if limits is None else (DamagedLayer, TooLarge), match=match) as caught:
         merge([Layer(path, "sha256:abc")], folder / "flat.tar", limits)
     assert "sha256:abc" in caught.value.message
     assert caught.value.hint
@@ -143,14 +148,14 @@ def test_more_than_the_limits(tmp_path: Path) -> None:
     refused(tmp_path, tar_of(file("f", b"x" * 5000)), "more than 4000 bytes", Limits(unpacked_bytes=4000))
     refused(tmp_path, tar_of(file("a" * 200), file("b" * 200)), "names", Limits(metadata_bytes=300))
     # A size that is only claimed, as a sparse file or not, counts all the same.
-    refused(tmp_path, tar_of((entry("f", size=1 << 60), b"")), "more than")
+    refused(tmp_path, tar_of((entry("f", size=1 << 60), b"")), "more than", Limits())
     claims = {
         "GNU.sparse.major": "1",
         "GNU.sparse.minor": "0",
         "GNU.sparse.realsize": str(1 << 60),
         "GNU.sparse.name": "f",
     }
-    refused(tmp_path, tar_of((entry("f", size=512, pax_headers=claims), b"0\n" + bytes(510))), "more than")
+    refused(tmp_path, tar_of((entry("f", size=512, pax_headers=claims), b"0\n" + bytes(510))), "more than", Limits())
 
 
 def test_a_decompression_bomb_ends_at_the_limit(tmp_path: Path) -> None:
@@ -168,6 +173,75 @@ def test_absurd_headers_do_not_fill_memory(tmp_path: Path) -> None:
         refused(tmp_path, gzip.compress(huge), "too large")
     endless = entry("p", tarfile.XHDTYPE, size=0).tobuf(tarfile.USTAR_FORMAT) * 5000
     refused(tmp_path, endless, "damaged")
+
+
+def test_the_limit_is_of_all_layers_together_and_says_how_to_raise_it(tmp_path: Path) -> None:
+    stack = layers_of(tmp_path, [tar_of(file("a", bytes(600 << 10))), tar_of(file("b", bytes(600 << 10)))])
+    with pytest.raises(TooLarge, match="more than 1M; the limit for an image is 1M") as caught:
+        merge(stack, tmp_path / "flat", Limits(unpacked_bytes=1 << 20))
+    assert "--max-image-size 2M" in caught.value.hint
+    assert not (tmp_path / "flat").exists()
+    assert merge(stack, tmp_path / "flat", Limits(unpacked_bytes=2 << 20)).unpacked_bytes == 1200 << 10
+
+
+def test_an_image_is_stopped_while_it_streams_not_when_it_is_whole(tmp_path: Path) -> None:
+    """Whatever is behind 64 KB, no more than the limit is ever taken out of it."""
+    bomb = tmp_path / "layer"
+    with gzip.open(bomb, "wb", 9) as out:
+        for _ in range(64):
+            out.write(bytes(1 << 20))
+    taken = 0
+
+    def counted(path: Path) -> Iterator[bytes]:
+        nonlocal taken
+        for piece in chunks_of(path):
+            taken += len(piece)
+            yield piece
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TooLarge):
+        patch.setattr("vmtailor.drivers.layer_reader.chunks_of", counted)
+        uncompress(bomb, tmp_path / "out", Limits(unpacked_bytes=2 << 20))
+    assert taken <= 3 << 20
+    assert (tmp_path / "out").stat().st_size <= 2 << 20
+
+
+@pytest.mark.parametrize("free", ["little", "much"])
+def test_the_default_limit_fits_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: str) -> None:
+    class Usage:
+        free = 0
+
+    Usage.free = (DEFAULT_BYTES * 2) - (1 if free == "little" else 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
+    found = Limits.for_disk(tmp_path)
+    assert found.unpacked_bytes == (SMALL_BYTES if free == "little" else DEFAULT_BYTES)
+    assert found.entries == found.unpacked_bytes // 4096
+
+
+def test_writing_stops_before_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage:
+        free = RESERVE_BYTES - 1
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
+    packed = tmp_path / "layer"
+    packed.write_bytes(gzip.compress(bytes(32 << 20), 1))
+    with pytest.raises(HostError, match="no space is left"):
+        uncompress(packed, tmp_path / "out", Limits())
+    assert (tmp_path / "out").stat().st_size < 20 << 20
+
+
+def test_folders_within_folders_have_an_end(tmp_path: Path) -> None:
+    merge(layers_of(tmp_path, [tar_of(directory("d/" * DEPTH))]), tmp_path / "flat.tar")
+    refused(tmp_path, tar_of(directory("d/" * (DEPTH + 1))), "deep")
+    refused(tmp_path, tar_of(file("d/" * 2000)), "deep")
+    links = tar_of(directory("d/" * 200), symlink("l", "d/" * 200), file("l/" + "e/" * 100 + "f"))
+    refused(tmp_path, links, "deep")
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 30, "9" * 5000, "nan", "inf", "1e3", "", "-" + "9" * 30, "\u0661"])
+@pytest.mark.parametrize("key", ["uid", "gid", "size"])
+def test_headers_with_numbers_that_are_none(tmp_path: Path, key: str, number: str) -> None:
+    """Read leniently, the owner would be root, and the content nothing."""
+    refused(tmp_path, tar_of(file("f", b"x", pax_headers={key: number})), "f", Limits())
 
 
 def test_a_full_disk_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +268,7 @@ def test_any_damage_gives_an_archive_or_one_error(tmp_path: Path, flips: list[tu
     path.write_bytes(data)
     try:
         merge([Layer(path, "fuzzed")], tmp_path / "flat", Limits(unpacked_bytes=1 << 24))
-    except DamagedLayer:
+    except (DamagedLayer, TooLarge):
         return
     read_flat(tmp_path / "flat")
 

@@ -29,7 +29,7 @@ from vmtailor.pipeline.measuring import loop_table
 from vmtailor.stages.boot import attribution, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan, boot_once
 
-_SIZE = re.compile(r"(\d+)([KMG]?)i?B?")
+_SIZE = re.compile(r"([0-9]{1,12})([KMG]?)i?B?")
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,14 @@ def boot(
     mark: Annotated[
         list[str] | None, typer.Option(help="NAME=REGEX: a milestone of your own, a line of the console.")
     ] = None,
-    times: Annotated[int, typer.Option("--times", "-n", min=1, help="Boots.")] = 5,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a boot counts as never ready.")] = 300.0,
+    times: Annotated[int, typer.Option("--times", "-n", min=1, max=10_000, help="Boots.")] = 5,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=86400, help="Seconds after which a boot counts as never ready.")
+    ] = 300.0,
     clock: Annotated[Clock, typer.Option(help="wall: host time. instructions: QEMU's TCG counts, exact.")] = Clock.WALL,
     machine: Annotated[MachineKind, typer.Option(help="QEMU's machine type.")] = MachineKind.Q35,
     memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
-    cpus: Annotated[int, typer.Option(min=1, help="Virtual CPUs.")] = 1,
+    cpus: Annotated[int, typer.Option(min=1, max=255, help="Virtual CPUs.")] = 1,
     cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
     accel: Annotated[
         Accelerator, typer.Option(help="tcg works everywhere; kvm where `vmtailor doctor` says so.")
@@ -259,5 +261,5 @@ def _bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) << {"": 20, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
     if not 16 << 20 <= size <= 1 << 44:
-        raise UserInputError(f"{text!r} is no amount of memory", hint="such as 512M or 2G")
+        raise UserInputError(f"{text[:40]!r} is no amount of memory", hint="such as 512M or 2G")
     return size

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli.sizes import parse_memory
+from vmtailor.cli.sizes import parse_image_size, parse_memory
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.options import FitOptions
@@ -59,6 +59,14 @@ AuthfileOption = Annotated[Path | None, typer.Option(help="Registry credentials,
 PrivilegedOption = Annotated[
     bool, typer.Option("--privileged", help="Let root in the container do everything: here, and when it is run.")
 ]
+MaxImageSizeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Content that an image may have, uncompressed, such as 32G; an entry counts for 4 KiB at least. "
+        "Default: 16G, or 2G where less than 32G of the cache's disk is free.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -66,11 +74,13 @@ def words(text: str | None) -> tuple[str, ...] | None:
     """A command line as a shell would read it; None stays None. Raises UserInputError."""
     if text is None:
         return None
+    if "\0" in text:
+        raise UserInputError(f"the entry point {text[:200]!r} holds a NUL", hint="leave it out")
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise UserInputError(
-            f"the entry point {text!r} is no command line: {error}", hint="close every quotation mark"
+            f"the entry point {text[:200]!r} is no command line: {error}", hint="close every quotation mark"
         ) from error
 
 
@@ -108,12 +118,14 @@ def subject(
     entrypoint: EntrypointOption = None,
     authfile: AuthfileOption = None,
     privileged: PrivilegedOption = False,
+    max_image_size: MaxImageSizeOption = None,
 ) -> FitOptions:
     """What is fitted, and what is traced."""
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
         cpu_model=cpu_model, kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
+        max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),
     )  # fmt: skip
 
 

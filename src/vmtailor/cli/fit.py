@@ -31,7 +31,8 @@ def fit(
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image: trace, plan, build, verify, measure, report."""
-    command = shlex.join(["vmtailor", *sys.argv[1:]])
+    # It goes into a record, which is UTF-8; a file's name need not be.
+    command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
     options = replace(asked, out=out, boots=boots, budget=budget, effort=effort, command=command)
     result = run_fit(options)
     report_stage.show(result, json=json)

@@ -12,6 +12,7 @@ from vmtailor.analysis.gate import Judged, judge, parse_budget
 from vmtailor.analysis.gate_document import Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.regular_file import read_regular
 from vmtailor.base.terminal import Console, Table, Text
 
 
@@ -84,8 +85,8 @@ def _show_document(title: str, document: Document) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular(path, "the file of budgets", 1 << 20).decode()
+    except UnicodeDecodeError as error:
         raise UserInputError(f"{path} cannot be read: {error}") from None
 
 

@@ -17,6 +17,8 @@ COLLECTOR = "bootchart-vt"
 
 def disk_of(path: Path) -> VmDisk:
     """A disk image, its format told by its first bytes. Raises UserInputError when it is none."""
+    if path.is_fifo():
+        raise UserInputError(f"{path} is a named pipe", hint="give a raw or qcow2 image, or --kernel")
     try:
         with path.open("rb") as image:
             head = image.read(512)

@@ -43,7 +43,7 @@ def check_entry_point(tree: Tree, image: Image) -> str:
             _check_interpreter(tree, image, name, node)
             return candidate
     raise UserInputError(
-        f"the entry point '{name}' of {image.reference} {problem}",
+        f"the entry point '{name[:200]}' of {image.reference} {problem}",
         hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
     )
 
@@ -75,7 +75,7 @@ def _check_interpreter(tree: Tree, image: Image, name: str, node: Node) -> None:
     found = tree.lookup(path)
     if found is None or _problem(found):
         raise UserInputError(
-            f"the entry point '{name}' of {image.reference} needs '{interpreter[:200]}', which "
+            f"the entry point '{name[:200]}' of {image.reference} needs '{interpreter[:200]}', which "
             f"{'is not in the image' if found is None else _problem(found)}",
             hint="put it into the image, or link the program statically",
         )

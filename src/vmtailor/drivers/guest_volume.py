@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
+from vmtailor.drivers import signals
 from vmtailor.drivers.rootfs import Extra, ExtraKind
 from vmtailor.drivers.wire import KEY_BYTES
 from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
@@ -24,7 +24,6 @@ from vmtailor.model.image import ImageConfig
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 _SECTOR = 512
-_RTMIN = 34  # what containers' C libraries call SIGRTMIN
 
 
 @dataclass(frozen=True)
@@ -62,20 +61,10 @@ class Run:
 
 
 def signal_number(name: str) -> int:
-    """The number of a stop signal as images write it: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`."""
-    text = name.strip().upper()
-    base, _, offset = text.removeprefix("SIG").partition("+")
-    try:
-        if text.isdigit():
-            number = int(text)
-        elif base == "RTMIN":
-            number = _RTMIN + int(offset or 0)
-        else:
-            number = signal.Signals["SIG" + base].value
-    except (KeyError, ValueError):
-        number = 0
-    if not 1 <= number <= 64:
-        raise UserInputError(f"'{name}' is no signal", hint="write it as SIGTERM, TERM or 15")
+    """The number of a stop signal as images write it: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. Raises UserInputError."""
+    number = signals.number_of(name)
+    if number is None:
+        raise UserInputError(f"'{name[:40]}' is no signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
 
 

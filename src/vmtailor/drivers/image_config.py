@@ -4,41 +4,25 @@ checked for its type before it is used."""
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-from pathlib import Path
 from typing import Any
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.documents import BadConfig, read_json, shown
+from vmtailor.drivers.limits import LAYERS
+from vmtailor.drivers.signals import name_of
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 
-DOCUMENT_BYTES = 8 << 20
+__all__ = ["BadConfig", "diff_ids_of", "digests_of", "parse", "read_json", "signal_name"]
+
+#: The longest word that the kernel gives to a program (MAX_ARG_STRLEN less its NUL), and the longest list of ours.
+WORD_BYTES = 131_071
+WORDS_BYTES = 1 << 20
+#: Ports that are listed, ranges written out, repetitions counted.
+PORTS = 200_000
+_INT64_MAX = 2**63 - 1
+_ID_MAX = 2**32 - 2
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
-_REALTIME = re.compile(r"(?:SIG)?(RTMIN(?:\+\d{1,2})?|RTMAX(?:-\d{1,2})?)")
-
-
-class BadConfig(UserInputError):
-    """The manifest or the configuration of an image makes no sense."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the image's description makes no sense: {what}", hint="build or fetch the image again")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size. Raises BadConfig."""
-    try:
-        if path.stat().st_size > DOCUMENT_BYTES:
-            raise BadConfig(f"{path.name} is larger than {DOCUMENT_BYTES} bytes")
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadConfig(f"{path.name} is not JSON: {error}") from error
-    except FileNotFoundError:
-        raise BadConfig(f"{path.name} is missing") from None
-    if not isinstance(document, dict):
-        raise BadConfig(f"{path.name} is not an object")
-    return document
+_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE | re.ASCII)
 
 
 def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
@@ -46,14 +30,16 @@ def digests_of(manifest: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     if "manifests" in manifest:
         raise BadConfig("a list of manifests where one manifest should be")
     if manifest.get("schemaVersion") != 2:
-        raise BadConfig(f"a manifest of schema version {manifest.get('schemaVersion')!r}; 2 is needed")
+        raise BadConfig(f"a manifest of schema version {shown(manifest.get('schemaVersion'))}; 2 is needed")
     config, layers = manifest.get("config"), manifest.get("layers")
     if not isinstance(config, dict) or not isinstance(layers, list):
         raise BadConfig("the manifest has no configuration or no layers")
+    if len(layers) > LAYERS:
+        raise BadConfig(f"the manifest has {len(layers)} layers; at most {LAYERS} are read")
     found = [item.get("digest") if isinstance(item, dict) else None for item in (config, *layers)]
     for digest in found:
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise BadConfig(f"{str(digest)[:100]!r} is not a SHA-256 digest")
+            raise BadConfig(f"{shown(digest)} is not a SHA-256 digest")
     names = [str(digest) for digest in found]
     return names[0], tuple(names[1:])
 
@@ -66,7 +52,7 @@ def diff_ids_of(config: dict[str, Any], layers: int) -> tuple[str, ...]:
         raise BadConfig(f"the configuration does not name the content of its {layers} layers")
     for digest in found:
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise BadConfig(f"{str(digest)[:100]!r} is not a SHA-256 digest")
+            raise BadConfig(f"{shown(digest)} is not a SHA-256 digest")
     return tuple(found)
 
 
@@ -83,7 +69,7 @@ def parse(document: dict[str, Any]) -> ImageConfig:
         cmd=_command(inner, "Cmd", shell),
         env=tuple((key, value) for key, eq, value in (e.partition("=") for e in _words(inner, "Env")) if eq and key),
         working_dir=_text(inner, "WorkingDir") or "/",
-        user=_text(inner, "User"),
+        user=_user(_text(inner, "User")),
         exposed_ports=_ports(_keys(inner, "ExposedPorts")),
         volumes=_keys(inner, "Volumes"),
         stop_signal=signal_name(_text(inner, "StopSignal") or "SIGTERM"),
@@ -93,21 +79,17 @@ def parse(document: dict[str, Any]) -> ImageConfig:
 
 
 def signal_name(text: str) -> str:
-    """A signal as `SIGNAME`; names with and without SIG, numbers, and SIGRTMIN+N are understood. Raises BadConfig."""
-    upper = text.strip().upper()
-    if upper.isascii() and upper.isdigit() and int(upper) in set(signal.Signals):
-        return signal.Signals(int(upper)).name
-    if match := _REALTIME.fullmatch(upper):
-        return f"SIG{match.group(1)}"
-    name = upper if upper.startswith("SIG") else f"SIG{upper}"
-    if name in signal.Signals.__members__:
-        return name
-    raise BadConfig(f"{text[:40]!r} is not a signal")
+    """A signal as `SIGNAME`; names with and without SIG, numbers, SIGRTMIN+N and SIGRTMAX-N are understood. Raises
+    BadConfig."""
+    name = name_of(text)
+    if name is None:
+        raise BadConfig(f"{shown(text, 40)} is not a signal")
+    return name
 
 
 def _checked(value: Any, key: str) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise BadConfig(f"{key} holds {str(value)[:100]!r}, which is not a text")
+        raise BadConfig(f"{key} holds {shown(value)}, which is not a text")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -115,9 +97,17 @@ def _checked(value: Any, key: str) -> str:
     return value
 
 
+def _word(value: Any, key: str) -> str:
+    """A text that a program is given, which has its limits."""
+    size = len(_checked(value, key).encode())
+    if size > WORD_BYTES:
+        raise BadConfig(f"{key} holds a text of {size} bytes; no program can be given more than {WORD_BYTES}")
+    return str(value)
+
+
 def _text(document: dict[str, Any], key: str) -> str:
     value = document.get(key)
-    return "" if value is None else _checked(value, key)
+    return "" if value is None else _word(value, key)
 
 
 def _words(document: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -126,13 +116,16 @@ def _words(document: dict[str, Any], key: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list):
         raise BadConfig(f"{key} is not a list")
-    return tuple(_checked(word, key) for word in value)
+    words = tuple(_word(word, key) for word in value)
+    if sum(len(word) + 1 for word in words) > WORDS_BYTES:
+        raise BadConfig(f"{key} is longer than {WORDS_BYTES} bytes")
+    return words
 
 
 def _command(document: dict[str, Any], key: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     value = document.get(key)
     if isinstance(value, str):  # the shell form, in images of the first Docker versions
-        return (*shell, _checked(value, key)) if value else ()
+        return (*shell, _word(value, key)) if value else ()
     return _words(document, key)
 
 
@@ -145,23 +138,35 @@ def _keys(document: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(sorted(_checked(name, key) for name in value))
 
 
+def _user(text: str) -> str:
+    """`name`, `uid`, `name:group`, `uid:gid`, as it is written, unless a number in it is no user's."""
+    for part in text.split(":"):
+        if part.isascii() and part.isdigit() and (len(part) > 10 or int(part) > _ID_MAX):
+            raise BadConfig(f"User is {shown(text, 40)}; users and groups have numbers up to {_ID_MAX}")
+    return text
+
+
 def _ports(names: tuple[str, ...]) -> tuple[Port, ...]:
-    ports = []
+    ports = set()
+    listed = 0
     for name in names:
         match = _PORT.fullmatch(name)
         if match is None:
-            raise BadConfig(f"ExposedPorts holds {name[:40]!r}")
+            raise BadConfig(f"ExposedPorts holds {shown(name, 40)}")
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         if not 1 <= first <= last <= 65535:
-            raise BadConfig(f"ExposedPorts holds {name[:40]!r}")
-        ports += [Port(number, (match.group(3) or "tcp").lower()) for number in range(first, last + 1)]
-    return tuple(sorted(set(ports), key=lambda port: (port.number, port.protocol)))
+            raise BadConfig(f"ExposedPorts holds {shown(name, 40)}")
+        listed += last - first + 1
+        if listed > PORTS:
+            raise BadConfig(f"ExposedPorts lists more than {PORTS} ports")
+        ports |= {(number, (match.group(3) or "tcp").lower()) for number in range(first, last + 1)}
+    return tuple(Port(number, protocol) for number, protocol in sorted(ports))
 
 
 def _seconds(document: dict[str, Any], key: str, default: float) -> float:
     value = document.get(key) or 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadConfig(f"Healthcheck has {str(value)[:40]!r} as {key}, which is no number of nanoseconds")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _INT64_MAX:
+        raise BadConfig(f"Healthcheck has {shown(value, 40)} as {key}, which is no number of nanoseconds")
     return value / 1e9 or default
 
 
@@ -178,9 +183,9 @@ def _health_check(document: Any, shell: tuple[str, ...]) -> HealthCheck | None:
     elif test[0] == "CMD-SHELL" and len(test) == 2:
         argv = (*shell, test[1])
     else:
-        raise BadConfig(f"Healthcheck tests {test[0][:40]!r}; CMD, CMD-SHELL and NONE are known")
+        raise BadConfig(f"Healthcheck tests {shown(test[0], 40)}; CMD, CMD-SHELL and NONE are known")
     retries = document.get("Retries") or 3
-    if not isinstance(retries, int) or retries < 0:
+    if not isinstance(retries, int) or not 0 <= retries < 2**31:
         raise BadConfig("Healthcheck has no proper number of Retries")
     return HealthCheck(
         argv,

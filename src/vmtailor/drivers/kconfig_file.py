@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.regular_file import read_regular
 from vmtailor.model.kernel import LostSymbol
 
+#: Bytes of a configuration; the largest of a distribution has 300 KB.
+FILE_BYTES = 8 << 20
+_GIVE = "give a kernel configuration, such as /boot/config-RELEASE"
 _SET = re.compile(r"^CONFIG_([A-Za-z0-9_]+)=(.*)$")
 _UNSET = re.compile(r"^# CONFIG_([A-Za-z0-9_]+) is not set$")
 _NAME = re.compile(r"^[A-Za-z0-9_]+$")
@@ -19,6 +24,14 @@ _STRICT_SET = re.compile(
 )
 _AS_KCONFIG = "the configuration of a bundle is as the kernel's make wrote it; fit the image again"
 _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")
+
+
+def read(path: Path) -> bytes:
+    """The content of a configuration that the user named. Raises UserInputError for what is none."""
+    data = read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE)
+    if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
+        raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
+    return data
 
 
 def parse(text: str) -> dict[str, str]:

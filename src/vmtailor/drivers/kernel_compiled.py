@@ -58,9 +58,9 @@ def provide(
     An interrupted compile goes on where it stopped. Raises UserInputError for the source or configuration, BuildError
     when it does not compile, HostError for tools and disk.
     """
+    given = kconfig_file.read(config_file) if config_file is not None else b"defconfig"
     tree = kernel_source.provide(store, source)
     toolchain = kbuild.Toolchain()
-    given = config_file.read_bytes() if config_file is not None else b"defconfig"
     key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, kconfig_file.render(ADDED), *sorted(debug_modules))
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import lzma
 import math
@@ -24,13 +25,17 @@ from typing import cast
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.decompress import CHUNK, chunks_of
 from vmtailor.drivers.layer_tree import Entry, Node
+from vmtailor.drivers.limits import DEPTH, Budget, Limits, Room, size_text, too_many, too_much
 
+BLOCK = 512
 #: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
 HEADER_BYTES = 4 << 20
 PATH_BYTES = 4095
 NAME_BYTES = 255
 TIME_MAX = 2**32 - 1
 
+_NUMBERS = {"uid": "user or group", "gid": "user or group", "size": "size"}
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
 _TIME = re.compile(r"\d{1,10}(\.\d{1,9})?")
 _XATTR = "SCHILY.xattr."
 _LIBARCHIVE = "LIBARCHIVE.xattr."
@@ -58,19 +63,11 @@ class Layer:
     diff_id: str = ""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What an image may ask of the host. All sizes in bytes; `metadata_bytes` bounds names and attributes in memory."""
-
-    entries: int = 5_000_000
-    unpacked_bytes: int = 64 << 30
-    metadata_bytes: int = 512 << 20
-
-
 class DamagedLayer(UserInputError):
     """A layer cannot be read, or it asks for what an image must not ask for."""
 
     def __init__(self, label: str, what: str) -> None:
+        self.what = what
         super().__init__(
             f"layer {label} is damaged or hostile: {what}",
             hint="fetch or build the image again; if it stays, ask whoever made it",
@@ -78,14 +75,26 @@ class DamagedLayer(UserInputError):
 
 
 class ForwardReader:
-    """A stream of chunks as a file that `tarfile` can read: `read`, `tell`, and `seek` forward."""
+    """A stream of chunks as a file that `tarfile` can read: `read`, `tell`, and `seek` forward.
 
-    def __init__(self, chunks: Iterator[bytes], limit: int) -> None:
+    `spend` is told how many bytes were taken, and raises when they are too many. `data_end`: where the content of the
+    present entry ends. A stream that ends there, without the zeros up to the next block, gets them. `jump` goes to a
+    place of the file that the chunks come from, where it has places."""
+
+    def __init__(
+        self,
+        chunks: Iterator[bytes],
+        spend: Callable[[int], None] | None = None,
+        jump: Callable[[int], object] | None = None,
+    ) -> None:
         self._chunks = chunks
-        self._limit = limit
+        self._spend = spend
+        self._jump = jump
         self._buffer = b""
         self._at = 0
         self._position = 0
+        self._padded = False
+        self.data_end = 0
         self.budget = HEADER_BYTES
         self.last = b""
 
@@ -94,6 +103,9 @@ class ForwardReader:
 
     def _fill(self) -> bool:
         self._buffer, self._at = next(self._chunks, b""), 0
+        if not self._buffer and not self._padded and self._position >= self.data_end > self._position - BLOCK:
+            self._padded = True
+            self._buffer = bytes(-self._position % BLOCK)
         return bool(self._buffer)
 
     def take(self, size: int) -> bytes:
@@ -103,8 +115,8 @@ class ForwardReader:
         piece = self._buffer[self._at : self._at + size]
         self._at += len(piece)
         self._position += len(piece)
-        if self._position > self._limit:
-            raise ValueError(f"it unpacks to more than {self._limit} bytes")
+        if self._spend is not None:
+            self._spend(len(piece))
         return piece
 
     def read(self, size: int = -1) -> bytes:
@@ -125,6 +137,9 @@ class ForwardReader:
     def seek(self, position: int, whence: int = 0) -> int:
         if whence != 0 or position < self._position:
             raise ValueError("an entry points backwards")
+        if self._jump is not None and position - self._position > len(self._buffer) - self._at:
+            self._jump(position)
+            self._buffer, self._at, self._position = b"", 0, position
         self.copy(position - self._position, None)
         return self._position
 
@@ -156,11 +171,13 @@ def damage_is_reported(layer: Layer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(layer: Layer, limits: Limits) -> Iterator[ForwardReader]:
-    """The layer's uncompressed bytes, to be read once from the start."""
+def opened(layer: Layer, budget: Budget | None = None) -> Iterator[ForwardReader]:
+    """The layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
     chunks = chunks_of(layer.path)
     try:
-        yield ForwardReader(chunks, limits.unpacked_bytes)
+        yield ForwardReader(
+            chunks, None if budget is None else functools.partial(budget.spend, what=f"layer {layer.label}")
+        )
     finally:
         close = getattr(chunks, "close", None)
         if close is not None:
@@ -168,14 +185,18 @@ def opened(layer: Layer, limits: Limits) -> Iterator[ForwardReader]:
 
 
 def uncompress(path: Path, out: Path, limits: Limits) -> None:
-    """Write a file's uncompressed content. Raises DamagedLayer: truncated, damaged, or beyond the limit of size."""
+    """Write a file's uncompressed content. Raises DamagedLayer (truncated, damaged), TooLarge, or HostError before the
+    disk is full."""
     layer = Layer(path, path.name)
-    with opened(layer, limits) as reader, out.open("wb") as file:
+    budget, room = Budget(limits), Room(out.parent)
+    with opened(layer) as reader, out.open("wb") as file:
         while True:
             with damage_is_reported(layer):
                 piece = reader.take(CHUNK)
             if not piece:
                 return
+            budget.spend(len(piece), str(path))
+            room.take(len(piece))
             file.write(piece)
 
 
@@ -186,6 +207,8 @@ def split_path(name: str, label: str) -> tuple[str, ...]:
         raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
     if "\0" in name or len(_bytes(name)) > PATH_BYTES or any(len(_bytes(part)) > NAME_BYTES for part in parts):
         raise DamagedLayer(label, f"the name {name[:200]!r} is not one that a file can have")
+    if len(parts) > DEPTH:
+        raise DamagedLayer(label, f"{name[:60]!r}… is nested {len(parts)} deep; at most {DEPTH} are read")
     return parts
 
 
@@ -256,33 +279,36 @@ def _checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, i
 
 
 class Meter:
-    """Counts what all layers together ask for, and refuses what goes beyond the limits."""
+    """Counts what all layers together ask for, and refuses what goes beyond the limits. `stream` counts bytes as they
+    come out of decompression; a sparse file may claim more than that."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.stream = Budget(limits)
         self.entries = 0
         self.unpacked = 0
         self.metadata = 0
 
-    def count(self, entry: Entry) -> None:
+    def count(self, entry: Entry, what: str) -> None:
+        """Count one entry of `what`. Raises TooLarge; ValueError for names that would fill memory."""
         self.entries += 1
         self.unpacked += entry.node.size if entry.node else 0
         self.metadata += entry.weight
         if self.entries > self.limits.entries:
-            raise ValueError(f"the image has more than {self.limits.entries} entries")
+            raise too_many(what, self.limits)
         if self.unpacked > self.limits.unpacked_bytes:
-            raise ValueError(f"its files unpack to more than {self.limits.unpacked_bytes} bytes")
+            raise too_much(what, self.limits)
         if self.metadata > self.limits.metadata_bytes:
-            raise ValueError(f"its names and attributes take more than {self.limits.metadata_bytes} bytes")
+            raise ValueError(f"its names and attributes take more than {size_text(self.limits.metadata_bytes)}")
 
 
 def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
     """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
 
-    Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out, beyond the limits."""
-    with damage_is_reported(layer), opened(layer, meter.limits) as raw:
+    Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out. Raises TooLarge."""
+    with damage_is_reported(layer), opened(layer, meter.stream) as raw:
         digest = hashlib.sha256()
-        reader = ForwardReader(_hashed(raw, digest.update), meter.limits.unpacked_bytes) if layer.diff_id else raw
+        reader = ForwardReader(_hashed(raw, digest.update)) if layer.diff_id else raw
         unique: dict[object, object] = {}
         archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
         while (info := archive.next()) is not None:
@@ -291,18 +317,37 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
             kind = _KINDS.get(info.type)
             if kind is None:
                 raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
+            _check_numbers(info)
             parts = split_path(info.name, layer.label)
             if kind == tarfile.LNKTYPE:
                 entry = Entry(parts, None, split_path(info.linkname, layer.label))
             else:
                 entry = Entry(parts, _node(info, kind, index, unique))
-            meter.count(entry)
+                reader.data_end = _data_end(entry.node)
+            meter.count(entry, f"layer {layer.label}")
             yield entry
         if reader.last.strip(b"\0"):
             raise ValueError(f"the header at byte {archive.offset} makes no sense")
         reader.drain()
         if layer.diff_id and layer.diff_id != f"sha256:{digest.hexdigest()}":
             raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
+
+
+def _data_end(node: Node | None) -> int:
+    """Where an entry's content ends in its layer; 0 for what has none."""
+    if node is None or node.kind != tarfile.REGTYPE:
+        return 0
+    if node.target is None:
+        return node.offset + node.size if node.size else 0
+    return node.offset + sum(int(piece[1]) for piece in node.target if isinstance(piece, tuple))
+
+
+def _check_numbers(info: tarfile.TarInfo) -> None:
+    """An extended header whose number is none would silently count as 0: as root's, or as empty."""
+    for key, what in _NUMBERS.items():
+        text = info.pax_headers.get(key)
+        if text is not None and not _WHOLE.fullmatch(text):
+            raise ValueError(f"{info.name[:200]!r} has {text[:40]!r} as {what}")
 
 
 def _hashed(raw: ForwardReader, update: Callable[[bytes], None]) -> Iterator[bytes]:

@@ -11,6 +11,8 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from vmtailor.drivers.limits import DEPTH
+
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 #: Bookkeeping of the old aufs driver, no content.
@@ -160,7 +162,9 @@ class Tree:
                 child = here[part] = implied_directory()
             nodes.append(child)
             names.append(part)
-        if len(names) > PATH_BYTES // 2 or sum(map(len, names)) + len(names) > PATH_BYTES:
+        if len(names) > DEPTH:
+            raise ValueError(f"symbolic links lead to a path {len(names)} deep; at most {DEPTH} are read")
+        if sum(map(len, names)) + len(names) > PATH_BYTES:
             raise ValueError("symbolic links lead to a path that is too long")
         return nodes[-1], names
 

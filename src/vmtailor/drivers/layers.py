@@ -9,21 +9,18 @@ names of files: parents always come before children. The same layers give the sa
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base.errors import HostError
 from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers.decompress import is_compressed
 from vmtailor.drivers.layer_reader import (
     DamagedLayer,
     ForwardReader,
     Layer,
-    Limits,
     Meter,
     damage_is_reported,
     entries_of,
@@ -31,6 +28,7 @@ from vmtailor.drivers.layer_reader import (
     uncompress,
 )
 from vmtailor.drivers.layer_tree import Node, Tree
+from vmtailor.drivers.limits import Limits, require_room
 
 __all__ = [
     "OWN", "DamagedLayer", "Layer", "Limits", "Merged", "Tree", "is_compressed", "merge", "read_tree", "uncompress",
@@ -40,7 +38,7 @@ __all__ = [
 #: Changes when the same layers would give other bytes than before: part of every cache key.
 VERSION = "1"
 #: For archives of our own making, whose layers were within their limits: implied directories come on top.
-OWN = Limits(entries=2**62, unpacked_bytes=2**62, metadata_bytes=2**62)
+OWN = Limits(2**62, 2**62, 2**62)
 _ZEROS = bytes(1 << 20)
 
 
@@ -55,7 +53,7 @@ class Merged:
 
 
 def read_tree(layers: Sequence[Layer], limits: Limits | None = None) -> Tree:
-    """First pass: the merged tree. Raises DamagedLayer."""
+    """First pass: the merged tree. Raises DamagedLayer or TooLarge."""
     tree, meter = Tree(), Meter(limits or Limits())
     for index, layer in enumerate(layers):
         with damage_is_reported(layer):
@@ -64,20 +62,15 @@ def read_tree(layers: Sequence[Layer], limits: Limits | None = None) -> Tree:
 
 
 def merge(layers: Sequence[Layer], out: Path, limits: Limits | None = None) -> Merged:
-    """Merge layers, lowest first, into the file `out`. Raises DamagedLayer; HostError when the disk is too small."""
+    """Merge layers, lowest first, into the file `out`. Raises DamagedLayer or TooLarge; HostError when the disk is
+    too small."""
     tree = read_tree(layers, limits)
-    needed = sum(512 + (node.size + 511) // 512 * 512 for _, node in tree.walk())
-    free = shutil.disk_usage(out.parent).free
-    if free < needed:
-        raise HostError(
-            f"no space is left for the image: it needs {needed / 1e6:.1f} MB, {free / 1e6:.1f} MB are free",
-            hint="free some, or set XDG_CACHE_HOME elsewhere",
-        )
+    require_room(out.parent, sum(512 + (node.size + 511) // 512 * 512 for _, node in tree.walk()))
     with disk_full_is_a_host_error(out.parent), out.open("wb") as file:
-        return write_archive(tree, layers, file, limits)
+        return write_archive(tree, layers, file)
 
 
-def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes], limits: Limits | None = None) -> Merged:
+def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes]) -> Merged:
     """Second pass: the tree with the content of its files, to any file or pipe."""
     writer = _Writer(out)
     files, links = _write_bodiless(tree, writer)
@@ -85,7 +78,7 @@ def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes], limits: L
         chosen = files.get(index)
         if chosen:
             chosen.sort(key=lambda item: item[1].offset)
-            with opened(layer, limits or Limits()) as reader:
+            with opened(layer) as reader:
                 for path, node in chosen:
                     _copy_file(layer, reader, writer, path, node)
     for path, node, target in links:

@@ -151,7 +151,7 @@ class _Source:
         return sum(node.size for _, node in self.tree.walk())
 
     def write(self, out: IO[bytes]) -> None:
-        write_archive(self.tree, self.layers, out, OWN)
+        write_archive(self.tree, self.layers, out)
 
 
 def _feed(tool: str, argv: Sequence[str], source: _Source, where: Path, env: Mapping[str, str]) -> None:

@@ -7,14 +7,21 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+import subprocess
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
-from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.process import CommandFailed, Finished, pasteable, require_tool, run, spawn
+from vmtailor.drivers import manifests
+from vmtailor.drivers.limits import Limits, require_room, too_much
 
 COPY_TIMEOUT_S = 3600.0
 INSPECT_TIMEOUT_S = 120.0
+#: Seconds between two looks at how much has been copied.
+LOOK_S = 0.2
 
 _MESSAGE = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -52,25 +59,99 @@ def copy_command(source: str, destination: Path, temporary: Path, access: Access
     ]  # fmt: skip
 
 
-def copy(source: str, destination: Path, temporary: Path, access: Access, *, name: str = "") -> None:
-    """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed) or HostError (no
-    network, disk full)."""
-    try:
-        run(copy_command(source, destination, temporary, access), timeout_s=COPY_TIMEOUT_S)
-    except CommandFailed as failure:
-        raise explain(name or source, failure.finished.error_text, access) from failure
+def copy(
+    source: str, destination: Path, temporary: Path, access: Access, *, name: str = "", limits: Limits | None = None
+) -> None:
+    """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
+    soon as more was written than an image may have, or HostError (no network, disk full)."""
+    finished = _watched(
+        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source
+    )
+    if finished.returncode != 0:
+        raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
 
 
-def manifest_digest(source: str, access: Access) -> str:
-    """The digest of what a reference names just now: a manifest or a list of them. Raises as `copy` does."""
+def _watched(argv: list[str], folder: Path, limits: Limits, name: str) -> Finished:
+    """Run a program that writes below `folder`, and end it when that is too much: a registry may send without end."""
+    started, before = time.monotonic(), _occupied(folder)
+    with tempfile.TemporaryFile() as err, spawn(argv, stderr=err) as process:
+        while True:
+            try:
+                code = process.wait(LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                written = _occupied(folder) - before
+                if written > limits.unpacked_bytes:
+                    raise too_much(name, limits) from None
+                require_room(folder, 0)
+                if time.monotonic() - started > COPY_TIMEOUT_S:
+                    raise HostError(
+                        f"skopeo did not end within {COPY_TIMEOUT_S:.0f} s",
+                        hint="try it by hand, with the command below",
+                        details=pasteable(argv),
+                    ) from None
+        err.seek(0)
+        return Finished(tuple(argv), code, b"", err.read(), time.monotonic() - started)
+
+
+def _occupied(folder: Path) -> int:
+    """Bytes in the files below a folder, those that just vanish not counted."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        total += status.st_size
+    return total
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What a name in a registry means just now: the bytes of a manifest or a list of them."""
+
+    reference: str
+    manifest: bytes
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
+
+    @property
+    def exact(self) -> str:
+        """The reference by digest: what was checked is what is copied."""
+        return by_digest(self.reference, self.digest)
+
+
+def by_digest(reference: str, digest: str) -> str:
+    """A `docker://` reference of the same name, with a digest instead of its tag or digest."""
+    base = reference.partition("@")[0]
+    head, slash, last = base.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def pin(source: str, access: Access) -> Pinned:
+    """Ask a registry what a reference names just now. Raises as `copy` does."""
+    return Pinned(source, _raw(source, access))
+
+
+def check(pinned: Pinned, access: Access, limits: Limits) -> None:
+    """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched."""
+
+    def read(digest: str) -> bytes | None:
+        return _raw(by_digest(pinned.reference, digest), access) if _DIGEST.fullmatch(digest) else None
+
+    manifests.check(pinned.manifest, pinned.reference, read, access.architecture, limits)
+
+
+def _raw(source: str, access: Access) -> bytes:
     options = ["--tls-verify=false"] if is_loopback(source) else []
     if access.authfile is not None:
         options.append(f"--authfile={access.authfile}")
     try:
-        finished = run([require_tool("skopeo"), "inspect", "--raw", *options, source], timeout_s=INSPECT_TIMEOUT_S)
+        return run([require_tool("skopeo"), "inspect", "--raw", *options, source], timeout_s=INSPECT_TIMEOUT_S).stdout
     except CommandFailed as failure:
         raise explain(source, failure.finished.error_text, access) from failure
-    return f"sha256:{hashlib.sha256(finished.stdout).hexdigest()}"
 
 
 def explain(source: str, said: str, access: Access) -> VmtailorError:

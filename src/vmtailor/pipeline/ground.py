@@ -25,6 +25,7 @@ from vmtailor.drivers import (
     tracer_volume,
 )
 from vmtailor.drivers.kernel_source import SourceTree
+from vmtailor.drivers.limits import Limits
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -79,7 +80,12 @@ def prepare(options: FitOptions) -> Ground:
     store = options.store
     temporary.require_usable()
     qemu_program.plugin_api()
-    settings = image_stage.ImageOptions(authfile=options.authfile, entrypoint=options.entrypoint, cmd=options.cmd)
+    settings = image_stage.ImageOptions(
+        authfile=options.authfile,
+        entrypoint=options.entrypoint,
+        cmd=options.cmd,
+        limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
+    )
     image = image_stage.fetch(options.reference, store, settings)
     exercise = exercise_of(options, image)
     parts = native_parts.locate()
@@ -110,8 +116,6 @@ def exercise_of(options: FitOptions, image: Image) -> Exercise:
 def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
     if options.exercise_file is None:
         return exercise_file.derive(image)
-    if not options.exercise_file.is_file():
-        raise UserInputError(f"the exercise {options.exercise_file} does not exist", hint="docs/reference/exercise.md")
     return exercise_file.load(options.exercise_file, image)
 
 
@@ -127,7 +131,7 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
     if options.baseline_config == "defconfig":
         return kernel_compiled.provide(options.store, options.source)
     config = Path(options.baseline_config)
-    if not config.is_file():
+    if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
     return kernel_compiled.provide(options.store, options.source, config)
 

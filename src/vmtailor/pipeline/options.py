@@ -26,7 +26,8 @@ class FitOptions:
     """Everything `fit` depends on. Sizes in bytes. `kernel`: a series or exact version of a packaged baseline;
     `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `baseline_config`: a file, or
     `defconfig`, with which the baseline itself is compiled from `source`. `budget`: how many kernels
-    repair may build. `boots`: how often each side is measured."""
+    repair may build. `boots`: how often each side is measured. `max_image_bytes`: content that an image may
+    have; None: as much as fits this disk."""
 
     reference: str
     out: Path
@@ -49,5 +50,6 @@ class FitOptions:
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None
     privileged: bool = False
+    max_image_bytes: int | None = None
     command: str = ""
     store: Store = field(default_factory=Store)

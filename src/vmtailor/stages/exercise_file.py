@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image_config import BadConfig, signal_name
+from vmtailor.base.regular_file import read_regular
+from vmtailor.drivers.documents import shown
+from vmtailor.drivers.image_config import WORD_BYTES
+from vmtailor.drivers.signals import name_of
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
 
@@ -19,11 +22,18 @@ HEALTHCHECK = "healthcheck"
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
 REPEAT_MAX = 1_000_000
+#: Bytes of a file, steps of a load, and bytes of one text that init looks for in an answer.
+FILE_BYTES = 1 << 20
+STEPS_MAX = 256
+CONTAINS_BYTES = 65_535
+#: Parts of a dotted key: reading one with thousands of them takes hours.
+_KEY_PARTS = 100
 #: Exposed ports that are asked without an exercise; a range may name thousands.
 PORTS_MAX = 16
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
+_LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
 _EXAMPLE = "docs/reference/exercise.md shows all keys"
 
 
@@ -38,13 +48,14 @@ class _Table:
         self._left: dict[str, Any] = dict(values)
 
     def wrong(self, key: str, what: str) -> UserInputError:
+        key = key if len(key) <= 60 and key.isprintable() else shown(key, 60)
         place = f"{self.where}.{key}" if self.where else key
         return UserInputError(f"{self.origin}: {place} {what}", hint=_EXAMPLE)
 
     def text(self, key: str, default: str | None = None) -> str | None:
         value = self._left.pop(key, default)
         if value is not None and not isinstance(value, str):
-            raise self.wrong(key, f"must be a text, not {value!r}")
+            raise self.wrong(key, f"must be a text, not {shown(value)}")
         if value is not None and "\0" in value:
             raise self.wrong(key, "holds a NUL")
         return value
@@ -54,13 +65,13 @@ class _Table:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.wrong(key, f"must be a number from {low} to {high}, not {value!r}")
+            raise self.wrong(key, f"must be a number from {low} to {high}, not {shown(value)}")
         return value
 
     def seconds(self, key: str, default: float) -> float:
         value = self._left.pop(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 86400:
-            raise self.wrong(key, f"must be a number of seconds from above 0 to 86400, not {value!r}")
+            raise self.wrong(key, f"must be a number of seconds from above 0 to 86400, not {shown(value)}")
         return float(value)
 
     def argv(self, key: str = "argv") -> tuple[str, ...]:
@@ -69,6 +80,8 @@ class _Table:
             raise self.wrong(key, 'must be a list of words, such as ["redis-cli", "ping"]')
         if not value[0] or any("\0" in word for word in value):
             raise self.wrong(key, "has an empty program or a NUL")
+        if max(len(word.encode()) for word in value) > WORD_BYTES:
+            raise self.wrong(key, f"has a word of more than {WORD_BYTES} bytes, which no program can be given")
         return tuple(value)
 
     def table(self, key: str) -> _Table | None:
@@ -89,14 +102,21 @@ class _Table:
 
 def load(path: Path, image: Image) -> Exercise:
     """Read an exercise file for an image. Raises UserInputError naming file and key."""
+    data = read_regular(path, "the exercise", FILE_BYTES, hint=_EXAMPLE)
     try:
-        with path.open("rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise UserInputError(f"the exercise {path} cannot be read: {error.strerror}", hint=_EXAMPLE) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserInputError(f"{path} is not TOML: {error}", hint=_EXAMPLE) from error
+        document = _decoded(data)
+    except RecursionError:
+        raise UserInputError(f"{path} is not TOML that can be read: it is nested too deep", hint=_EXAMPLE) from None
+    except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
+        raise UserInputError(f"{path} is not TOML: {str(error)[:300]}", hint=_EXAMPLE) from error
     return parse(document, image, path.name)
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    text = data.decode()
+    if _LONG_KEY.search(re.sub("[\"']", "", text)):
+        raise ValueError(f"a key has more than {_KEY_PARTS} parts")
+    return tomllib.loads(text)
 
 
 def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
@@ -104,16 +124,19 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     top = _Table(origin, "", dict(document))
     ready_table = top.table("ready")
     ready = _ready(ready_table, image) if ready_table else derive(image).ready
-    load_steps = tuple(_step(table) for table in top.tables("load"))
+    load = top.tables("load")
+    if len(load) > STEPS_MAX:
+        raise top.wrong("load", f"has {len(load)} steps; at most {STEPS_MAX} can be driven")
+    load_steps = tuple(_step(table) for table in load)
     expect_table = top.table("expect")
     expect = _expect(expect_table, ("exit_code", "stdout", "contains", "sha256")) if expect_table else Expect()
     stop = top.table("stop") or _Table(origin, "stop", {})
     stop_signal = stop.text("signal", "") or ""
     if stop_signal:
-        try:
-            stop_signal = signal_name(stop_signal)
-        except BadConfig:
-            raise stop.wrong("signal", f"is {stop_signal!r}, which is not a signal") from None
+        name = name_of(stop_signal)
+        if name is None:
+            raise stop.wrong("signal", f"is {shown(stop_signal, 40)}, which is not a signal")
+        stop_signal = name
     stop_timeout_s = stop.seconds("timeout_s", STOP_TIMEOUT_S)
     stop.end()
     top.end()
@@ -126,7 +149,7 @@ def _ready(table: _Table, image: Image) -> Ready:
     kind = table.text("kind")
     kinds = [HEALTHCHECK, *ReadyKind]
     if kind not in kinds:
-        raise table.wrong("kind", f"must be one of {', '.join(kinds)}, not {kind!r}")
+        raise table.wrong("kind", f"must be one of {', '.join(kinds)}, not {shown(kind)}")
     timeout_s = table.seconds("timeout_s", READY_TIMEOUT_S)
     if kind == HEALTHCHECK:
         derived = _from_health_check(image)
@@ -157,7 +180,7 @@ def _http(table: _Table, expect: Expect, repeat: int = 1) -> Step:
     method = table.text("method", "GET") or ""
     path = table.text("path", "/") or ""
     if not _METHOD.fullmatch(method):
-        raise table.wrong("method", f"is {method!r}")
+        raise table.wrong("method", f"is {shown(method, 40)}")
     if not path.startswith("/") or not path.isascii() or any(c <= " " or c == "\x7f" for c in path):
         raise table.wrong("path", "must begin with / and hold neither blanks nor control characters (write %20)")
     return Step(StepKind.HTTP, port=_port(table), method=method, path=path, repeat=repeat, expect=expect)
@@ -166,7 +189,7 @@ def _http(table: _Table, expect: Expect, repeat: int = 1) -> Step:
 def _step(table: _Table) -> Step:
     kind = table.text("kind")
     if kind not in set(StepKind):
-        raise table.wrong("kind", f"must be one of {', '.join(StepKind)}, not {kind!r}")
+        raise table.wrong("kind", f"must be one of {', '.join(StepKind)}, not {shown(kind)}")
     repeat = table.whole("repeat", 1, REPEAT_MAX, 1) or 1
     inner = table.table("expect") or _Table(table.origin, f"{table.where}.expect", {})
     if kind == StepKind.HTTP:
@@ -191,6 +214,8 @@ def _expect(
         "sha256": lambda: table.text("sha256"),
     }
     values = {key: readers[key]() for key in keys}
+    if len((values.get("contains") or "").encode()) > CONTAINS_BYTES:
+        raise table.wrong("contains", f"is longer than the {CONTAINS_BYTES} bytes that are looked for")
     if values.get("sha256") is not None and not _SHA256.fullmatch(values["sha256"]):
         raise table.wrong("sha256", "must be 64 hexadecimal digits in lower case")
     if ended:

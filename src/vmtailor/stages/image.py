@@ -6,19 +6,20 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
 from vmtailor.base import records, temporary
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.regular_file import open_regular
 from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
-from vmtailor.drivers import image_config, layers, skopeo
+from vmtailor.drivers import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.entry_point import DEFAULT_PATH, check_entry_point
-from vmtailor.drivers.layers import Layer, Limits
+from vmtailor.drivers.layers import Layer
+from vmtailor.drivers.limits import Budget, Limits, Room, too_much
 from vmtailor.drivers.root_directory import archive_directory
 from vmtailor.model.image import Image, ImageConfig
 
@@ -43,11 +44,12 @@ class Source(StrEnum):
 @dataclass(frozen=True)
 class Reference:
     """`rest` is what follows the prefix: a path, perhaps with a tag, or a name in a registry. `shown` stands for it in
-    messages, where that is something else than the text."""
+    messages, where that is something else than the text. `pinned`: what a name in a registry means just now."""
 
     source: Source
     rest: str
     shown: str = ""
+    pinned: skopeo.Pinned | None = None
 
     @property
     def text(self) -> str:
@@ -79,7 +81,8 @@ def host_architecture() -> str:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the user says beside the reference. None keeps what the image says; `env` is added to its environment."""
+    """What the user says beside the reference. None keeps what the image says; `env` is added to its environment.
+    Without `limits`, they are what fits this disk, and what the cache has may be larger."""
 
     architecture: str = ""  # empty: this host's
     authfile: Path | None = None
@@ -88,13 +91,14 @@ class ImageOptions:
     env: tuple[tuple[str, str], ...] = ()
     user: str | None = None
     working_dir: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
 
 
 def parse_reference(text: str) -> Reference:
     """Understand a reference: `PREFIX:…`, or a path whose kind is seen from its content.
 
     Raises UserInputError when it is neither."""
+    _require_text(text, "the image reference")
     prefix, colon, rest = text.partition(":")
     if colon and prefix in set(Source):
         if not rest:
@@ -116,21 +120,19 @@ def parse_reference(text: str) -> Reference:
 def _archive_kind(path: Path) -> Source:
     """A file's kind, told by its members. An archive of `docker save` may be both; its own form has the last word."""
     found = set()
-    try:
-        with tarfile.open(path) as archive:
-            while (member := archive.next()) is not None and "manifest.json" not in found:
-                found.add(member.name.removeprefix("./"))
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise UserInputError(
-            f"{path} is no image archive, or is damaged",
-            hint="make it again with `docker save` or skopeo",
-            details=str(error),
-        ) from error
-    if "manifest.json" in found:
-        return Source.DOCKER_ARCHIVE
+    for name in image_archive.names(image_archive.Source(path, str(path))):
+        found.add(name)
+        if name == "manifest.json":
+            return Source.DOCKER_ARCHIVE
     if "oci-layout" in found:
         return Source.OCI_ARCHIVE
     raise UserInputError(f"{path} holds no image", hint="an archive of `docker save` or of an OCI layout is needed")
+
+
+def _require_text(text: str, what: str) -> None:
+    """Records are UTF-8, and no program can be given a NUL."""
+    if "\0" in text or (not text.isascii() and text != text.encode("utf-8", "replace").decode()):
+        raise UserInputError(f"{what} {text[:200]!r} is not text in UTF-8", hint="rename it, or type it again")
 
 
 def fetch(
@@ -140,32 +142,62 @@ def fetch(
 
     What was fetched before is taken from the cache. `stdin` gives the file that `docker-archive:-` reads.
     Raises UserInputError: damaged or hostile, of another architecture, without an entry point, or with one that is not
-    there. Raises HostError: no network, no disk space, a missing tool."""
+    there; TooLarge: more than one image may have. Raises HostError: no network, no disk space, a missing tool."""
     options = options or ImageOptions()
     options = replace(options, architecture=options.architecture or host_architecture())
+    _check_options(options)
     parsed = parse_reference(reference)
     with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
+        limits = options.limits or Limits.for_disk(scratch)
         if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
-            spooled = _spool(stdin() if stdin else sys.stdin.buffer, scratch)
+            spooled = _spool(stdin() if stdin else _standard_input(), scratch, limits)
             parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
+        elif parsed.source == Source.OCI and parsed.path.is_dir():
+            oci_layout.check(parsed.path, parsed.name, options.architecture, limits)
+        elif parsed.source == Source.DOCKER:
+            parsed = replace(parsed, pinned=skopeo.pin(parsed.text, _access(options)))
         image = _from_memory(parsed, store, options)
         if image is None:
             if parsed.source == Source.ROOTFS:
-                image = _from_directory(parsed, store, options, scratch)
+                image = _from_directory(parsed, store, options, limits, scratch)
             else:
-                image = _from_skopeo(parsed, store, options, scratch)
+                image = _from_skopeo(parsed, store, options, limits, scratch)
             _remember(parsed, store, options, image)
+        _within(image, parsed, options.limits)
     image = replace(image, reference=reference, config=_overridden(image.config, options))
     _check_start(image, store)
     return image
 
 
-def _spool(source: IO[bytes], scratch: Path) -> Path:
+def _check_options(options: ImageOptions) -> None:
+    if options.authfile is not None:  # skopeo would wait for a pipe
+        open_regular(options.authfile, "the credentials in", hint="give the file that `skopeo login` wrote").close()
+    for word in (*(options.entrypoint or ()), *(options.cmd or ())):
+        _require_text(word, "the word")
+
+
+def _within(image: Image, parsed: Reference, limits: Limits | None) -> None:
+    """What the cache has was within the limits of then."""
+    if limits is not None and image.unpacked_bytes > limits.unpacked_bytes:
+        raise too_much(parsed.name, limits)
+
+
+def _standard_input() -> IO[bytes]:
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        raise UserInputError(
+            "standard input has no image", hint="docker save NAME | vmtailor fit docker-archive:- -o FOLDER"
+        )
+    return sys.stdin.buffer
+
+
+def _spool(source: IO[bytes], scratch: Path, limits: Limits) -> Path:
     """Standard input as a file named by its content, so that the same archive is found again."""
     path = scratch / "stdin.tar"
-    total = hashlib.sha256()
+    total, budget, room = hashlib.sha256(), Budget(limits), Room(scratch)
     with path.open("wb") as file:
-        while piece := source.read(1 << 20):
+        while piece := _read(source):
+            budget.spend(len(piece), "standard input")
+            room.take(len(piece))
             total.update(piece)
             file.write(piece)
     named = scratch / f"{total.hexdigest()}.tar"
@@ -173,10 +205,19 @@ def _spool(source: IO[bytes], scratch: Path) -> Path:
     return named
 
 
-def _identity(parsed: Reference, options: ImageOptions) -> str | None:
+def _read(source: IO[bytes]) -> bytes:
+    try:
+        return source.read(1 << 20)
+    except OSError as error:
+        raise UserInputError(
+            f"standard input cannot be read: {(error.strerror or '').lower()}", hint="pipe an archive into it"
+        ) from error
+
+
+def _identity(parsed: Reference) -> str | None:
     """What tells whether a source is the one that was fetched before; None where only fetching can tell."""
-    if parsed.source == Source.DOCKER:
-        return skopeo.manifest_digest(parsed.text, _access(options))
+    if parsed.pinned is not None:
+        return parsed.pinned.digest
     if parsed.source == Source.OCI and (parsed.path / "index.json").is_file():
         blobs = sorted((parsed.path / "blobs").rglob("*"))
         return digest(parsed.path / "index.json", *(_stamp(blob) for blob in blobs))
@@ -194,12 +235,10 @@ def _stamp(path: Path) -> str:
 
 
 def _memory(parsed: Reference, store: Store, options: ImageOptions) -> Path | None:
-    identity = _identity(parsed, options)
+    identity = _identity(parsed)
     if identity is None:
         return None
-    key = digest(
-        VERSION, layers.VERSION, parsed.source, identity, parsed.tag, options.architecture, repr(options.limits)
-    )
+    key = digest(VERSION, layers.VERSION, parsed.source, identity, parsed.tag, options.architecture)
     return store.root / "images" / f"{key[:40]}.json"
 
 
@@ -224,26 +263,43 @@ def _access(options: ImageOptions) -> skopeo.Access:
     return skopeo.Access(options.authfile, options.architecture)
 
 
-def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
+def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: Path) -> str:
+    """What skopeo shall copy: looked through, so that it writes to this host only what an image may have."""
+    if parsed.pinned is not None:
+        skopeo.check(parsed.pinned, _access(options), limits)
+        return parsed.pinned.exact
+    if parsed.source not in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE):
+        return parsed.text
+    # Before anything is opened: a pipe would be waited for.
+    open_regular(parsed.path, "the archive", hint="check the name of the archive").close()
+    if parsed.source == Source.OCI_ARCHIVE:
+        image_archive.extract_layout(image_archive.Source(parsed.path, parsed.name), scratch / "layout", limits)
+        oci_layout.check(scratch / "layout", parsed.name, options.architecture, limits)
+        return f"{Source.OCI}:{scratch / 'layout'}{parsed.tag}"
+    plain, source = parsed.path, parsed.text
+    if layers.is_compressed(parsed.path):  # skopeo reads only plain ones
+        plain = scratch / "plain.tar"
+        layers.uncompress(parsed.path, plain, limits)
+        source = f"{parsed.source}:{plain}{parsed.tag}"
+    image_archive.check_docker(image_archive.Source(plain, parsed.name), limits, scratch)
+    return source
+
+
+def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
     copied = scratch / "image"
-    source = parsed.text
-    if parsed.source in (Source.OCI_ARCHIVE, Source.DOCKER_ARCHIVE):
-        if not parsed.path.is_file():
-            raise UserInputError(f"{parsed.path} is not there", hint="check the name of the archive")
-        if layers.is_compressed(parsed.path):  # skopeo reads only plain ones
-            layers.uncompress(parsed.path, scratch / "plain.tar", options.limits)
-            source = f"{parsed.source}:{scratch / 'plain.tar'}{parsed.tag}"
-    skopeo.copy(source, copied, scratch, _access(options), name=parsed.name)
+    source = _source(parsed, options, limits, scratch)
+    skopeo.copy(source, copied, scratch, _access(options), name=parsed.name, limits=limits)
     manifest_file = copied / "manifest.json"
-    manifest = image_config.read_json(manifest_file)
+    manifest = documents.read_json(manifest_file)
     config_digest, layer_digests = image_config.digests_of(manifest)
     for blob in (config_digest, *layer_digests):
         _verify(parsed, copied, blob)
-    document = image_config.read_json(_blob(copied, config_digest))
+    document = documents.read_json(_blob(copied, config_digest))
     config = image_config.parse(document)
     if (config.os, config.architecture) != ("linux", options.architecture):
         raise UserInputError(
-            f"{parsed.name} is for {config.os}/{config.architecture or '?'}, not for linux/{options.architecture}",
+            f"{parsed.name} is for {config.os[:40]}/{config.architecture[:40] or '?'}, "
+            f"not for linux/{options.architecture}",
             hint=f"choose an image that is built for {options.architecture}",
         )
     diff_ids = image_config.diff_ids_of(document, len(layer_digests))
@@ -251,7 +307,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch
     manifest_digest = f"sha256:{digest_of_file(manifest_file)}"
 
     def fill(folder: Path) -> None:
-        merged = layers.merge(stack, folder / "rootfs.tar", options.limits)
+        merged = layers.merge(stack, folder / "rootfs.tar", limits)
         records.save(
             Image(
                 parsed.text, manifest_digest, config, "rootfs.tar", merged.sha256, merged.entries, merged.unpacked_bytes
@@ -263,11 +319,11 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, scratch
     return _stored(store.get("image", key, fill))
 
 
-def _from_directory(parsed: Reference, store: Store, options: ImageOptions, scratch: Path) -> Image:
+def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
     if not parsed.path.is_dir():
         raise UserInputError(f"{parsed.path} is not a folder", hint="rootfs: takes a root file system in a folder")
     made = scratch / "rootfs.tar"
-    archived = archive_directory(parsed.path, made)
+    archived = archive_directory(parsed.path, made, limits)
     config = ImageConfig(architecture=options.architecture, env=(("PATH", DEFAULT_PATH),))
 
     def fill(folder: Path) -> None:

@@ -4,17 +4,28 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import io
 import lzma
+import os
+import select
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from vmtailor.base.regular_file import kind_of
+
 CHUNK = 1 << 20
+#: How long a named pipe is waited for.
+WRITER_MS = 5000
 #: Uncompressed bytes read of one input; a log of a gigabyte is no log of a boot.
 MAX_BYTES = 1 << 30
+#: What is packed tighter than this, once so much came out of it, is no log.
+MAX_RATIO = 100
+RATIO_FROM = 16 << 20
 #: Bytes kept of one member of an archive, and members looked at.
 MAX_MEMBER = 256 << 20
 MAX_MEMBERS = 10_000
@@ -27,8 +38,27 @@ class Bomb(Exception):
 def open_chunks(path: Path, limit: int = MAX_BYTES) -> Iterator[bytes]:
     """A file's bytes in chunks, decompressed when it is gzip, bzip2 or xz. Damaged ends are dropped. Raises Bomb,
     OSError."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         yield from decompress(file, limit)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A file, or a pipe that somebody writes to, such as a shell's <(command). Raises OSError for what has no end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISFIFO(mode):
+            waiting = select.poll()
+            waiting.register(handle, select.POLLIN | select.POLLHUP)
+            if not waiting.poll(WRITER_MS):
+                raise OSError(errno.ENODATA, f"it is a named pipe, and nobody wrote to it for {WRITER_MS // 1000} s")
+        elif not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"it is {kind_of(mode)}")
+        os.set_blocking(handle, True)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _decompressor(magic: bytes) -> object | None:
@@ -45,12 +75,14 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
     """Chunks of a stream, decompressed where its first bytes say so."""
     chunk = file.read(CHUNK)
     worker = _decompressor(chunk[:8])
-    total = 0
+    total, taken = 0, len(chunk)
     while chunk:
         for piece in [chunk] if worker is None else _expand(worker, chunk):
             total += len(piece)
             if total > limit:
                 raise Bomb(f"more than {limit >> 20} MiB came out of it")
+            if worker is not None and total > max(RATIO_FROM, MAX_RATIO * taken):
+                raise Bomb(f"more than {MAX_RATIO} times its size came out of it")
             if piece:
                 yield piece
         if worker is not None and getattr(worker, "eof", False):
@@ -61,6 +93,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
             chunk = rest
             continue
         chunk = file.read(CHUNK)
+        taken += len(chunk)
 
 
 def _expand(worker: object, data: bytes) -> Iterator[bytes]:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening what the user or an image names, without waiting for ever: a pipe that nobody writes to, a device without
+end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+from vmtailor.base.errors import UserInputError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device", stat.S_IFLNK: "a symbolic link", stat.S_IFREG: "a file",
+}  # fmt: skip
+
+
+def kind_of(mode: int) -> str:
+    """What a file is, by its mode, in words."""
+    return _KINDS.get(stat.S_IFMT(mode), "no file")
+
+
+def open_regular(path: Path, what: str, *, hint: str = "give a regular file", follow: bool = True) -> IO[bytes]:
+    """Open a file that must be a regular one; messages call it `what`. Never blocks. `follow`: a symbolic link at the
+    end of the path. Raises UserInputError: another kind, not there, not readable."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        if "\0" in str(path):
+            raise UserInputError(f"{what} {str(path)!r} holds a NUL", hint=hint)
+        # Looked at before it is opened, too: opening some devices has effects, and a socket cannot be opened.
+        _require(os.stat(path, follow_symlinks=follow).st_mode, path, what, hint)  # noqa: PTH116
+        handle = os.open(path, flags)
+    except OSError as error:
+        words = (error.strerror or "").lower()
+        raise UserInputError(f"{what} {path} cannot be read: {words}", hint=hint) from error
+    try:
+        _require(os.fstat(handle).st_mode, path, what, hint)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _require(mode: int, path: Path, what: str, hint: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise UserInputError(f"{what} {path} cannot be read: it is {kind_of(mode)}", hint=hint)
+
+
+def read_regular(path: Path, what: str, most: int, *, hint: str = "give a regular file") -> bytes:
+    """The content of a regular file of at most `most` bytes. Raises UserInputError, as `open_regular` does, and for a
+    larger one."""
+    with open_regular(path, what, hint=hint) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserInputError(f"{what} {path} is larger than {most} bytes", hint=hint)
+    return data

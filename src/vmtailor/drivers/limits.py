@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of this host one image may take: content, entries, memory, and the disk that stays free."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError, UserInputError
+
+#: Content of one image, unless the user says otherwise; the second where the disk has not twice the first free.
+DEFAULT_BYTES = 16 << 30
+SMALL_BYTES = 2 << 30
+#: Content that one entry stands for: a block of a disk. So a limit of size bounds the number of entries, too.
+ENTRY_BYTES = 4096
+#: Folders within folders. No image has a tenth of it; removing a much deeper tree takes more than a program has.
+DEPTH = 256
+#: Layers of one image; engines stop at 127 or 500.
+LAYERS = 1000
+#: What stays free on the disk.
+RESERVE_BYTES = 64 << 20
+#: Bytes between two looks at the free space.
+_LOOK_BYTES = 16 << 20
+OPTION = "--max-image-size"
+
+
+def size_text(size: int) -> str:
+    """A size as the option takes it: 16G, 500M; what is no whole number of MiB in bytes."""
+    for unit, letter in ((1 << 30, "G"), (1 << 20, "M")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return f"{size} bytes"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an image may ask of the host. `unpacked_bytes`: of all its layers, uncompressed; `metadata_bytes` bounds
+    names and attributes in memory."""
+
+    entries: int = DEFAULT_BYTES // ENTRY_BYTES
+    unpacked_bytes: int = DEFAULT_BYTES
+    metadata_bytes: int = 512 << 20
+
+    @classmethod
+    def of_size(cls, size: int) -> Limits:
+        """The limits of an image of so many bytes."""
+        return cls(max(1, size // ENTRY_BYTES), size)
+
+    @classmethod
+    def for_disk(cls, folder: Path) -> Limits:
+        """The limits where the user said nothing."""
+        return cls.of_size(DEFAULT_BYTES if free_bytes(folder) >= 2 * DEFAULT_BYTES else SMALL_BYTES)
+
+
+class TooLarge(UserInputError):
+    """An image has more than it may have."""
+
+    def __init__(self, what: str, than: str, limits: Limits) -> None:
+        size = limits.unpacked_bytes
+        super().__init__(
+            f"{what} {than}; the limit for an image is {size_text(size)}",
+            hint=f"if you trust it, raise the limit: {OPTION} {size_text(2 * size)}",
+        )
+
+
+def too_much(what: str, limits: Limits) -> TooLarge:
+    """It has too much content."""
+    return TooLarge(what, f"unpacks to more than {size_text(limits.unpacked_bytes)}", limits)
+
+
+def too_many(what: str, limits: Limits) -> TooLarge:
+    """It has too many entries."""
+    return TooLarge(what, f"has more than {limits.entries} entries", limits)
+
+
+class Budget:
+    """Counts bytes, perhaps of several streams, and refuses what goes beyond the limit."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.spent = 0
+
+    def spend(self, size: int, what: str) -> None:
+        """Count `size` bytes of `what`. Raises TooLarge."""
+        self.spent += size
+        if self.spent > self.limits.unpacked_bytes:
+            raise too_much(what, self.limits)
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that are free on the disk of a folder."""
+    return shutil.disk_usage(folder).free
+
+
+class Room:
+    """Looks at the free space while something is written to `folder`, and stops before it is gone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._until = _LOOK_BYTES  # what is small needs no reserve
+
+    def take(self, size: int) -> None:
+        """`size` bytes are about to be written. Raises HostError when the disk is about to be full."""
+        self._until -= size
+        if self._until <= 0:
+            self._until = _LOOK_BYTES
+            require_room(self._folder, _LOOK_BYTES)
+
+
+def require_room(folder: Path, size: int) -> None:
+    """Raise HostError unless so many bytes, and the reserve, are free."""
+    free = free_bytes(folder)
+    if free < size + (RESERVE_BYTES if size >= _LOOK_BYTES else 0):
+        raise HostError(
+            f"no space is left for the image in {folder}: {free / 1e6:.1f} MB are free",
+            hint="free some, or set XDG_CACHE_HOME elsewhere",
+        )

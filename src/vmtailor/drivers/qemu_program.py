@@ -6,23 +6,32 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
 
 #: Names another QEMU than the one on the PATH.
 BINARY_VARIABLE = "VMTAILOR_QEMU"
+#: What QEMU puts before a kernel on `microvm` and `q35`.
+_FIRMWARE = ("bios-256k.bin", "bios-microvm.bin", "qboot.rom", "pvh.bin", "linuxboot_dma.bin", "kvmvapic.bin")
 
 
 @dataclass(frozen=True)
 class Qemu:
-    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used."""
+    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used.
+
+    `full_version` is what it says of itself, the package's revision included; `firmware` the files that the guest
+    executes before its kernel."""
 
     program: str
     version: tuple[int, int]
     sandbox: bool
     plugin_api: int | None
+    full_version: str = ""
+    firmware: tuple[Path, ...] = ()
 
 
 @functools.cache
@@ -34,7 +43,14 @@ def _probe(program: str) -> Qemu:
     version = (int(found[1]), int(found[2]))
     helped = run([program, "-help"], timeout_s=20).text
     api = plugin_api_of(version) if "-plugin " in helped else None
-    return Qemu(program, version, "-sandbox " in helped, api)
+    folders = run([program, "-L", "help"], timeout_s=20).text.splitlines()
+    return Qemu(program, version, "-sandbox " in helped, api, text.splitlines()[0], firmware_in(folders))
+
+
+def firmware_in(folders: Iterable[str]) -> tuple[Path, ...]:
+    """The firmware files of our machines, in QEMU's folders for data."""
+    found = {Path(folder, name).resolve() for folder in folders for name in _FIRMWARE}
+    return tuple(sorted(path for path in found if path.is_file()))
 
 
 def plugin_api_of(version: tuple[int, int]) -> int | None:

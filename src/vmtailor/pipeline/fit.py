@@ -66,7 +66,7 @@ def fit_key(ground: Ground) -> str:
     options = ground.options
     return digest(
         keys.code(),
-        keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools)),
+        fitting.trace_key(ground),
         ground.image.digest,
         records.to_bytes(ground.image),
         ground.source.digest,

@@ -13,6 +13,7 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.analysis import file_uses, strace_log
 from vmtailor.analysis.sides import KernelFacts
+from vmtailor.analysis.stats import EXACT_SHARE
 from vmtailor.base import records
 from vmtailor.base.store import digest
 from vmtailor.drivers import kbuild
@@ -166,7 +167,7 @@ def doubts(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side) -
         yield Warning("given-up", sentence)
     for side in (baseline, tailored):
         for figure, spread in side.spread:
-            if spread > 0.001:
+            if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
     if not findings.ground.exercise.load:
         yield Warning(

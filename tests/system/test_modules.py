@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 HASHER = ROOT / "tests/guests/hasher"
+LISTER = ROOT / "tests/guests/lister"
 
 
 def test_modules_that_the_container_asks_for_are_loaded_and_planned(tmp_path: Path) -> None:
@@ -32,3 +33,12 @@ def test_modules_that_the_container_asks_for_are_loaded_and_planned(tmp_path: Pa
     assert any("made the kernel load algif_hash" in text for text in reasons), reasons
     hashes = [name for name in choices if name.startswith("CRYPTO_SHA256")]
     assert any("algorithm sha256" in r["text"] for name in hashes for r in choices[name]["reasons"]), hashes
+
+
+def test_what_the_tracer_asks_for_is_no_demand_of_the_container(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(LISTER), str(layout)], check=True, timeout=300)
+    ended = run_program(tmp_path / "trace", "trace", f"oci:{layout}", "-x", LISTER / "exercise.toml", timeout_s=600)
+    assert ended.code == 0, ended.stderr
+    # The boot with each call seen would be repeated with the module that strace made the kernel ask for.
+    assert "every system call" in ended.stderr and "netlink_diag" not in ended.stderr

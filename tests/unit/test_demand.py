@@ -176,6 +176,14 @@ def test_an_exercise_over_http_demands_tcp() -> None:
     assert [d.symbols for d in found.result()] == [("NET", "INET")]
 
 
+@pytest.mark.parametrize("kind", [StepKind.TCP, StepKind.HTTP])
+def test_each_kind_of_step_that_connects_demands_tcp(kind: StepKind) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    command = Step(StepKind.COMMAND, argv=("true",))
+    demand.of_exercise(Exercise("x", Ready(ReadyKind.COMMAND, command), (command, Step(kind, port=80))), found)
+    assert [d.symbols for d in found.result()] == [("NET", "INET")]
+
+
 @given(
     st.sampled_from([*FACTS.table, "prctl", "mount", "setsockopt", "execve", "bind"]),
     st.lists(

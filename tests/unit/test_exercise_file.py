@@ -65,7 +65,8 @@ def test_everything_said() -> None:
         signal = "int"
         timeout_s = 2.5
         """
-        % ("ab" * 32)
+        % ("ab" * 32),
+        image(exposed_ports=(Port(8080),)),
     )
     assert found == Exercise(
         "test.toml",
@@ -80,6 +81,17 @@ def test_everything_said() -> None:
         stop_timeout_s=2.5,
     )
     assert records.from_bytes(Exercise, records.to_bytes(found)) == found
+
+
+HOST_COMMAND = '[[load]]\nkind = "host-command"\nargv = ["curl", "http://127.0.0.1:{port:%d}/"]'
+
+
+def test_a_command_on_the_host_needs_a_port_that_leads_in() -> None:
+    assert exercise(HOST_COMMAND % 80).load
+    with pytest.raises(UserInputError, match=r"load\[1\] is a command on the host, but the image exposes no TCP port"):
+        exercise('[ready]\nkind = "command"\nargv = ["x"]\n' + HOST_COMMAND % 8080, image())
+    with pytest.raises(UserInputError, match=r"load\[1\].argv asks for port 81, which the image does not expose"):
+        exercise(HOST_COMMAND % 81)
 
 
 def test_what_is_right_when_nothing_is_said() -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -76,26 +78,73 @@ def test_wrong_answers(port: int, step: Step, said: str) -> None:
 def test_nobody_listens() -> None:
     found = asked(get(status=200), free_port())
     assert len(found) == 1 and "is not answered" in found[0]
-    idle = wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: free_port()})
+    idle = wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: free_port()}, {80})
     assert len(idle) == 1 and "port 80 takes no connection" in idle[0]
 
 
 def test_a_port_that_no_step_asks_must_take_a_connection(port: int) -> None:
-    assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: port}) == []
+    assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: port}, {80}) == []
+
+
+class _Closer(threading.Thread):
+    """Takes each connection and closes it, as QEMU does when nobody listens in the guest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self.listener.getsockname()[1])
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self.listener.accept()[0].close()
+
+    def end(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.join()
+
+
+@pytest.fixture
+def closer() -> Iterator[int]:
+    thread = _Closer()
+    thread.start()
+    yield thread.port
+    thread.end()
+
+
+TCP = Step(StepKind.TCP, port=80)
+
+
+@pytest.mark.parametrize("load", [(), (TCP,)])
+def test_a_connection_that_is_closed_at_once_has_reached_nobody(closer: int, load: tuple[Step, ...]) -> None:
+    found = wrong_answers(Exercise("x", Ready(ReadyKind.EXIT), load), {80: closer}, {80})
+    assert found == ["from the host, a connection to port 80 is closed at once: nobody listens behind it"]
+
+
+def test_where_the_container_does_not_listen_nobody_must_be(closer: int) -> None:
+    assert wrong_answers(Exercise("x", Ready(ReadyKind.EXIT)), {80: closer}) == []
+
+
+def test_a_step_that_only_connects(port: int) -> None:
+    assert asked(TCP, port) == []
+    assert "is not answered" in asked(TCP, free_port())[0]
 
 
 def command(script: str, **expect: object) -> Step:
-    argv = (sys.executable, "-c", script, "{port:80}", "http://127.0.0.1:{port:80}/{port:81}")
+    argv = (sys.executable, "-c", script, "{port:80}", "http://127.0.0.1:{port:80}/")
     return Step(StepKind.HOST_COMMAND, argv=argv, expect=Expect(**expect))  # type: ignore[arg-type]
 
 
 def test_commands_on_the_host(port: int) -> None:
-    where = f"{port} http://127.0.0.1:{port}/0\n"
+    where = f"{port} http://127.0.0.1:{port}/\n"
     say = "import sys; print(*sys.argv[1:])"
     run = [command(say, stdout=where), command(f"{say}; sys.exit(4)", exit_code=4)]
     for step in run:
         assert [text for text in asked(step, port) if "takes no" not in text] == []
     wrong = asked(command(f"{say}; sys.exit(4)"), port)
     assert len(wrong) == 1 and "exit code 4, expected 0" in wrong[0]
+    other = asked(Step(StepKind.HOST_COMMAND, argv=("true", "{port:81}")), port)
+    assert len(other) == 1 and "port 81 is not published" in other[0]
     missing = asked(Step(StepKind.HOST_COMMAND, argv=("/no/such/program",)), port)
     assert len(missing) == 1 and "is not answered" in missing[0]

@@ -11,12 +11,12 @@ from tests.fakes.kernel_tree import read_tree
 from vmtailor.analysis import catalogue, demand_rules
 from vmtailor.analysis.attribution import SymbolCost
 from vmtailor.analysis.catalogue import Catalogue
-from vmtailor.analysis.explain import explain, nearest, needed_by, needs, triggers, would_add
+from vmtailor.analysis.explain import explain, nearest, needed_by, needs, subsystem, triggers, would_add
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.plan import Cause, LeftOut, Plan
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 from vmtailor.stages.plan import Repair, Wishes, find_demands, make_plan
 
@@ -174,6 +174,22 @@ def test_what_depends_on_a_dropped_symbol_falls_with_it() -> None:
     assert found.unexplained == ()
 
 
+@pytest.mark.parametrize("written", ["UNIX", "CONFIG_UNIX"])
+def test_what_is_dropped_excuses_no_other_loss(written: str) -> None:
+    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "SHADOW"), Cause.PLATFORM, "platform")))
+    with pytest.raises(BuildError, match="SHADOW"):
+        plan(book=must, wishes=Wishes(drop=(written,)))
+
+
+def test_policy_gives_way_to_what_the_user_keeps() -> None:
+    found = plan(wishes=Wishes(keep=("RATE_1000",)))
+    assert "RATE_1000" in enabled(found) and "RATE_100" not in enabled(found)
+    assert any(text.startswith("RATE_100") and "policy:rate" in text for text in found.given_up)
+    must = Catalogue(tuple(catalogue.parse(PLATFORM.replace("DISK", "RATE_100"), Cause.PLATFORM, "platform")))
+    with pytest.raises(BuildError, match="RATE_100"):
+        plan(book=must, wishes=Wishes(keep=("RATE_1000",)))
+
+
 def test_what_something_selects_cannot_be_dropped() -> None:
     found = plan(wishes=Wishes(drop=("DEBUG_BASE",)))
     assert "DEBUG_BASE" in enabled(found)
@@ -292,6 +308,27 @@ def test_repair_looks_at_the_nearest_first(call: FailedCall, first: str) -> None
     left_out = plan().left_out
     ordered = nearest([call], left_out, TREE.facts, RULES, TREE.kconfig)
     assert first in ordered[:2] and set(ordered) == {row.name for row in left_out}
+
+
+def test_repair_goes_from_the_call_to_its_folder_to_its_subsystem() -> None:
+    rows = [LeftOut(name, 0, ()) for name in ("FUTEX", "IPV6", "INET", "UNIX")]
+    failed = FailedCall("socket", "AF_UNIX, SOCK_STREAM", "EAFNOSUPPORT", 1)
+    ordered = nearest([failed], rows, TREE.facts, RULES, TREE.kconfig)
+    # AF_UNIX itself; then net/, where it is defined, beside INET; then net/ipv6, the same subsystem; then the rest.
+    assert ordered == ("UNIX", "INET", "IPV6", "FUTEX")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("fs/proc/base.c", "fs"),
+        ("drivers/char/mem.c", "drivers/char"),
+        ("arch/x86/kernel/ldt.c", "arch/x86"),
+        ("Kbuild", ""),
+    ],
+)
+def test_subsystem_of_a_source_file(path: str, expected: str) -> None:
+    assert subsystem(path) == expected
 
 
 def test_without_a_failing_call_what_ran_comes_first() -> None:

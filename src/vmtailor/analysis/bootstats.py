@@ -16,8 +16,6 @@ from vmtailor.model.sample import Verdict
 
 CONFIDENCE = 0.95
 _DRAWS = 4000
-#: Two boots of one machine agree so well on the instruction clock, and differences below it mean nothing.
-EXACT_SHARE = 0.001
 #: Differences below this share are of no interest on the wall clock.
 SAME_SHARE = 0.02
 
@@ -62,19 +60,12 @@ def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, 
 
 
 def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Verdict:
-    """Better (less), worse, same or undecided. `exact`: of a figure that hardly varies (instructions), where few
-    boots are
-    enough, and a difference must be larger than the spread on either side."""
+    """Better (less), worse, same or undecided. `exact`: of a figure that hardly varies, such as instructions."""
     if not before or not after:
         return Verdict.UNDECIDED
-    if not exact:
-        return stats.compare(before, after, stats.Thresholds(relative=SAME_SHARE)).verdict
-    gain = statistics.median(before) - statistics.median(after)
-    scale = abs(statistics.median(before)) or 1.0
-    slack = max(EXACT_SHARE * scale, max(before) - min(before), max(after) - min(after))
-    if abs(gain) <= slack:
-        return Verdict.SAME if slack <= 10 * EXACT_SHARE * scale else Verdict.UNDECIDED
-    return Verdict.BETTER if gain > 0 else Verdict.WORSE
+    if exact:
+        return stats.exact(before, after).verdict
+    return stats.compare(before, after, stats.Thresholds(relative=SAME_SHARE)).verdict
 
 
 def _resampled(values: Sequence[float], seed: int = 0) -> np.ndarray:

@@ -18,7 +18,7 @@ from vmtailor.analysis.bootlog.bootchart import MEMBERS
 from vmtailor.analysis.compare_saved import Samples, Saved, find
 from vmtailor.analysis.compare_saved import load as load_saved
 from vmtailor.analysis.saved_boots import saved_boots
-from vmtailor.analysis.stats import Difference, Thresholds
+from vmtailor.analysis.stats import Difference, Thresholds, can_decide, exact, least_values
 from vmtailor.analysis.stats import compare as judge
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.comparison import Change, Comparison, ConfigChange, Row, Side
@@ -27,8 +27,6 @@ from vmtailor.model.timeline import PhaseName, Timeline, Warn
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)
-#: Exact counts of two runs of one machine agree so well.
-EXACT_SHARE = 0.002
 #: Items that never reach this are left out of the comparison, unless they are gone or new.
 WORTH_US = 100
 
@@ -113,9 +111,7 @@ def _figures(before: Samples, after: Samples) -> Iterator[Row]:
         left, right = before.get(key, []), after.get(key, [])
         row = _row((kind, name, 1), left, right, (len(left), len(right)))
         if left and right and (unit != "µs" or "virtual" in name):
-            slack = max(EXACT_SHARE * abs(row.before_us or 0.0), max(left) - min(left), max(right) - min(right))
-            change = (row.after_us or 0.0) - (row.before_us or 0.0)
-            verdict = Change.SAME if abs(change) <= slack else (Change.FASTER if change < 0 else Change.SLOWER)
+            verdict = _VERDICTS.get(exact(left, right).verdict, Change.UNDECIDED)
             row = msgspec.structs.replace(row, verdict=verdict, direction="")
         yield msgspec.structs.replace(row, unit=unit)
 
@@ -127,8 +123,13 @@ def compare_boots(before: Sequence[Timeline], after: Sequence[Timeline], names: 
         warnings.append(
             Warn("single-boots", "a side is a single boot: no difference of durations can be told from chance")
         )
-    elif min(len(before), len(after)) < 4:
-        warnings.append(Warn("few-boots", "fewer than four boots on a side: chance cannot be ruled out at 95 %"))
+    elif not can_decide(len(before), len(after)):
+        warnings.append(
+            Warn(
+                "few-boots",
+                f"so few boots cannot rule chance out at 95 %, whatever they show: {least_values()} on each side can",
+            )
+        )
     arches = {t.kernel.arch for t in (*before, *after) if t.kernel.arch}
     if len(arches) > 1:
         warnings.append(Warn("unlike", f"the sides are of different architectures: {', '.join(sorted(arches))}"))

@@ -276,7 +276,7 @@ def of_image(config: ImageConfig, demands: Demands) -> None:
 def of_exercise(exercise: Exercise, demands: Demands) -> None:
     """What the exercise's own client asks for inside the guest: TCP over the loopback interface."""
     steps = [*([exercise.ready.step] if exercise.ready.step else []), *exercise.load]
-    if any(s.kind is StepKind.HTTP for s in steps) or exercise.ready.kind.value in ("tcp", "http"):
+    if any(step.kind in (StepKind.HTTP, StepKind.TCP) for step in steps):
         text = "the exercise talks to the container over TCP, inside the machine"
         demands.add(EvidenceKind.SOCKET, "exercise over TCP", ["NET", "INET"], "exercise:load", text)
 

@@ -133,33 +133,51 @@ def nearest(
 
 
 def _asked_by(call: FailedCall, facts: Facts, rules: Rules) -> tuple[list[str], list[str], list[str]]:
-    """Symbols that a failed call asks for, those of the folder that it is defined in, and those of its subsystem."""
-    direct: list[str] = []
-    around: list[str] = []
-    further: list[str] = []
+    """Symbols that a failed call asks for, those of the folders where that is defined, and those of their
+    subsystems."""
     words = call.arguments.split(", ")
     event = SyscallEvent(0, 0, "", call.name, tuple(words), 0, "", 0.0)
-    for rule in rules.for_call(call.name):
-        if rule.match(event) is not None:
-            direct += rule.symbols
+    direct = [s for rule in rules.for_call(call.name) if rule.match(event) is not None for s in rule.symbols]
+    files: list[str] = []
+    for kind, name in _named(call.name, words):
+        direct += _symbols_of(facts, kind, name)
+        files += [place.path for place in facts.places(kind, name)]
     for word in words:
-        if word.startswith(("AF_", "PF_")):
-            direct += _symbols_of(facts, "family", word[3:])
-        elif word.startswith("NETLINK_"):
-            direct += _symbols_of(facts, "netlink", word[8:])
-        elif word.startswith("/"):
+        if word.startswith("/"):
             direct += [s for rule in rules.paths if rule.match(word) for s in rule.symbols]
-            direct += _symbols_of_path(facts, word)
-    if call.name in ("mount", "fsopen"):
-        direct += [s for word in words for s in _symbols_of(facts, "filesystem", word)]
     known = facts.syscall(call.name)
     if known is not None:
         direct += sorted(symbols(known[0]))
-        folders = {posixpath.dirname(place.path) for place in known[1]}
-        around = [
-            s for path, text in facts.files.items() if posixpath.dirname(path) in folders for s in symbols(parse(text))
-        ]
+        files += [place.path for place in known[1]]
+    folders = {posixpath.dirname(path) for path in files}
+    subsystems = {subsystem(path) for path in files} - {""}
+    around = [
+        s for path, text in facts.files.items() if posixpath.dirname(path) in folders for s in symbols(parse(text))
+    ]
+    further = [s for path, text in facts.files.items() if subsystem(path) in subsystems for s in symbols(parse(text))]
     return direct, around, further
+
+
+def subsystem(path: str) -> str:
+    """The part of the source tree that a file belongs to: its top folder, of drivers and architectures the one below;
+    empty for a file at the top."""
+    parts = posixpath.dirname(path).split("/")
+    return "/".join(parts[:2] if parts[0] in ("arch", "drivers") else parts[:1])
+
+
+def _named(call: str, words: Sequence[str]) -> list[tuple[str, str]]:
+    """What a call names that the source defines by name: kind and name as the facts have them."""
+    found = []
+    for word in words:
+        if word.startswith(("AF_", "PF_")):
+            found.append(("family", word[3:]))
+        elif word.startswith("NETLINK_"):
+            found.append(("netlink", word[8:]))
+        elif word.startswith("/"):
+            found += _named_by_path(word)
+    if call in ("mount", "fsopen"):
+        found += [("filesystem", word) for word in words]
+    return found
 
 
 def _symbols_of(facts: Facts, kind: str, name: str) -> list[str]:
@@ -167,11 +185,11 @@ def _symbols_of(facts: Facts, kind: str, name: str) -> list[str]:
     return sorted(symbols(condition)) if condition is not None else []
 
 
-def _symbols_of_path(facts: Facts, path: str) -> list[str]:
+def _named_by_path(path: str) -> list[tuple[str, str]]:
     parts = path.strip("/").split("/")
     rest = "/".join(parts[1:])
     if parts[0] == "dev":
-        return _symbols_of(facts, "device", rest)
+        return [("device", rest)]
     if parts[:2] == ["proc", "sys"]:
-        return _symbols_of(facts, "sysctl", "/".join(parts[2:]))
-    return _symbols_of(facts, "proc", rest.replace("PID/", "self/", 1)) if parts[0] == "proc" else []
+        return [("sysctl", "/".join(parts[2:]))]
+    return [("proc", rest.replace("PID/", "self/", 1))] if parts[0] == "proc" else []

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a difference between two sets of repeated measurements is real.
 
-The interval of the difference of medians is a BCa bootstrap, the probability a permutation test of the same
-difference; both must
-agree, and the difference must be worth something, relatively and absolutely. What cannot be told is `undecided`,
-never `same`.
+Durations vary: the change is the median of all differences between a value of one side and one of the other (Hodges
+and Lehmann), its interval all shifts that a permutation test of ranks does not reject, and its probability that of the
+same test, so that test and interval never disagree. The change must also be worth something, relatively and absolutely.
+Counts (instructions, bytes, virtual time) hardly vary: `exact` has the one rule for them. What cannot be told is
+`undecided`, never `same`.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 import statistics
 import warnings
 from collections.abc import Sequence
@@ -18,10 +22,16 @@ from vmtailor.model.sample import Verdict
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+#: With more pairs of values than this, the distribution of ranks is taken for normal.
+EXACT_PAIRS = 900
 #: Spread of σ over the mean from which a side counts as unstable.
 UNSTABLE = 0.10
 #: Share of the lowest values whose mean is the floor estimate, where there are enough.
 FLOOR_COUNT = 30
+#: Counts of two runs of one machine agree so well, and a difference below it means nothing.
+EXACT_SHARE = 0.001
+#: Where counts of one side differ by more than this share among themselves, agreement of both sides tells nothing.
+LOOSE_SHARE = 10 * EXACT_SHARE
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,10 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Difference:
-    """Medians of both sides, their difference (after less before) with its interval, and what to make of it.
+    """Medians of both sides, the change (after less before) with its interval, and what to make of it.
 
     `low` and `high` are None where one side has a single value: then there is no spread to judge by. `p` is None
-    likewise."""
+    likewise. With fewer values than `can_decide` asks for, they are the extremes."""
 
     before: float
     after: float
@@ -71,16 +81,15 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
     if not before or not after:
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
-    change = right - left
     shaky = unstable(before) or unstable(after)
     if len(before) < 2 or len(after) < 2:
-        return Difference(left, right, change, None, None, None, Verdict.UNDECIDED, shaky)
+        return Difference(left, right, right - left, None, None, None, Verdict.UNDECIDED, shaky)
     least = thresholds.least(left)
     low, high = min(after) - max(before), max(after) - min(before)
     if -least <= low and high <= least:
-        # Even the extremes are no further apart: no need to resample, of which a boot has thousands of rows.
-        return Difference(left, right, change, low, high, None, Verdict.SAME, shaky)
-    low, high = interval(before, after)
+        # Even the extremes are no further apart: no need to rank, of which a boot has thousands of rows.
+        return Difference(left, right, right - left, low, high, None, Verdict.SAME, shaky)
+    change, low, high = shift(before, after)
     if -least <= low and high <= least:
         return Difference(left, right, change, low, high, None, Verdict.SAME, shaky)
     if abs(change) < least or low <= 0 <= high:
@@ -92,44 +101,80 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
     return Difference(left, right, change, low, high, p, verdict, shaky)
 
 
-def interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """The 95 % BCa bootstrap interval of median(after) - median(before); the percentile method where BCa has no
-    answer."""
-    import numpy as np
-    from scipy.stats import bootstrap
+def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
+    """Judge counts that hardly vary, smaller being better: one value a side is enough, and a difference is real when it
+    is larger than a thousandth and than what either side differs by among its own. Raises ValueError for an empty
+    side."""
+    if not before or not after:
+        raise ValueError("a side has no values")
+    left, right = statistics.median(before), statistics.median(after)
+    change, scale = right - left, abs(left) or 1.0
+    low, high = min(after) - max(before), max(after) - min(before)
+    slack = max(EXACT_SHARE * scale, spread(before), spread(after))
+    if abs(change) > slack:
+        verdict = Verdict.BETTER if change < 0 else Verdict.WORSE
+    else:
+        verdict = Verdict.SAME if slack <= LOOSE_SHARE * scale else Verdict.UNDECIDED
+    return Difference(left, right, change, low, high, None, verdict)
 
-    left, right = np.asarray(before, float), np.asarray(after, float)
-    if np.ptp(left) == 0 and np.ptp(right) == 0:
-        change = float(right[0] - left[0])
-        return change, change
-    for method in ("BCa", "percentile"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = bootstrap(
-                (left, right),
-                lambda a, b, axis=-1: np.median(b, axis=axis) - np.median(a, axis=axis),
-                n_resamples=RESAMPLES,
-                confidence_level=CONFIDENCE,
-                method=method,
-                vectorized=True,
-                random_state=np.random.default_rng(1),
-            )
-        low, high = float(result.confidence_interval.low), float(result.confidence_interval.high)
-        if np.isfinite(low) and np.isfinite(high):
-            return low, high
-    change = float(np.median(right) - np.median(left))
-    return change, change
+
+def spread(values: Sequence[float]) -> float:
+    """How far apart the values are."""
+    return max(values) - min(values)
+
+
+@functools.cache
+def can_decide(before: int, after: int) -> bool:
+    """Whether so many values a side can ever tell a difference of durations from chance: whether sides that have
+    nothing in common do."""
+    if min(before, after) < 2:
+        return False
+    return probability(range(before), range(10 * before, 10 * before + after)) <= 1 - CONFIDENCE
+
+
+@functools.cache
+def least_values() -> int:
+    """The smallest number of values a side with which `can_decide`."""
+    return next(count for count in range(2, 100) if can_decide(count, count))
+
+
+def shift(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
+    """The change and its 95 % interval: the median of all differences after - before, and what is left of them without
+    those at either end that a test of ranks rejects."""
+    differences = sorted(y - x for x in before for y in after)
+    cut = _rejected(len(before), len(after))
+    return statistics.median(differences), differences[cut], differences[-1 - cut]
+
+
+@functools.cache
+def _rejected(before: int, after: int) -> int:
+    """How many of the differences at either end lie outside the 95 % interval; 0 where there are too few values."""
+    tail = (1 - CONFIDENCE) / 2
+    pairs = before * after
+    if pairs > EXACT_PAIRS:
+        mean, deviation = pairs / 2, math.sqrt(pairs * (before + after + 1) / 12)
+        return max(0, math.floor(mean - statistics.NormalDist().inv_cdf(1 - tail) * deviation))
+    # How many orders of all values have so many pairs in which the one of `before` is the larger: counted by placing
+    # the values of `before` one after the other (Mann and Whitney).
+    ways = [[1] + [0] * pairs for _ in range(after + 1)]
+    for _ in range(before):
+        for right in range(1, after + 1):
+            ways[right] = [ways[right - 1][n] + (ways[right][n - right] if n >= right else 0) for n in range(pairs + 1)]
+    orders = math.comb(before + after, before)
+    below = itertools.accumulate(ways[after])
+    return sum(1 for count in itertools.takewhile(lambda count: count <= tail * orders, below))
 
 
 def probability(before: Sequence[float], after: Sequence[float]) -> float:
-    """Two-sided permutation test of the difference of means: how often chance alone does as much."""
+    """Two-sided permutation test of the difference of mean ranks: how often chance alone does as much."""
     import numpy as np
-    from scipy.stats import permutation_test
+    from scipy.stats import permutation_test, rankdata
 
+    ranks = rankdata([*before, *after])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = permutation_test(
-            (np.asarray(before, float), np.asarray(after, float)),
+            (ranks[: len(before)], ranks[len(before) :]),
             lambda a, b, axis=-1: np.mean(b, axis=axis) - np.mean(a, axis=axis),
             vectorized=True,
             n_resamples=RESAMPLES,

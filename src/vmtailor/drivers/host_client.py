@@ -7,16 +7,17 @@ import hashlib
 import http.client
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from vmtailor.base.errors import VmtailorError
+from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.process import run
-from vmtailor.model.exercise import Exercise, Expect, Step, StepKind
+from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Step, StepKind
 
 TIMEOUT_S = 60.0
+#: A guest that does not listen refuses within this time, also on a busy host.
+STAYS_OPEN_S = 3.0
 #: Bytes of an answer that are read at the most.
 MOST_BYTES = 64 << 20
-_PORT = re.compile(r"\{port:(\d+)\}")
 
 
 def free_port() -> int:
@@ -26,27 +27,42 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wrong_answers(exercise: Exercise, where: Mapping[int, int]) -> list[str]:
-    """Ask once what each step of the load asks, through the published ports (`where`: guest port → host port); a port
-    that no step asks must at least take a connection. Returns what is wrong, in sentences."""
+def wrong_answers(exercise: Exercise, where: Mapping[int, int], listening: Collection[int] = ()) -> list[str]:
+    """Ask once what each step of the load asks, through the published ports (`where`: guest port → host port). Behind
+    a port that no step asks, but on which the container listens (`listening`), somebody must be there. Returns what is
+    wrong, in sentences."""
     found = []
     asked = set()
     for step in exercise.load:
         try:
-            if step.kind is StepKind.HTTP and step.port in where:
-                asked.add(step.port)
-                found += _http(step, where[step.port])
-            elif step.kind is StepKind.HOST_COMMAND:
+            if step.kind is StepKind.HOST_COMMAND:
                 found += _command(step, where)
+            elif step.kind in (StepKind.HTTP, StepKind.TCP) and step.port in where:
+                asked.add(step.port)
+                host = where[step.port]
+                found += _http(step, host) if step.kind is StepKind.HTTP else _tcp(step.port, host)
         except (OSError, http.client.HTTPException, VmtailorError) as error:
             found.append(f"from the host, {_name(step)} is not answered: {error}")
     for guest, host in where.items():
-        if guest not in asked:
+        if guest not in asked and guest in listening:
             try:
-                socket.create_connection(("127.0.0.1", host), TIMEOUT_S).close()
+                found += _tcp(guest, host)
             except OSError as error:
                 found.append(f"from the host, port {guest} takes no connection: {error}")
     return found
+
+
+def _tcp(guest: int, host: int) -> list[str]:
+    """QEMU takes each connection itself, and closes it when nobody listens in the guest. So one that stays open, or
+    brings something, has reached the container."""
+    with socket.create_connection(("127.0.0.1", host), TIMEOUT_S) as connection:
+        connection.settimeout(STAYS_OPEN_S)
+        try:
+            if connection.recv(1):
+                return []
+        except TimeoutError:
+            return []
+    return [f"from the host, a connection to port {guest} is closed at once: nobody listens behind it"]
 
 
 def _name(step: Step) -> str:
@@ -64,7 +80,12 @@ def _http(step: Step, port: int) -> list[str]:
 
 
 def _command(step: Step, where: Mapping[int, int]) -> list[str]:
-    argv = [_PORT.sub(lambda match: str(where.get(int(match[1]), 0)), word) for word in step.argv]
+    def port(match: re.Match[str]) -> str:
+        if int(match[1]) not in where:
+            raise UserInputError(f"port {match[1]} is not published")
+        return str(where[int(match[1])])
+
+    argv = [HOST_PORT.sub(port, word) for word in step.argv]
     finished = run(argv, timeout_s=TIMEOUT_S, ok=range(256))
     return _judge(step, finished.stdout, exit_code=finished.returncode)
 

@@ -57,9 +57,13 @@ class Toolchain:
         return [*words, "KCFLAGS=-g", "KAFLAGS=-g"] if self.debug else words
 
     def describe(self) -> str:
-        """Name and version of the compiler, as it says itself. Raises HostError when there is none."""
-        process.require_tool(self.cross + self.cc, "gcc")
-        return process.run([self.cross + self.cc, "--version"], timeout_s=30).text.splitlines()[0]
+        """Name and version of compiler and linker, as they say themselves. Raises HostError when there is none."""
+        return ", ".join(
+            process.run(
+                [process.require_tool(self.cross + name, package), "--version"], timeout_s=30
+            ).text.splitlines()[0]
+            for name, package in ((self.cc, "gcc"), ("ld", "binutils"))
+        )
 
 
 def environment(ccache_dir: Path | None = None) -> dict[str, str]:

@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +18,22 @@ from vmtailor.drivers import qemu_needs
 
 #: Names another QEMU than the one on the PATH.
 BINARY_VARIABLE = "VMTAILOR_QEMU"
+#: What QEMU puts before a kernel on `microvm` and `q35`.
+_FIRMWARE = ("bios-256k.bin", "bios-microvm.bin", "qboot.rom", "pvh.bin", "linuxboot_dma.bin", "kvmvapic.bin")
 
 
 @dataclass(frozen=True)
 class Qemu:
     """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used;
-    `needs`, files and folders of the host that it cannot do without, is None where a script stands in its place."""
+    `needs`, files and folders of the host that it cannot do without, is None where a script stands in its place.
+    `full_version` is what it says of itself, the package's revision included."""
 
     program: str
     version: tuple[int, int]
     sandbox: bool
     plugin_api: int | None
     needs: tuple[str, ...] | None = None
+    full_version: str = ""
 
 
 @functools.cache
@@ -49,9 +54,22 @@ def _probe(program: str) -> Qemu:
     version = (int(found[1]), int(found[2]))
     helped = helping.result()
     api = plugin_api_of(version) if "-plugin " in helped else None
+    full = text.splitlines()[0]
     if script:
-        return Qemu(program, version, "-sandbox " in helped, api)
-    return Qemu(real, version, "-sandbox " in helped, api, qemu_needs.needs(Path(real), loads.result()))
+        return Qemu(program, version, "-sandbox " in helped, api, full_version=full)
+    return Qemu(real, version, "-sandbox " in helped, api, qemu_needs.needs(Path(real), loads.result()), full)
+
+
+@functools.cache
+def firmware(program: str) -> tuple[Path, ...]:
+    """The files of a QEMU that guests of ours execute before their kernel."""
+    return firmware_in(run([program, "-L", "help"], timeout_s=20).text.splitlines())
+
+
+def firmware_in(folders: Iterable[str]) -> tuple[Path, ...]:
+    """The firmware files of our machines, in QEMU's folders for data."""
+    found = {Path(folder, name).resolve() for folder in folders for name in _FIRMWARE}
+    return tuple(sorted(path for path in found if path.is_file()))
 
 
 def plugin_api_of(version: tuple[int, int]) -> int | None:

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
+
+#: Stands for the host's port that leads to a port of the guest, in a word of a command on the host.
+HOST_PORT = re.compile(r"\{port:(\d+)\}")
 
 
 class ReadyKind(StrEnum):

@@ -12,6 +12,7 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.analysis import file_uses, strace_log
 from vmtailor.analysis.sides import KernelFacts
+from vmtailor.analysis.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
 from vmtailor.base.store import digest
 from vmtailor.drivers import kbuild
@@ -62,7 +63,7 @@ def fit_key(ground: Ground) -> str:
     options = ground.options
     return digest(
         keys.code(),
-        keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools)),
+        fitting.trace_key(ground),
         ground.image.digest,
         records.to_bytes(ground.image),
         ground.source.digest,
@@ -162,7 +163,7 @@ def doubts(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side) -
         yield Warning("given-up", sentence)
     for side in (baseline, tailored):
         for figure, spread in side.spread:
-            if spread > 0.001:
+            if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
     if not findings.ground.exercise.load:
         yield Warning(

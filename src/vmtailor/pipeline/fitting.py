@@ -72,10 +72,15 @@ def find(ground: Ground) -> Findings:
     return Findings(ground, record, folder, events, archive, tree, costs)
 
 
+def trace_key(ground: Ground) -> str:
+    """Everything that a trace depends on."""
+    return keys.of_run(trace, ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
+
+
 def traced(ground: Ground) -> tuple[Trace, Path]:
     """The trace, and the folder with its files; found again when nothing it depends on has changed."""
     store = ground.options.store
-    key = keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
+    key = trace_key(ground)
 
     def fill(folder: Path) -> None:
         inputs = trace.TraceInputs(
@@ -211,10 +216,7 @@ def attempt_or_not(
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     ground = findings.ground
-    trace_key = keys.of_run(ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
-    more = (trace_key, digest(str(made.network)), Verification.SCHEMA)
-    key = keys.of_run(machine, ground.exercise, ground.natives, *more)
-
+    key = keys.of_run(verify, machine, ground.exercise, ground.natives, trace_key(ground), digest(str(made.network)))
     store = ground.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from vmtailor.base import records
 from vmtailor.base.natives import Natives
@@ -15,8 +18,9 @@ from vmtailor.drivers import qemu_program
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
-# Part of every key: raise it when what is traced, judged or counted changes.
-LAYOUT = "7"
+#: Data that says what boots mean; the rest of data/ is for people, or says what to try.
+_DATA = ("data/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @cache
@@ -37,12 +41,14 @@ def of_machine(machine: Machine) -> str:
     return digest(records.to_bytes(bare), *(content(Path(file)) for file in files))
 
 
-def of_run(machine: Machine, exercise: Exercise, natives: Natives, *more: str) -> str:
-    """What one boot with the exercise depends on: machine, exercise, our native parts, QEMU."""
+def of_run(judge: ModuleType, machine: Machine, exercise: Exercise, natives: Natives, *more: str) -> str:
+    """What one boot with the exercise depends on: the code of the stage that judges it, machine, exercise, our native
+    parts, QEMU with its firmware."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]
     parts.append(content(natives.plugin(qemu_program.plugin_api())))
-    version = ".".join(str(part) for part in qemu_program.installed().version)
-    return digest(LAYOUT, of_machine(machine), records.to_bytes(exercise), *parts, version, *more)
+    qemu = qemu_program.installed()
+    tools = [qemu.full_version, *(content(path) for path in qemu_program.firmware(qemu.program))]
+    return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)
 
 
 def content_sha256(path: Path) -> str:
@@ -54,8 +60,35 @@ def content_sha256(path: Path) -> str:
 @cache
 def code() -> str:
     """The digest of this program's own code and data: what was decided by another version is decided again."""
-    package = Path(__file__).resolve().parent.parent
     files = sorted(
-        path for path in package.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
+        path for path in _PACKAGE.rglob("*") if path.suffix in (".py", ".toml", ".js", ".css", ".html", ".j2")
     )
-    return digest(*(part for path in files for part in (str(path.relative_to(package)), path)))
+    return _digest_of(files)
+
+
+@cache
+def code_of(module: str) -> str:
+    """The digest of one module's code, of all that it imports of this program, and of the data that boots are judged
+    by: a rule that was changed finds nothing that the one before it has judged."""
+    files = _imported(module, {})
+    data = {path for pattern in _DATA for path in _PACKAGE.glob(pattern)}
+    return _digest_of(sorted({*files.values(), *data}))
+
+
+def _digest_of(files: Iterable[Path]) -> str:
+    return digest(*(part for path in files for part in (str(path.relative_to(_PACKAGE)), path)))
+
+
+def _imported(module: str, found: dict[str, Path]) -> dict[str, Path]:
+    """The files of a module and of what it imports from this program, directly or not; none for another's module."""
+    path = _PACKAGE.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if module.partition(".")[0] != _PACKAGE.name or module in found or not file.is_file():
+        return found
+    found[module] = file
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        base = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for name in [*base, *(".".join([*base, name]) for name in names)]:
+            _imported(name, found)
+    return found

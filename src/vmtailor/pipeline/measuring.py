@@ -39,7 +39,7 @@ def loop_table() -> tuple[LoopNames, ...]:
 def measured(findings: Findings, machine: Machine, table: SymbolTable, title: str) -> Measured:
     """All boots of one machine; found again when nothing they depend on has changed."""
     ground = findings.ground
-    key = keys.of_run(machine, ground.exercise, ground.natives, str(ground.options.boots))
+    key = keys.of_run(measure, machine, ground.exercise, ground.natives, str(ground.options.boots))
 
     def fill(folder: Path) -> None:
         with step(f"measure: {title}") as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from vmtailor.base.regular_file import read_regular
 from vmtailor.drivers.documents import shown
 from vmtailor.drivers.image_config import WORD_BYTES
 from vmtailor.drivers.signals import name_of
-from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
 
 #: Ready kind that stands for the image's own health check.
@@ -140,9 +140,25 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     stop_timeout_s = stop.seconds("timeout_s", STOP_TIMEOUT_S)
     stop.end()
     top.end()
+    _require_host_ports(top, load_steps, image)
     if ready.kind == ReadyKind.EXIT and load_steps:
         raise top.wrong("load", "has steps, but the program runs to its end: there is nothing left to drive")
     return Exercise(origin, ready, load_steps, expect, stop_signal, stop_timeout_s)
+
+
+def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:
+    """A command on the host needs a port that leads into the machine, and may name no other one."""
+    exposed = {port.number for port in image.config.exposed_ports if port.protocol == "tcp"}
+    for number, step in enumerate(steps, 1):
+        if step.kind is not StepKind.HOST_COMMAND:
+            continue
+        if not exposed:
+            raise top.wrong(
+                f"load[{number}]", "is a command on the host, but the image exposes no TCP port to reach it by"
+            )
+        for port in (int(found) for word in step.argv for found in HOST_PORT.findall(word)):
+            if port not in exposed:
+                raise top.wrong(f"load[{number}].argv", f"asks for port {port}, which the image does not expose")
 
 
 def _ready(table: _Table, image: Image) -> Ready:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +104,10 @@ class _Wanted:
         if reason not in self.reasons[name]:
             self.reasons[name].append(reason)
 
+    def is_policy(self, name: str) -> bool:
+        """Whether policy alone asks for a symbol."""
+        return all(reason.cause is Cause.POLICY for reason in self.reasons.get(name, ()))
+
     def forget(self, name: str) -> None:
         self.values.pop(name, None)
         self.reasons.pop(name, None)
@@ -157,7 +161,7 @@ def make_plan(
     )
     entries = book.chosen(situation)
     wanted = _collect(demands.result(), entries, repairs, unneeded, tree.kconfig, wishes)
-    closure, given_up = _close(tree.kconfig, wanted, wishes.drop)
+    closure, given_up = _close(tree.kconfig, wanted, wishes)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
     choices, unexplained = _explain(tree.kconfig, resolution, wanted, closure, dict(fragment))
@@ -222,18 +226,26 @@ def _require_known(kconfig: Kconfig, name: str) -> None:
         raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
 
 
-def _close(kconfig: Kconfig, wanted: _Wanted, dropped: Sequence[str]) -> tuple[Closure, tuple[str, ...]]:
-    """Add what dependencies need. What is lost is given up where it may be, and an error otherwise."""
+def _close(kconfig: Kconfig, wanted: _Wanted, wishes: Wishes) -> tuple[Closure, tuple[str, ...]]:
+    """Add what dependencies need. What is lost is given up where it may be, and an error otherwise.
+
+    What the user drops excuses only what falls with it, and what the user keeps only policy that cannot be had beside
+    it: a symbol that would be lost without that, too, is an error."""
+    dropped, kept = _names(wishes.drop), _names(wishes.keep)
     given_up: list[str] = []
     while True:
         closure = close(kconfig, wanted.values.items())
         lost = [item for item in closure.lost if item.name not in dropped]
-        fatal = [item for item in lost if not dropped and item.name not in wanted.optional]
-        if fatal:
+        hard = [item for item in lost if item.name not in wanted.optional]
+        if hard and (dropped or kept):
+            anyway = _lost_without(kconfig, wanted, dropped)
+            own = _lost_without(kconfig, wanted, dropped | kept)
+            hard = [item for item in hard if item.name in (own if wanted.is_policy(item.name) else anyway)]
+        if hard:
             raise BuildError(
-                f"the configuration cannot have {', '.join(item.name for item in fatal)}",
+                f"the configuration cannot have {', '.join(item.name for item in hard)}",
                 hint="look at the dependency that lost it; --drop SYMBOL does without",
-                details="\n".join(_sentence(item, wanted) for item in fatal),
+                details="\n".join(_sentence(item, wanted) for item in hard),
             )
         for item in lost:
             given_up.append(_sentence(item, wanted))
@@ -241,6 +253,15 @@ def _close(kconfig: Kconfig, wanted: _Wanted, dropped: Sequence[str]) -> tuple[C
         if not lost:
             given_up += [_sentence(item, wanted) for item in closure.lost]
             return closure, tuple(given_up)
+
+
+def _names(wishes: Sequence[str]) -> set[str]:
+    return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
+
+
+def _lost_without(kconfig: Kconfig, wanted: _Wanted, names: Set[str]) -> set[str]:
+    """What would be lost if nothing were said of some symbols."""
+    return {item.name for item in close(kconfig, [(n, v) for n, v in wanted.values.items() if n not in names]).lost}
 
 
 def _sentence(item: Lost, wanted: _Wanted) -> str:

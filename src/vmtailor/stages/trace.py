@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis import boots, container_log, degradation, file_uses, machines
+from vmtailor.analysis import boots, container_log, degradation, file_uses, machines, tracer_requests
 from vmtailor.analysis.counters import SymbolTable
 from vmtailor.analysis.strace_log import Log
 from vmtailor.base import records
@@ -101,7 +101,9 @@ def _requests(
         also = f" (with {', '.join(loaded)})" if loaded else ""
         with step(f"trace: every system call{also}"):
             seen = rig.drive(rig.Setup(machine, run, inputs.natives, deadline_s, tools=inputs.tools), scratch)
-        found = initramfs.providers(inputs.modules, initramfs.requested(seen.console))
+        events = container_log.read(seen.requests, container_log.phases(seen.report)).events
+        wanted = tracer_requests.of_container(initramfs.requested(seen.console), events)
+        found = initramfs.providers(inputs.modules, wanted)
         more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
         if not more:
             break

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis import boots, container_log, degradation, kernel_log
+from vmtailor.analysis import boots, container_log, degradation, kernel_log, listening
 from vmtailor.base.natives import Natives
 from vmtailor.drivers import host_client, rig
 from vmtailor.drivers.guest import GuestSession
@@ -99,12 +99,16 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     needs = tuple(n for n in [seen.report.fatal.symbol] if n) if seen.report.fatal else ()
     outcome = seen
     if not failures:
-        outcome = _as_used(target, run, BOOT_S + 4 * target.exercise.ready.timeout_s, scratch, failures)
+        outcome = _as_used(
+            target, run, BOOT_S + 4 * target.exercise.ready.timeout_s, scratch, listening.tcp_ports(events), failures
+        )
     evidence = boots.evidence(outcome, failures) if failures else ""
     return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence)
 
 
-def _as_used(target: Target, run: Run, deadline_s: float, scratch: Path, failures: list[str]) -> rig.Outcome:
+def _as_used(
+    target: Target, run: Run, deadline_s: float, scratch: Path, ports_listened_on: Collection[int], failures: list[str]
+) -> rig.Outcome:
     machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
         outcome = rig.drive(rig.Setup(machine, run, target.natives, deadline_s), scratch)
@@ -121,7 +125,7 @@ def _as_used(target: Target, run: Run, deadline_s: float, scratch: Path, failure
 
     def ask(_session: GuestSession) -> None:
         where = {port.guest_port: port.host_port for port in ports}
-        answers.extend(host_client.wrong_answers(target.exercise, where))
+        answers.extend(host_client.wrong_answers(target.exercise, where, ports_listened_on))
 
     setup = rig.Setup(machine, run, target.natives, deadline_s, at_load=ask if ports else None)
     outcome = rig.drive(setup, scratch)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What results are found again by: the code that judged them, and QEMU with its firmware, are part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vmtailor.drivers.qemu_program import firmware_in
+from vmtailor.pipeline import keys
+from vmtailor.stages import measure, trace, verify
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A small package in place of ours: `judge` imports `rules`, which imports `deep`; `other` stands apart."""
+    root = tmp_path / "tiny"
+    files = {
+        "judge.py": "import os\nfrom tiny import rules\n",
+        "rules.py": "def f():\n    import tiny.deep\n",
+        "deep/__init__.py": "",
+        "other.py": "",
+        "data/demand/calls.toml": "",
+        "data/advice/usb.toml": "",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    monkeypatch.setattr(keys, "_PACKAGE", root)
+    keys.code_of.cache_clear()
+    yield root
+    keys.code_of.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["judge.py", "rules.py", "deep/__init__.py", "data/demand/calls.toml"])
+def test_a_change_of_what_judges_is_another_key(package: Path, name: str) -> None:
+    before = keys.code_of("tiny.judge")
+    (package / name).write_text("stricter = True")
+    keys.code_of.cache_clear()
+    assert keys.code_of("tiny.judge") != before
+
+
+@pytest.mark.parametrize("name", ["other.py", "data/advice/usb.toml"])
+def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
+    before = keys.code_of("tiny.judge")
+    (package / name).write_text("something = 'else'")
+    keys.code_of.cache_clear()
+    assert keys.code_of("tiny.judge") == before
+
+
+def test_each_stage_depends_on_what_it_judges_by() -> None:
+    parts = {
+        trace: {"vmtailor.analysis.tracer_requests", "vmtailor.drivers.rig"},
+        verify: {"vmtailor.analysis.degradation", "vmtailor.analysis.kernel_log", "vmtailor.drivers.host_client"},
+        measure: {"vmtailor.analysis.counters", "vmtailor.drivers.rig"},
+    }
+    for stage, names in parts.items():
+        assert names <= set(keys._imported(stage.__name__, {}))
+
+
+def test_firmware_is_found_in_the_folders_that_qemu_names(tmp_path: Path) -> None:
+    (tmp_path / "qboot.rom").write_bytes(b"1")
+    (tmp_path / "vgabios.bin").write_bytes(b"2")
+    assert firmware_in([str(tmp_path), str(tmp_path / "none")]) == (tmp_path / "qboot.rom",)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a difference is real: one rule for what varies, one for what hardly does."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vmtailor.analysis import bootstats, stats
+from vmtailor.model.sample import Verdict
+
+SIDE = st.lists(st.floats(1, 1000, allow_nan=False), min_size=4, max_size=7, unique=True)
+
+
+@settings(max_examples=60)
+@given(SIDE, SIDE)
+def test_interval_and_test_agree(before: list[float], after: list[float]) -> None:
+    if len({*before, *after}) < len(before) + len(after):
+        return  # with ties the test is the more cautious
+    _, low, high = stats.shift(before, after)
+    away = low > 0 or high < 0
+    assert away == (stats.probability(before, after) <= 0.05 + 1e-9)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 4), (5, 5), (2, 8), (6, 3), (3, 3)])
+def test_the_interval_leaves_out_what_all_orders_say(before: int, after: int) -> None:
+    larger: Counter[int] = Counter()
+    for places in itertools.combinations(range(before + after), before):
+        others = [place for place in range(before + after) if place not in places]
+        larger[sum(1 for a in places for b in others if a > b)] += 1
+    orders = sum(larger.values())
+    outside = [n for n in range(before * after + 1) if sum(larger[k] for k in range(n + 1)) <= 0.025 * orders]
+    values = [float(n) for n in range(before)], [100.0 * n for n in range(1, after + 1)]
+    differences = sorted(y - x for x in values[0] for y in values[1])
+    assert stats.shift(*values)[1:] == (differences[len(outside)], differences[-1 - len(outside)])
+
+
+def test_three_values_a_side_never_decide() -> None:
+    assert not stats.can_decide(3, 3) and stats.can_decide(4, 4) and stats.can_decide(3, 5)
+    assert stats.least_values() == 4
+    assert stats.compare([1.0, 1.1, 1.2], [9.0, 9.1, 9.2]).verdict is Verdict.UNDECIDED
+    assert stats.compare([1.0, 1.1, 1.2, 1.3], [9.0, 9.1, 9.2, 9.3]).verdict is Verdict.WORSE
+
+
+def test_equal_values_on_either_side_decide() -> None:
+    found = stats.compare([1.0] * 5, [2.0] * 5)
+    assert (found.change, found.low, found.high, found.verdict) == (1.0, 1.0, 1.0, Verdict.WORSE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([1000.0], [998.9], Verdict.BETTER),
+        ([1000.0], [999.1], Verdict.SAME),
+        ([1000.0, 1002.0], [998.5], Verdict.BETTER),
+        ([1000.0, 1002.0], [999.5], Verdict.SAME),
+        ([1000.0, 1100.0], [950.0], Verdict.UNDECIDED),
+        ([0.0], [0.0], Verdict.SAME),
+    ],
+)
+def test_counts_have_one_rule(before: list[float], after: list[float], expected: Verdict) -> None:
+    assert stats.exact(before, after).verdict is expected
+    assert bootstats.judge(before, after, exact=True) is expected

@@ -70,6 +70,7 @@ def test_tabs_and_theme_by_keyboard(report: Path) -> None:
         assert browser.complaints == []
 
 
+@pytest.mark.attack
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "hostile.html"
     write_page(hostile_run(), path)
@@ -81,6 +82,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         browser.page.locator("#left-out-table tbody tr td").nth(1).hover()
 
 
+@pytest.mark.attack
 def test_the_policy_stops_what_escaping_would_have_let_through(report: Path, tmp_path: Path) -> None:
     path = tmp_path / "injected.html"
     injected = '<script>window.hacked=1</script><img src="http://127.0.0.1:9/x" onerror="window.hacked=2"></main>'

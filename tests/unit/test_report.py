@@ -148,6 +148,7 @@ def test_terminal_says_what_happened_and_what_to_do_next() -> None:
     assert "✗ not verified" in printed(fit_run(verified=False))
 
 
+@pytest.mark.attack
 def test_terminal_obeys_no_escape_sequence_and_no_markup() -> None:
     text = printed(fit_run(reference="oci:\x1b[2Jx[bold]y", bundle="\x1b]0;title\x07"))
     assert "\x1b" not in text and "\x07" not in text
@@ -191,6 +192,7 @@ def test_page_names_no_address_outside_itself() -> None:
     assert not [name for name, _ in parser.attributes if name == "style" or name.startswith("on")]
 
 
+@pytest.mark.attack
 def test_hostile_names_add_no_element_to_the_page() -> None:
     parser = Tags()
     html = page(hostile_run())
@@ -202,6 +204,7 @@ def test_hostile_names_add_no_element_to_the_page() -> None:
     assert isinstance(calls, list) and calls[0]["task"] == HOSTILE
 
 
+@pytest.mark.attack
 @given(st.text())
 def test_embedded_data_cannot_leave_its_element(text: str) -> None:
     raw = str(pages.embedded({"x": text}))

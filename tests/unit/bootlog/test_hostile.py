@@ -30,6 +30,7 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_view
 from vmtailor.model.timeline import WarningCode
 
+pytestmark = pytest.mark.attack
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 LOG = (
     f"[    0.000000] Linux version 6.1{EVIL} (gcc) #1\n[    0.000000] Command line: {EVIL} \x1b[2J\x1b]0;owned\x07\n"

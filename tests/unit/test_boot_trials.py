@@ -242,3 +242,21 @@ def test_every_change_that_can_be_tried_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "boot-a-vm.md").read_text()
     for one in recipes.recipes():
         assert f"| `{one.id}`" in page and one.does in page, one.id
+
+
+@pytest.mark.parametrize(
+    ("clock", "judged_by", "changes", "times", "least"),
+    [
+        (Clock.WALL, JudgedBy.READY, 1, 3, 4),
+        (Clock.WALL, JudgedBy.READY, 6, 2, 4),
+        (Clock.WALL, JudgedBy.READY, 13, 1, 3),
+        (Clock.WALL, JudgedBy.READY, 1, 4, None),
+        (Clock.WALL, JudgedBy.CPU, 1, 1, None),
+        (Clock.INSTRUCTIONS, JudgedBy.READY, 1, 1, None),
+    ],
+)
+def test_boots_that_can_never_decide_are_said_beforehand(
+    clock: Clock, judged_by: JudgedBy, changes: int, times: int, least: int | None
+) -> None:
+    said = trial.doubt(clock, judged_by, changes, times)
+    assert (f"--times {least} " in said) if least else said == ""

@@ -205,6 +205,8 @@ def _tried(request: Request) -> BootSeries:
         if request.vm.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
         known = attribution.of_package(Path(request.vm.kernel), store)
+    if words := trial.doubt(request.vm.clock, request.judged_by, len(wanted), request.times):
+        output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:

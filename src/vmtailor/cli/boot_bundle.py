@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import natives
+from vmtailor.base import natives, output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.vm import BootSeries, JudgedBy, Vm
 from vmtailor.pipeline import booting
-from vmtailor.stages.boot import bundle_changes
+from vmtailor.stages.boot import bundle_changes, trial
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ def boots(request: BundleRequest) -> BootSeries:
     """The bundle booted, or changes tried on it."""
     subject = _prepared(request)
     wanted = bundle_changes.choose(request.changes, subject.loaded.bundle.kernel_version)
+    if wanted and (words := trial.doubt(request.own.clock, request.judged_by, len(wanted), request.times)):
+        output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"
     with step(f"{title} {request.path.name}") as progress:
 

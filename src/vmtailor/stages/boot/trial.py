@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.bootstats import difference, judge
+from vmtailor.analysis.stats import can_decide
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
@@ -116,6 +117,26 @@ def on_bench(
     return done
 
 
+def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
+    """What to say before anything is booted, where no change can be told from chance whatever the boots show; empty
+    where it can. `times`: boots of each changed machine."""
+    if _by_spread(clock, judged_by):
+        return ""
+    base = times * -(-changes // BETWEEN) + 1
+    if can_decide(base, times):
+        return ""
+    least = next(n for n in range(times + 1, 100) if can_decide(n * -(-changes // BETWEEN) + 1, n))
+    return (
+        f"with {times} boots of each machine, every change will be undecided: --times {least} can tell, and so can "
+        "--clock instructions"
+    )
+
+
+def _by_spread(clock: Clock, judged_by: JudgedBy) -> bool:
+    """Whether the figure hardly varies, so that few boots are enough."""
+    return clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY
+
+
 def _counting(known: Known, natives: Natives) -> series.Booter:
     counting = Counting(known, natives, Mode.COVERAGE)
 
@@ -214,9 +235,7 @@ def _result_of(one: TrialResult, name: str, found: BootSeries, judged_by: Judged
     before, after = by(found, BASE), by(found, name)
     gain, cpu = difference(before, after), difference(_cpu(found, BASE), _cpu(found, name))
     wall = difference(_ready(found, BASE), _ready(found, name)) if found.clock is Clock.WALL else None
-    # Few boots, but of a figure that hardly varies: a difference must be larger than the spread on both sides.
-    by_spread = found.clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY
-    verdict = judge(before, after, exact=by_spread)
+    verdict = judge(before, after, exact=_by_spread(found.clock, judged_by))
     return replace(
         one,
         saving=gain[0] if gain else None,

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any, cast
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vmtailor.analysis.ksource import expr
 from vmtailor.analysis.ksource.conditions import enabled_blocks, line_conditions
-from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, asked_for, holds
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Equals, Expr, Symbol, asked_for, holds, truth
 from vmtailor.analysis.ksource.expr_text import from_preprocessor, parse
 
 CASES = [
@@ -53,8 +54,19 @@ def test_simplification() -> None:
 
 
 NAMES = ["A", "B", "9P", "D"]
+ATOMS: list[Expr] = [*map(Symbol, NAMES), Equals("A", "y"), Equals("A", "m"), Equals("9P", "y")]
+#: The same before anything is simplified: an atom, ("!", one), ("&&", …) or ("||", …).
+plain: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([*ATOMS, UNKNOWN, TRUE, FALSE]),
+    lambda inner: st.one_of(
+        inner.map(lambda one: ("!", one)),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: ("&&", *parts)),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: ("||", *parts)),
+    ),
+    max_leaves=10,
+)
 expressions = st.recursive(
-    st.sampled_from([Symbol(n) for n in NAMES]),
+    st.sampled_from(ATOMS),
     lambda inner: st.one_of(
         inner.map(expr.negation),
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: expr.conjunction(*parts)),
@@ -64,11 +76,41 @@ expressions = st.recursive(
 )
 
 
+def simplified(one: Any) -> Expr:
+    if not isinstance(one, tuple):
+        return cast(Expr, one)
+    parts = [simplified(part) for part in one[1:]]
+    if one[0] == "!":
+        return expr.negation(parts[0])
+    return expr.conjunction(*parts) if one[0] == "&&" else expr.disjunction(*parts)
+
+
+def plainly(one: Any, values: dict[str, str]) -> bool | None:
+    """Kleene's logic, as it is defined."""
+    if not isinstance(one, tuple):
+        return truth(one, values)
+    parts = [plainly(part, values) for part in one[1:]]
+    if one[0] == "!":
+        return None if parts[0] is None else not parts[0]
+    decides = one[0] == "||"
+    return decides if decides in parts else None if None in parts else not decides
+
+
+@given(plain)
+@settings(max_examples=300)
+def test_simplifying_changes_no_value(one: Any) -> None:
+    result = simplified(one)
+    for states in itertools.product("ymn", repeat=len(NAMES)):
+        values = {name: state for name, state in zip(NAMES, states, strict=True) if state != "n"}
+        expected, found = plainly(one, values), truth(result, values)
+        assert found == expected or expected is None, f"{result} under {values}"
+
+
 @given(expressions)
 def test_text_is_read_back(expression: Expr) -> None:
     again = parse(str(expression))
-    for chosen in itertools.product([False, True], repeat=len(NAMES)):
-        enabled = {n for n, on in zip(NAMES, chosen, strict=True) if on}
+    for states in itertools.product("ymn", repeat=len(NAMES)):
+        enabled = {name: state for name, state in zip(NAMES, states, strict=True) if state != "n"}
         assert holds(again, enabled) == holds(expression, enabled)
 
 
@@ -139,6 +181,35 @@ def test_the_whole_stack_counts(marker: str, expected: str) -> None:
 def test_lines_before_and_after_any_condition_are_free() -> None:
     found = line_conditions("a\n#ifdef CONFIG_X\nb\n#endif\nc\n")
     assert [str(found.at(n)) for n in (1, 3, 5, 99)] == ["1", "X", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("directive", "expected"),
+    [
+        ("#ifdef CONFIG_T", "T=y"),
+        ("#ifndef CONFIG_T", "!T=y"),
+        ("#ifdef CONFIG_T_MODULE", "T=m"),
+        ("#if IS_ENABLED(CONFIG_T)", "T"),
+        ("#if IS_BUILTIN(CONFIG_T)", "T=y"),
+        ("#if IS_MODULE(CONFIG_T)", "T=m"),
+        ("#if IS_MODULE(CONFIG_B)", "0"),
+        ("#ifdef CONFIG_B", "B"),
+        ("#if IS_BUILTIN(CONFIG_B)", "B"),
+    ],
+)
+def test_a_macro_of_a_symbol_that_may_be_a_module(directive: str, expected: str) -> None:
+    assert str(line_conditions(f"{directive}\nhere\n#endif\n", frozenset({"T"})).at(2)) == expected
+
+
+def test_the_else_of_what_is_not_known_rules_nothing_out() -> None:
+    found = line_conditions("#if defined(CONFIG_A) && OTHER > 3\none\n#else\ntwo\n#endif\n")
+    assert str(found.at(2)) == "A" and truth(found.at(4), {"A"}) is None
+
+
+def test_symbols_are_asked_for_with_their_values() -> None:
+    condition = parse("NET && (IPV6=m || (IPV6=y && TUNNEL))")
+    assert asked_for(condition, {"NET": "y", "IPV6": "m"}) == ("NET", "IPV6")
+    assert asked_for(condition, {"NET": "y", "IPV6": "y", "TUNNEL": "y"}) == ("NET", "IPV6", "TUNNEL")
 
 
 LINES = ["#if defined(CONFIG_A)", "#ifdef CONFIG_B", "#ifndef CONFIG_A", "#else", "#elif CONFIG_C", "#endif", "x"]

@@ -236,7 +236,7 @@ def _put_together(operands: list[Expr]) -> list[Expr]:
     """`A && B=y || A && B=m` is `A && B`, until nothing more can be put together."""
     changed = True
     while changed:
-        operands = _absorbed(list(dict.fromkeys(operands)))
+        operands = _absorbed(list(dict.fromkeys(_beside(operands))))
         changed = False
         for index, one in enumerate(operands):
             for later in range(index + 1, len(operands)):
@@ -249,6 +249,14 @@ def _put_together(operands: list[Expr]) -> list[Expr]:
             if changed:
                 break
     return operands
+
+
+def _beside(operands: list[Expr]) -> list[Expr]:
+    """`A || (!A && B)` is `A || B`: beside a condition on one symbol, the others are asked only where it is false."""
+    for literal in filter(None, map(_literal, operands)):
+        known = {literal[0]: _ANY & ~literal[1]}
+        operands = [o if _literal(o) == literal else _under(o, known) for o in operands]
+    return [o for o in operands if o != FALSE]
 
 
 def _either_of_two(one: Expr, other: Expr) -> Expr | None:

@@ -212,6 +212,10 @@ def test_symbols_are_asked_for_with_their_values() -> None:
     assert asked_for(condition, {"NET": "y", "IPV6": "y", "TUNNEL": "y"}) == ("NET", "IPV6", "TUNNEL")
 
 
+def test_what_must_not_be_set_is_not_asked_for() -> None:
+    assert asked_for(parse("KASAN && !X86_32"), {}) == ("KASAN",)
+
+
 LINES = ["#if defined(CONFIG_A)", "#ifdef CONFIG_B", "#ifndef CONFIG_A", "#else", "#elif CONFIG_C", "#endif", "x"]
 
 

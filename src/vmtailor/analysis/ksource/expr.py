@@ -344,13 +344,21 @@ def asked_for(expression: Expr, enabled: Enabled) -> tuple[str, ...]:
     order = list(dict.fromkeys(_in_order(expression)))
     kept = {s: _state(s, enabled) for s in order if s in enabled}
     if not holds(expression, kept):
-        kept = dict.fromkeys(order, "y")
-        if not holds(expression, kept):
-            return ()
+        kept = next((some for some in (_wanted(expression), dict.fromkeys(order, "y")) if holds(expression, some)), {})
     # Under a negation a symbol can become superfluous once another one is gone: until nothing changes.
     while (found := next((n for n in reversed(order) if n in kept and _does_without(expression, kept, n)), "")) != "":
         del kept[found]
     return tuple(s for s in order if s in kept)
+
+
+def _wanted(expression: Expr, positive: bool = True) -> dict[str, str]:
+    """The symbols that stand where being set is what makes it true, all y."""
+    if isinstance(expression, Symbol | Equals):
+        return {expression.name: "y"} if positive else {}
+    if isinstance(expression, Not):
+        return _wanted(expression.operand, not positive)
+    parts = expression.operands if isinstance(expression, And | Or) else ()
+    return {name: "y" for part in parts for name in _wanted(part, positive)}
 
 
 def _does_without(expression: Expr, kept: Mapping[str, str], name: str) -> bool:

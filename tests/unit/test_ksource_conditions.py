@@ -212,6 +212,11 @@ def test_symbols_are_asked_for_with_their_values() -> None:
     assert asked_for(condition, {"NET": "y", "IPV6": "y", "TUNNEL": "y"}) == ("NET", "IPV6", "TUNNEL")
 
 
+def test_symbols_keep_the_order_in_which_they_were_asked_for() -> None:
+    folder, line = parse("SMP || DEBUG"), parse("PARAVIRT && SMP")
+    assert str(expr.conjunction(folder, line)) == "SMP && PARAVIRT"
+
+
 def test_what_must_not_be_set_is_not_asked_for() -> None:
     assert asked_for(parse("KASAN && !X86_32"), {}) == ("KASAN",)
 

@@ -6,8 +6,10 @@ vmtailor-says:
 
 include $(srctree)/scripts/Makefile.build
 
-$(info y $(filter %.o,$(if $(need-builtin),$(real-obj-y)) $(lib-y) $(extra-y)))
-$(info m $(filter %.o,$(real-obj-m)))
+# A file a folder, so that several can be asked at once.
+says := $(objtree)/says/of!$(subst /,!,$(obj))
+$(file >>$(says),y $(filter %.o,$(if $(need-builtin),$(real-obj-y)) $(lib-y) $(extra-y)))
+$(file >>$(says),m $(filter %.o,$(real-obj-m)))
 
 vmtailor-says: $(subdir-ym)
 	@:

@@ -150,6 +150,8 @@ def conjunction(*operands: Expr) -> Expr:
         one = _of_values(place, known[place]) if isinstance(place, str) else _under(place, known)
         if one == FALSE or negation(one) in found:
             return FALSE
+        if one == TRUE and isinstance(place, Or):  # a symbol stands where it was first asked for
+            found |= dict.fromkeys(_of_values(n, known[n]) for n in _in_order(place) if n in known)
         found |= dict.fromkeys(one.operands if isinstance(one, And) else (one,))
     if UNKNOWN in flat:
         found.pop(UNKNOWN, None)

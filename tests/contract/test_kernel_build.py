@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.ksource import facts as ksource_facts
-from vmtailor.analysis.ksource.expr import holds
+from vmtailor.analysis.ksource.expr import holds, truth
+from vmtailor.analysis.ksource.kbuild import file_conditions
 from vmtailor.base.store import Store
 from vmtailor.drivers import apt, elf_pack, kbuild, kconfig_file, kernel_packages, kernel_source
 from vmtailor.model.kernel import KernelBaseline
@@ -111,3 +112,6 @@ def test_what_a_build_compiled_is_what_the_makefiles_say(
     known = built.objects & facts.files.keys()
     wrong = {stem: facts.files[stem] for stem in known if not holds(facts.file_condition(stem + ".c"), built.enabled)}
     assert wrong == {} and len(known) > 300
+    read = file_conditions(ksource_facts.reader(source))
+    said = {stem for stem, condition in read.items() if truth(condition, built.enabled)}
+    assert said - built.objects == set() and len(said) > 300

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.ksource.conditions import LineConditions, enabled_blocks, line_conditions
-from vmtailor.analysis.ksource.expr import TRUE, Expr, asked_for, conjunction
+from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conjunction
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.ksource.kbuild import Reader
+from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.drivers.symbolizer import Frame, Frames
 from vmtailor.model.counters import Counters, Stretch
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
@@ -98,8 +98,12 @@ class Conditions:
     def _file(self, path: str) -> tuple[LineConditions, list[tuple[int, int, Expr]]] | None:
         if path not in self._lines:
             text = self.read(path)
-            self._lines[path] = None if text is None else (line_conditions(text), enabled_blocks(text))
+            self._lines[path] = None if text is None else self._conditions(text)
         return self._lines[path]
+
+    def _conditions(self, text: str) -> tuple[LineConditions, list[tuple[int, int, Expr]]]:
+        tristates = self.facts.may_be_modules
+        return line_conditions(text, tristates), enabled_blocks(text, tristates)
 
     def at(self, frame: Frame) -> Expr:
         """The condition under which the code of a frame is compiled."""
@@ -129,15 +133,15 @@ def attribute(
     frames: Mapping[int, Frames],
     conditions: Conditions,
     *,
-    enabled: Container[str],
+    enabled: Enabled,
     choosable: Callable[[str], bool],
     always: Container[str] = frozenset(),
     phase_of: Callable[[Stretch], str] = lambda stretch: stretch.begin,
 ) -> Attribution:
     """Give every kernel instruction counted to a function, a file and a symbol.
 
-    `frames`: address → frames; `enabled`: symbols set in the kernel that ran; `choosable`: whether a symbol has a
-    prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to.
+    `frames`: address → frames; `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a
+    symbol has a prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to.
 
     Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
     """
@@ -168,7 +172,7 @@ class _Keys:
     """Stack of frames → number of its (function, file, symbol)."""
 
     def __init__(
-        self, conditions: Conditions, enabled: Container[str], choosable: Callable[[str], bool], always: Container[str]
+        self, conditions: Conditions, enabled: Enabled, choosable: Callable[[str], bool], always: Container[str]
     ) -> None:
         self.keys: dict[tuple[str, str, str], int] = {}
         self._conditions = conditions

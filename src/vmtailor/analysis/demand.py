@@ -9,13 +9,13 @@ fail afterwards.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from vmtailor.analysis.call_paths import paths
 from vmtailor.analysis.degradation import NORMAL
 from vmtailor.analysis.demand_rules import Rules
-from vmtailor.analysis.ksource.expr import Expr, asked_for, disjunction
+from vmtailor.analysis.ksource.expr import Enabled, Expr, asked_for, disjunction
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.strace_log import unquote
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
@@ -55,8 +55,8 @@ class Demand:
 class Demands:
     """Collects demands from events. Equal ones (kind and key) are counted, the first one says where."""
 
-    def __init__(self, facts: Facts, rules: Rules, baseline: Container[str], head: Head = lambda path: b"") -> None:
-        """`baseline`: symbols that are set in the kernel that was traced."""
+    def __init__(self, facts: Facts, rules: Rules, baseline: Enabled, head: Head = lambda path: b"") -> None:
+        """`baseline`: symbols that are set in the kernel that was traced, with y or m."""
         self._facts = facts
         self._rules = rules.for_kernel(facts.kernel_version)
         self._baseline = baseline

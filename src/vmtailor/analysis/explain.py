@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from vmtailor.analysis.demand_rules import Rules
 from vmtailor.analysis.ksource.closure import close
-from vmtailor.analysis.ksource.expr import parse, symbols
+from vmtailor.analysis.ksource.expr import symbols
+from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.model.plan import LeftOut, Plan, Reason

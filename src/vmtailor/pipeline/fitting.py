@@ -119,7 +119,7 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
         counts,
         frames,
         conditions,
-        enabled={name for name, value in ground.config.items() if value in ("y", "m")},
+        enabled={name: value for name, value in ground.config.items() if value in ("y", "m")},
         choosable=tree.kconfig.prompted,
         always=tree.always(),
         phase_of=lambda stretch: phase_of.get(id(stretch), stretch.begin),

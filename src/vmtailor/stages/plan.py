@@ -123,7 +123,7 @@ def find_demands(
     head: Head = lambda path: b"",
 ) -> Demands:
     """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
-    enabled = {n for n, v in baseline.items() if v in ("y", "m")}
+    enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
     demands = Demands(tree.facts, demand_rules.load(), enabled, head)
     demand.of_image(image, demands)
     demand.of_exercise(exercise, demands)

@@ -7,7 +7,8 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN, Expr, conjunction, from_preprocessor, negation
+from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN, Expr, conjunction, needed, negation
+from vmtailor.analysis.ksource.expr_text import from_preprocessor
 
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[ \t]*(.*)", re.S)
 # Comments, strings and characters in one pattern, so that a comment sign in a string is none.
@@ -52,8 +53,11 @@ class LineConditions:
             self.conditions.append(condition)
 
 
-def line_conditions(text: str) -> LineConditions:
-    """Read the conditions of a whole file. Include guards and unbalanced directives do no harm."""
+def line_conditions(text: str, tristates: frozenset[str] | None = None) -> LineConditions:
+    """Read the conditions of a whole file. Include guards and unbalanced directives do no harm.
+
+    `tristates`: the symbols that may be m; `#ifdef` of any other is true where it is set.
+    """
     found = LineConditions()
     if "#" not in text:
         return found
@@ -70,14 +74,14 @@ def line_conditions(text: str) -> LineConditions:
             line = line[:-1] + " " + lines[number]
             number += 1
             match = _DIRECTIVE.match(line) or match
-        _step(levels, match.group(1), match.group(2), first + 1)
-        found._from(number + 1, conjunction(*(level.branch for level in levels)))
+        _step(levels, match.group(1), match.group(2), first + 1, tristates)
+        found._from(number + 1, needed(conjunction(*(level.branch for level in levels))))
     return found
 
 
-def _step(levels: list[_Level], keyword: str, rest: str, line: int) -> None:
+def _step(levels: list[_Level], keyword: str, rest: str, line: int, tristates: frozenset[str] | None) -> None:
     if keyword in ("if", "ifdef", "ifndef"):
-        condition = _test(keyword, rest)
+        condition = _test(keyword, rest, tristates)
         levels.append(_Level(condition, negation(condition), line))
     elif not levels:
         return
@@ -85,20 +89,20 @@ def _step(levels: list[_Level], keyword: str, rest: str, line: int) -> None:
         levels.pop()
     else:
         top = levels[-1]
-        condition = TRUE if keyword == "else" else _test(keyword.removeprefix("el"), rest)
+        condition = TRUE if keyword == "else" else _test(keyword.removeprefix("el"), rest, tristates)
         top.branch = conjunction(top.not_before, condition)
         top.not_before = conjunction(top.not_before, negation(condition))
 
 
-def _test(keyword: str, rest: str) -> Expr:
+def _test(keyword: str, rest: str, tristates: frozenset[str] | None) -> Expr:
     if keyword == "if":
-        return from_preprocessor(rest[:_MAX_LENGTH].strip())
+        return from_preprocessor(rest[:_MAX_LENGTH].strip(), tristates)
     name = rest.strip().split(None, 1)[0] if rest.strip() else ""
-    condition = from_preprocessor(name) if name.startswith("CONFIG_") else UNKNOWN
+    condition = from_preprocessor(name, tristates) if name.startswith("CONFIG_") else UNKNOWN
     return negation(condition) if keyword == "ifndef" else condition
 
 
-def enabled_blocks(text: str) -> list[tuple[int, int, Expr]]:
+def enabled_blocks(text: str, tristates: frozenset[str] | None = None) -> list[tuple[int, int, Expr]]:
     """Blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces."""
     blocks: list[tuple[int, int, Expr]] = []
     if "IS_ENABLED" not in text and "IS_BUILTIN" not in text and "IS_REACHABLE" not in text:
@@ -113,5 +117,5 @@ def enabled_blocks(text: str) -> list[tuple[int, int, Expr]]:
             blocks.append((first, number - 1, condition))
         match = _IF_ENABLED.search(line) if "IS_" in line and len(line) < _MAX_LENGTH else None
         if match and depth > outside:
-            open_blocks.append((outside, number + 1, from_preprocessor(match.group(1))))
+            open_blocks.append((outside, number + 1, needed(from_preprocessor(match.group(1), tristates))))
     return sorted(blocks, key=lambda b: (b[0], b[1]))

@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.ksource import kbuild, names
+from vmtailor.analysis.ksource import kbuild, kconfig_kinds, names
 from vmtailor.analysis.ksource.conditions import line_conditions
-from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, parse
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction
+from vmtailor.analysis.ksource.expr_text import parse
+from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.base import records
 from vmtailor.base.store import Store, digest
 
@@ -25,7 +27,7 @@ SEARCHED = (
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "10"
+FORMAT = "11"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Facts:
-    """`files`: source path without ending → condition; `names`: kind → name → places; `table`: call name → entry."""
+    """`files`: source path without ending → condition; `names`: kind → name → places; `table`: call name → entry.
+
+    `tristates`: symbols that may be m; None where the tree does not say."""
 
     SCHEMA: ClassVar[str] = "vmtailor/facts/1"
 
@@ -47,6 +51,12 @@ class Facts:
     files: dict[str, str]
     names: dict[str, dict[str, tuple[Place, ...]]]
     table: dict[str, str]
+    tristates: tuple[str, ...] | None = None
+
+    @cached_property
+    def may_be_modules(self) -> frozenset[str] | None:
+        """The symbols that may be m, for reading the conditions of a file's lines."""
+        return None if self.tristates is None else frozenset(self.tristates)
 
     @cached_property
     def _expressions(self) -> dict[str, Expr]:
@@ -107,9 +117,10 @@ def syscall_table(text: str) -> dict[str, str]:
     return table
 
 
-def collect(kernel_version: str, read: kbuild.Reader, sources: Iterable[str]) -> Facts:
+def collect(kernel_version: str, read: Reader, sources: Iterable[str]) -> Facts:
     """Make the facts of a tree. `sources`: paths of the C files to search for names. Pure but for what `read` does."""
     files = kbuild.file_conditions(read)
+    tristates = kconfig_kinds.tristates(read)
     texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
     conditions = {}
     lines = {}
@@ -127,7 +138,7 @@ def collect(kernel_version: str, read: kbuild.Reader, sources: Iterable[str]) ->
         ]
         if not hits and not inclusions:
             continue
-        conditions[path] = line_conditions(text)
+        conditions[path] = line_conditions(text, tristates)
         lines[path] = _Lines.of(text)
         texts.append((path, hits))
         for name, offset in inclusions:
@@ -150,6 +161,7 @@ def collect(kernel_version: str, read: kbuild.Reader, sources: Iterable[str]) ->
         {path: str(condition) for path, condition in files.items()},
         {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
         syscall_table(read("arch/x86/entry/syscalls/syscall_64.tbl") or ""),
+        None if tristates is None else tuple(sorted(tristates)),
     )
 
 

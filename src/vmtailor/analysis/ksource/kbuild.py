@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file of a kernel tree is compiled under which condition, from its Makefiles.
 
-Make is not executed: assignments, `ifdef`/`ifeq` over configuration symbols and the few functions that kernel
-Makefiles use on lists of objects are read textually. What is not understood is passed over, so that a file may come
-out with a weaker condition than it has, never with a wrong symbol.
+The Makefiles of all folders are read (makefile.py), and their lists taken as scripts/Makefile.build takes them: `obj-y`
+goes into the kernel where the folder does, `obj-m` becomes modules, a composite object has its parts. What is not
+understood is `UNKNOWN`, so that a file may come out with a weaker condition than it has, never with a wrong symbol.
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vmtailor.analysis.ksource.expr import (
@@ -18,294 +17,217 @@ from vmtailor.analysis.ksource.expr import (
     TRUE,
     UNKNOWN,
     Expr,
-    Symbol,
     conjunction,
     disjunction,
     negation,
+    without,
 )
+from vmtailor.analysis.ksource.kconfig_kinds import kind_of, kinds
+from vmtailor.analysis.ksource.make_lines import exported
+from vmtailor.analysis.ksource.make_values import NOT_KNOWN, KindOf, Reader, Scope, Word, present
+from vmtailor.analysis.ksource.makefile import Given, read_makefile
 
-#: Reads a file of the tree by its path below the root; None when it is not there.
-Reader = Callable[[str], str | None]
-
-_ASSIGNMENT = re.compile(
-    r"\s*(?:override\s+|export\s+)?(?P<name>[\w.$(),%/-]+?(?:\s*,\s*[\w$()]+)*)\s*"
-    r"(?P<op>[:+?]?:?=)\s*(?P<value>.*)$"
-)
-_CONFIG = re.compile(r"\$[({]CONFIG_(\w+)[)}]")
-_SUBST_M = re.compile(r"\$\(subst\s+m,\s*y\s*,\s*(\$[({]CONFIG_\w+[)}])\s*\)")
-_LISTS = ("obj", "lib", "core", "drivers", "net", "libs", "virt", "init")
-_SUFFIX = re.compile(rf"({'|'.join(_LISTS)})-")
-_FUNCTION = re.compile(r"(addprefix|addsuffix|subst|patsubst|strip|sort|filter|filter-out|if|foreach|wildcard)\b")
+#: Lists of folders of the top Makefile and of the architecture's, whose paths begin at the root.
+_TOP_LISTS = ("core", "drivers", "net", "libs", "virt", "init", "head")
+#: How the top Makefile is read: as `make` without targets, in the folder of the results.
+_MAKE: Given = {
+    "MAKECMDGOALS": (), "sub_make_done": [Word("1", TRUE)], "MAKEFLAGS": [Word("--no-print-directory", TRUE)],
+    "CURDIR": [Word("/objects", TRUE)], "abs_objtree": [Word("/objects", TRUE)],
+    "abs_srctree": [Word("/sources", TRUE)], "M": (), "KBUILD_ABS_SRCTREE": (),
+}  # fmt: skip
+_MOST_VISITS = 16
 
 
-@dataclass(frozen=True)
-class Word:
-    """One word of a list, with the condition under which it is in it."""
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """When a file is compiled into the kernel, and when into a module."""
 
-    text: str
-    condition: Expr
+    builtin: Expr = FALSE
+    module: Expr = FALSE
+
+    @property
+    def at_all(self) -> Expr:
+        return disjunction(self.builtin, self.module)
+
+    def __or__(self, other: Compiled) -> Compiled:
+        return Compiled(disjunction(self.builtin, other.builtin), disjunction(self.module, other.module))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """When make goes into a folder: for the kernel, and at all (for modules and libraries)."""
+
+    builtin: Expr = FALSE
+    at_all: Expr = FALSE
+
+    def __or__(self, other: _Reached) -> _Reached:
+        return _Reached(disjunction(self.builtin, other.builtin), disjunction(self.at_all, other.at_all))
 
 
 @dataclass
-class _Makefile:
-    """The lists of one Makefile: variable → words. `foo-$(CONFIG_X)` is kept as words of `foo-y` under X."""
+class _Folder:
+    """The lists of one folder: source or folder → condition, without regard to when make goes there.
 
-    lists: dict[str, list[Word]] = field(default_factory=dict)
+    `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders."""
 
-    def add(self, name: str, words: list[Word], replace: bool) -> None:
-        if replace:
-            self.lists[name] = words
-        else:
-            self.lists.setdefault(name, []).extend(words)
-
-
-def logical_lines(text: str) -> Iterator[str]:
-    """Lines with continuations joined, comments and recipes left out."""
-    for line in text.replace("\\\n", " ").split("\n"):
-        if not line.startswith("\t") or "=" in line:
-            yield line.partition("#")[0].rstrip()
+    built: dict[str, Expr] = field(default_factory=dict)
+    modular: dict[str, Expr] = field(default_factory=dict)
+    library: dict[str, Expr] = field(default_factory=dict)
+    below: dict[str, _Reached] = field(default_factory=dict)
 
 
-def _condition(keyword: str, rest: str) -> Expr:
-    """The condition of ifdef, ifndef, ifeq, ifneq."""
-    if keyword in ("ifdef", "ifndef"):
-        name = rest.strip()
-        found: Expr = Symbol(name[7:]) if name.startswith("CONFIG_") else UNKNOWN
-        return negation(found) if keyword == "ifndef" else found
-    match = re.match(r"\s*\((.*),([^,]*)\)\s*$", rest) or re.match(r"\s*[\"'](.*)[\"']\s+[\"'](.*)[\"']\s*$", rest)
-    if match is None:
-        return UNKNOWN
-    left, right = (_SUBST_M.sub(r"\1", part.strip()) for part in match.groups())
-    if right.startswith("$"):
-        left, right = right, left
-    names = _CONFIG.findall(left)
-    if not names or _CONFIG.sub("", left).strip():
-        return UNKNOWN
-    each = [Symbol(n) for n in names]
-    if right and set(right) <= {"y", "m"} and len(right) == len(names):
-        found = conjunction(*each)
-    elif right == "" or (right == "n" and len(names) == 1):
-        found = negation(disjunction(*each))
-    elif set(right) <= {"y", "m"}:
-        found = disjunction(*each)
-    else:
-        return UNKNOWN
-    return negation(found) if keyword == "ifneq" else found
+def _note(into: dict[str, Expr], name: str, condition: Expr) -> None:
+    if condition != FALSE:
+        into[name] = disjunction(into.get(name, FALSE), condition)
 
 
-def _name(raw: str) -> tuple[str, Expr]:
-    """`foo-$(CONFIG_X)` → (`foo-y`, X); `foo-objs` and `foo-m` → `foo-y`."""
-    raw = _SUBST_M.sub(r"\1", raw.strip())
-    names = _CONFIG.findall(raw)
-    base = _CONFIG.sub("", raw)
-    if names:
-        base = base if base.endswith("-") else base + "-"
-        return (base + "y" if "$" not in base else base), conjunction(*(Symbol(n) for n in names))
-    for ending in ("-objs", "-m"):
-        if base.endswith(ending):
-            return base.removesuffix(ending) + "-y", TRUE
-    return base, TRUE
-
-
-def _closing(text: str, start: int) -> int:
-    """Index of the bracket that closes the one at `start`."""
-    depth = 0
-    for index in range(start, len(text)):
-        depth += (text[index] in "({") - (text[index] in ")}")
-        if depth == 0:
-            return index
-    return len(text) - 1
-
-
-class _Expander:
-    """Turns the right side of an assignment into words with conditions."""
-
-    def __init__(self, makefile: _Makefile, folder: str) -> None:
-        self._lists = makefile.lists
-        self._folder = folder
-
-    def words(self, text: str, depth: int = 0) -> list[Word]:
-        if "$" not in text:
-            return [Word(w, TRUE) for w in text.split()]
-        if depth > 8:
-            return []
-        found: list[Word] = []
-        for piece in _pieces(text):
-            found += self._piece(piece, depth)
-        return found
-
-    def _piece(self, piece: str, depth: int) -> list[Word]:
-        start = piece.find("$")
-        if start < 0:
-            return [Word(piece, TRUE)]
-        if start + 1 >= len(piece) or piece[start + 1] not in "({":
-            return []
-        end = _closing(piece, start + 1)
-        inner = piece[start + 2 : end]
-        before, after = piece[:start], piece[end + 1 :]
-        return [
-            Word(before + w.text + tail.text, conjunction(w.condition, tail.condition))
-            for w in self._inner(inner.strip(), depth + 1)
-            for tail in (self._piece(after, depth + 1) if after else [Word("", TRUE)])
-        ]
-
-    def _inner(self, inner: str, depth: int) -> list[Word]:
-        if inner in ("obj", "src", "srctree"):
-            return [Word("." if inner != "srctree" else "/", TRUE)]
-        if inner in ("SRCARCH", "ARCH"):
-            return [Word("x86", TRUE)]
-        if inner == "BITS":
-            return [Word("64", TRUE)]
-        if inner.startswith("CONFIG_"):
-            return [Word("y", Symbol(inner[7:]))]
-        match = _FUNCTION.match(inner)
-        if match is None:
-            return self._lists.get(_name(inner)[0], [])
-        arguments = _arguments(inner[match.end() :].strip())
-        return self._call(match.group(1), arguments, depth)
-
-    def _call(self, function: str, arguments: list[str], depth: int) -> list[Word]:
-        if function in ("strip", "sort"):
-            return self.words(arguments[0], depth)
-        if function in ("addprefix", "addsuffix") and len(arguments) == 2:
-            parts = [(w.text, w.condition) for w in self.words(arguments[0], depth)]
-            return [
-                Word(p + w.text if function == "addprefix" else w.text + p, conjunction(c, w.condition))
-                for p, c in parts
-                for w in self.words(arguments[1], depth)
-            ]
-        if function in ("subst", "patsubst") and len(arguments) == 3:
-            old, new = arguments[0].replace("%", ""), arguments[1].replace("%", "")
-            prefix = function == "patsubst" and arguments[0].endswith("%")
-            return [
-                Word(
-                    new + w.text.removeprefix(old) if prefix else w.text.replace(old, new) if old else w.text,
-                    w.condition,
-                )
-                for w in self.words(arguments[2], depth)
-            ]
-        if function in ("filter", "filter-out") and len(arguments) == 2:
-            return self.words(arguments[1], depth)
-        if function == "if" and len(arguments) >= 2:
-            tests = [w.condition for w in self.words(arguments[0], depth)]
-            condition = disjunction(*tests) if tests else UNKNOWN
-            chosen = [Word(w.text, conjunction(condition, w.condition)) for w in self.words(arguments[1], depth)]
-            other = self.words(arguments[2], depth) if len(arguments) > 2 else []
-            return chosen + [Word(w.text, conjunction(negation(condition), w.condition)) for w in other]
-        return []
-
-
-def _pieces(text: str) -> list[str]:
-    """Split at blanks outside brackets."""
-    pieces, depth, start = [], 0, 0
-    for index, char in enumerate(text + " "):
-        depth += (char in "({") - (char in ")}")
-        if char.isspace() and depth <= 0:
-            if index > start:
-                pieces.append(text[start:index])
-            start = index + 1
-    return pieces
-
-
-def _arguments(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        depth += (char in "({") - (char in ")}")
-        if char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    return [*parts, text[start:].strip()]
-
-
-def read_makefile(text: str, folder: str, read: Reader, lists: _Makefile | None = None, depth: int = 0) -> _Makefile:
-    """The lists of one Makefile of folder `folder`, files it includes with it."""
-    makefile = lists or _Makefile()
-    expander = _Expander(makefile, folder)
-    stack: list[tuple[Expr, Expr]] = []  # (present branch, negation of the branches before)
-    for line in logical_lines(text):
-        words = line.split(None, 1)
-        keyword = words[0] if words else ""
-        rest = words[1] if len(words) > 1 else ""
-        if keyword.startswith(("ifeq(", "ifneq(")):
-            keyword, rest = keyword.partition("(")[0], line.strip()[len(keyword.partition("(")[0]) :]
-        if keyword in ("ifdef", "ifndef", "ifeq", "ifneq"):
-            found = _condition(keyword, rest)
-            stack.append((found, negation(found)))
-        elif keyword == "else" and stack:
-            _, before = stack[-1]
-            more = rest.split(None, 1)
-            found = _condition(more[0], more[1] if len(more) > 1 else "") if more and more[0].startswith("if") else TRUE
-            stack[-1] = (conjunction(before, found), conjunction(before, negation(found)))
-        elif keyword == "endif" and stack:
-            stack.pop()
-        elif keyword in ("include", "-include") and depth < 3:
-            for word in expander.words(rest):
-                inside = word.text.lstrip("/") if word.text.startswith("/") else posixpath.join(folder, word.text)
-                path = posixpath.normpath(inside)
-                included = read(path)
-                if included is not None:
-                    read_makefile(included, folder, read, makefile, depth + 1)
-        elif "=" in line and (match := _ASSIGNMENT.match(_SUBST_M.sub(r"\1", line))):
-            name, condition = _name(match["name"])
-            condition = conjunction(*(branch for branch, _ in stack), condition)
-            value = [Word(w.text, conjunction(condition, w.condition)) for w in expander.words(match["value"])]
-            makefile.add(name, value, replace=match["op"] != "+=" and condition == TRUE)
-    return makefile
-
-
-def file_conditions(read: Reader, arch: str = "x86") -> dict[str, Expr]:
-    """Source path without its ending (`fs/eventpoll`) → condition, for the whole tree.
-
-    The same for objects from C and from assembler. Files reached in several ways have the disjunction of them.
-    """
+def _merged(words: Sequence[Word]) -> dict[str, Expr]:
+    """Word → condition. A word that is not known may be any of the others."""
     found: dict[str, Expr] = {}
-    seen: dict[str, Expr] = {}
-    pending: list[tuple[str, Expr]] = []
+    doubt: list[Expr] = []
+    for word in words:
+        if word.text is None:
+            doubt.append(conjunction(word.condition, UNKNOWN))
+        else:
+            _note(found, word.text, word.condition)
+    return {text: disjunction(condition, *doubt) for text, condition in found.items()} if doubt else found
 
-    def visit(folder: str, makefile: _Makefile, condition: Expr, top: bool) -> None:
-        for name, words in makefile.lists.items():
-            if not _SUFFIX.match(name) or not name.endswith("-y"):
-                continue
-            if name.split("-")[0] not in ("obj", "lib") and not top:
-                continue
-            for word in words:
-                here = conjunction(condition, word.condition)
-                path = posixpath.normpath(posixpath.join("" if top else folder, word.text))
-                if word.text.endswith("/"):
-                    pending.append((path, here))
-                elif word.text.endswith(".o"):
-                    _objects(makefile, folder if not top else "", word.text, here, found, path=frozenset())
 
-    for path, folder in (("Makefile", ""), ("Kbuild", ""), (f"arch/{arch}/Makefile", f"arch/{arch}")):
-        text = read(path)
-        if text is not None:
-            visit(folder, read_makefile(text, folder, read), TRUE, True)
-    if not any(folder == f"arch/{arch}" for folder, _ in pending):
-        pending.append((f"arch/{arch}", TRUE))
-    while pending:
-        folder, condition = pending.pop(0)
-        before = seen.get(folder, FALSE)
-        combined = disjunction(before, condition)
-        if combined == before or len(folder) > 200:
-            continue
-        seen[folder] = combined
-        text = read(f"{folder}/Kbuild")
-        text = text if text is not None else read(f"{folder}/Makefile")
-        if text is not None:
-            visit(folder, read_makefile(text, folder, read), condition, False)
+def _listed(scope: Scope, folder: str) -> _Folder:
+    """Take the lists of a folder's Makefile as scripts/Makefile.build does."""
+    found = _Folder()
+    built, modular = _merged(scope.value("obj-y")), _merged(scope.value("obj-m"))
+    for name in {**built, **modular}:
+        yes = built.get(name, FALSE)
+        only_module = without(modular.get(name, FALSE), yes)
+        if name.endswith("/"):
+            path = posixpath.normpath(posixpath.join(folder, name))
+            below = found.below.get(path, _Reached())
+            found.below[path] = below | _Reached(yes, disjunction(yes, modular.get(name, FALSE)))
+        elif name.endswith(".o"):
+            for source, condition in _sources(scope, name, ("-objs", "-y")):
+                _note(found.built, _path(folder, source), conjunction(yes, condition))
+            for source, condition in _sources(scope, name, ("-objs", "-y", "-m")) if only_module != FALSE else ():
+                _note(found.modular, _path(folder, source), conjunction(only_module, condition))
+    for variable in ("lib-y", "lib-m", "extra-y"):
+        for name, condition in _merged(scope.value(variable)).items():
+            if name.endswith(".o"):
+                _note(found.library, _path(folder, name.removesuffix(".o")), condition)
+    for variable in ("subdir-y", "subdir-m"):
+        for name, condition in _merged(scope.value(variable)).items():
+            path = posixpath.normpath(posixpath.join(folder, name))
+            found.below[path] = found.below.get(path, _Reached()) | _Reached(FALSE, condition)
     return found
 
 
-def _objects(
-    makefile: _Makefile, folder: str, target: str, condition: Expr, found: dict[str, Expr], *, path: frozenset[str]
-) -> None:
-    """Note the sources of one object: itself, and the parts of a composite one."""
+def _path(folder: str, stem: str) -> str:
+    # foo.stub.o is foo.o with its symbols renamed (drivers/firmware/efi/libstub).
+    return posixpath.normpath(posixpath.join(folder, stem.removesuffix(".stub")))
+
+
+def _sources(scope: Scope, target: str, endings: tuple[str, ...]) -> Iterator[tuple[str, Expr]]:
+    """The sources of an object with their conditions: the parts of a composite one, or itself."""
     stem = target.removesuffix(".o")
-    if stem in path:
-        return
-    parts = makefile.lists.get(f"{stem}-y", [])
-    for part in parts:
-        if part.text.endswith(".o"):
-            _objects(makefile, folder, part.text, conjunction(condition, part.condition), found, path=path | {stem})
-    source = posixpath.normpath(posixpath.join(folder, stem))
-    found[source] = disjunction(found.get(source, FALSE), condition)
+    parts = [word for ending in endings for word in scope.value(stem + ending)]
+    composite = disjunction(present(parts), present(scope.value(stem + "-")))
+    for text, condition in _merged(parts).items():
+        if text.endswith(".o"):
+            yield text.removesuffix(".o"), condition
+    yield stem, negation(composite)
+
+
+def _top_folders(scope: Scope) -> Iterator[tuple[str, _Reached]]:
+    """Folders in the lists of a top Makefile."""
+    for name in _TOP_LISTS:
+        for ending in ("-y", "-m"):
+            for text, condition in _merged(scope.value(name + ending)).items():
+                if text.endswith("/"):
+                    yield posixpath.normpath(text), _Reached(condition if ending == "-y" else FALSE, condition)
+
+
+class _Tree:
+    def __init__(self, read: Reader, arch: str) -> None:
+        self._read = read
+        self._arch = arch
+        self._kind_of: KindOf = kind_of(kinds(read, arch))
+        self._given: Given = {name: [Word(arch, TRUE)] for name in ("SRCARCH", "ARCH")}
+        self._given |= dict.fromkeys(("ARCH_CORE", "ARCH_LIB", "ARCH_DRIVERS"), ())  # the lists of the top
+        self._given |= {"BITS": [Word("64", TRUE)], "KBUILD_EXTMOD": ()}
+        self._folders: dict[str, _Folder] = {}
+        self._reached: dict[str, _Reached] = {}
+        self._visits: dict[str, int] = {}
+
+    def compiled(self) -> dict[str, Compiled]:
+        for folder, reached in self._top():
+            self._visit(folder, reached)
+        found: dict[str, Compiled] = {}
+        for folder, reached in self._reached.items():
+            lists = self._folders[folder]
+            for path, condition in lists.built.items():
+                one = Compiled(conjunction(reached.builtin, condition), FALSE)
+                found[path] = found.get(path, Compiled()) | one
+            for path, condition in lists.modular.items():
+                one = Compiled(FALSE, conjunction(reached.at_all, condition))
+                found[path] = found.get(path, Compiled()) | one
+            for path, condition in lists.library.items():
+                one = Compiled(conjunction(reached.at_all, condition), FALSE)
+                found[path] = found.get(path, Compiled()) | one
+        return {path: one for path, one in found.items() if one.at_all != FALSE}
+
+    def _top(self) -> Iterator[tuple[str, _Reached]]:
+        """The folders that the top Makefile and the architecture's name, and the root."""
+        always = _Reached(TRUE, TRUE)
+        arch = f"arch/{self._arch}"
+        scopes = [s for path in ("Makefile", f"{arch}/Makefile") if (s := self._scope(path, "", _MAKE)) is not None]
+        for path in ("Makefile", f"{arch}/Makefile"):
+            outside = exported(self._read(path) or "") - self._given.keys() - {"BITS", "srctree", "objtree"}
+            self._given |= dict.fromkeys(outside, NOT_KNOWN)
+        for scope in scopes:
+            if "BITS" in scope.names():
+                self._given["BITS"] = scope.value("BITS")
+        for scope in scopes:
+            yield from _top_folders(scope)
+        yield "", always
+        if arch not in self._reached:
+            yield arch, always
+
+    def _scope(self, path: str, folder: str, more: Given | None = None) -> Scope | None:
+        text = self._read(path)
+        given = {**self._given, **(more or {})}
+        return None if text is None else read_makefile(text, folder, self._read, self._kind_of, given)
+
+    def _visit(self, folder: str, reached: _Reached) -> None:
+        pending = [(folder, reached)]
+        while pending:
+            folder, reached = pending.pop(0)
+            before = self._reached.get(folder)
+            combined = reached if before is None else before | reached
+            visits = self._visits.get(folder, 0)
+            if combined == before or len(folder) > 200 or visits > _MOST_VISITS:
+                continue
+            self._visits[folder] = visits + 1
+            self._reached[folder] = combined
+            if folder not in self._folders:
+                below = folder + "/" if folder else ""
+                scope = self._scope(f"{below}Kbuild", folder)
+                if scope is None and folder:
+                    scope = self._scope(f"{below}Makefile", folder)
+                self._folders[folder] = _Folder() if scope is None else _listed(scope, folder)
+            for path, when in self._folders[folder].below.items():
+                builtin = conjunction(combined.builtin, when.builtin)
+                at_all = conjunction(combined.at_all, when.at_all)
+                if at_all != FALSE:
+                    pending.append((path, _Reached(builtin, at_all)))
+
+
+def compiled_files(read: Reader, arch: str = "x86") -> dict[str, Compiled]:
+    """Source path without its ending (`fs/eventpoll`) → when it is compiled, for the whole tree.
+
+    The same for objects from C and from assembler. Files reached in several ways have the disjunction of them.
+    """
+    return _Tree(read, arch).compiled()
+
+
+def file_conditions(read: Reader, arch: str = "x86") -> dict[str, Expr]:
+    """Source path without its ending → the condition under which it is compiled, for the kernel or for a module."""
+    return {path: one.at_all for path, one in compiled_files(read, arch).items()}

@@ -181,7 +181,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
     found = attribute(
         counted, frames, Conditions(facts, ksource_facts.reader(known.source)),
-        enabled=frozenset(name for name, value in values.items() if value in ("y", "m")),
+        enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
         always=kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled,
         phase_of=attribution_boot.phase_of,

@@ -230,6 +230,8 @@ def test_a_bundle_that_is_none(tmp_path: Path, verb: str) -> None:
     assert_clear(run_program(tmp_path, verb, broken), code)
 
 
-@pytest.mark.parametrize("port", ["80:0", "a:b", "80-81:80", "70000:80", "80:80/sctp", "1.2.3:80:80", "300.1.1.1:80:80"])
+@pytest.mark.parametrize(
+    "port", ["80:0", "a:b", "80-81:80", "70000:80", "80:80/sctp", "1.2.3:80:80", "300.1.1.1:80:80"]
+)
 def test_a_port_that_is_none(tmp_path: Path, port: str) -> None:
     assert_clear(run_program(tmp_path, "run", "-p", port, tmp_path / "nowhere"), 125, port)

@@ -110,7 +110,8 @@ def _lines(ends: Ends) -> list[str]:
     argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
     if ends.probe is not None:
         argv += ["-add-fd", f"fd={ends.probe},set={ends.probe}"]
-        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe}", "-serial", "chardev:probe"]
+        # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
+        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe},append=on", "-serial", "chardev:probe"]
     if ends.qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One image, fitted once in a session by the program itself; every test that needs a bundle uses that one.
+"""One image, fitted once in a session by the program itself; every test that needs a bundle uses that one, or its
+kernel with another image.
 
 On a fresh machine this is the session's only kernel compile. It goes into the user's cache, as any fit does."""
 
@@ -34,8 +35,8 @@ FIT_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Hello:
-    """The example `hello`, fitted. `document` is what `fit --json` printed; `arguments` repeat the fit, all but -o."""
+class Fitted:
+    """An example, fitted. `document` is what `fit --json` printed; `arguments` repeat the fit, all but -o."""
 
     layout: Path
     bundle: Path
@@ -44,39 +45,54 @@ class Hello:
     ended: Ended
 
 
-@pytest.fixture(scope="session")
-def hello_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image, as an OCI layout."""
-    layout = tmp_path_factory.mktemp("image") / "hello"
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "hello", str(layout)], check=True, timeout=600)
+def layout_of(image: str | Path, folder: Path) -> Path:
+    """An image of the examples, or of the tests, built as an OCI layout."""
+    layout = folder / "layout"
+    build = [sys.executable, str(EXAMPLES / "build.py"), str(image), str(layout)]
+    subprocess.run(build, check=True, timeout=600)
     return layout
 
 
+def with_image(bundle: Path, image: str | Path, folder: Path, **record: Any) -> Path:
+    """A bundle with another image in it, made in `folder`; `record`: what else its record says."""
+    store = Store(folder / "cache")
+    fetched = fetch(f"oci:{layout_of(image, folder)}", store)
+    made = folder / "bundle"
+    shutil.copytree(bundle, made)
+    before = records.load(Bundle, made / RECORD)
+    shutil.copyfile(build_root(fetched, before.root_format, locate(), store), made / before.root)
+    bundling.seal(made, replace(before, image=fetched.config, **record))
+    return made
+
+
 @pytest.fixture(scope="session")
-def hello(hello_layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Hello:
-    """The image's bundle, from a fit through the command line."""
+def hello_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The smallest image, as an OCI layout."""
+    return layout_of("hello", tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="session")
+def lighttpd(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """The image of `make demo`, fitted through the command line: the one cold fit of a test run."""
     folder = tmp_path_factory.mktemp("fit")
-    exercise = EXAMPLES / "hello" / "exercise.toml"
-    arguments = ("fit", f"oci:{hello_layout}", "--exercise", str(exercise), "--json", "--boots", "2")
+    layout = layout_of("lighttpd", folder)
+    exercise = EXAMPLES / "lighttpd" / "exercise.toml"
+    arguments = ("fit", f"oci:{layout}", "--exercise", str(exercise), "--json", "--boots", "2")
     ended = run_program(folder, *arguments, "-o", folder / "bundle", timeout_s=FIT_S)
     assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
-    return Hello(hello_layout, folder / "bundle", json.loads(ended.stdout), arguments, ended)
+    return Fitted(layout, folder / "bundle", json.loads(ended.stdout), arguments, ended)
 
 
 @pytest.fixture(scope="session")
-def talker(hello: Hello, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `hello` with another image in it."""
-    folder = tmp_path_factory.mktemp("talker")
-    layout = folder / "layout"
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), str(TALKER), str(layout)], check=True, timeout=300)
-    store = Store(folder / "cache")
-    image = fetch(f"oci:{layout}", store)
-    made = folder / "bundle"
-    shutil.copytree(hello.bundle, made)
-    bundle = records.load(Bundle, made / RECORD)
-    shutil.copyfile(build_root(image, bundle.root_format, locate(), store), made / bundle.root)
-    bundling.seal(made, replace(bundle, image=image.config))
-    return made
+def hello(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernel of `lighttpd` with the image `hello`, which has no network."""
+    return with_image(lighttpd.bundle, "hello", tmp_path_factory.mktemp("hello"), network=False)
+
+
+@pytest.fixture(scope="session")
+def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a program that says how it was started."""
+    return with_image(lighttpd.bundle, TALKER, tmp_path_factory.mktemp("talker"), network=False)
 
 
 @pytest.fixture(scope="session")
@@ -102,26 +118,3 @@ def no_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     yield {"VMTAILOR_QEMU": str(qemu), "PATH": f"{tools}:{os.environ['PATH']}"}
     tried = folder / "tried"
     assert not tried.exists(), tried.read_text()
-
-
-@pytest.fixture(scope="session")
-def lighttpd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of the example `lighttpd`, as `make demo` makes it: its kernel has a network."""
-    folder = tmp_path_factory.mktemp("lighttpd")
-    layout, example = folder / "layout", EXAMPLES / "lighttpd"
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "lighttpd", str(layout)], check=True, timeout=600)
-    bundle = folder / "bundle"
-    ended = run_program(
-        folder,
-        "fit",
-        f"oci:{layout}",
-        "--exercise",
-        example / "exercise.toml",
-        "--boots",
-        "2",
-        "-o",
-        bundle,
-        timeout_s=FIT_S,
-    )
-    assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout}\n{ended.stderr}"
-    return bundle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.program import assert_nothing_left, run_program
-from tests.system.conftest import Hello
+from tests.system.conftest import Fitted
 
 from vmtailor.base import records
 from vmtailor.model.boot_cost import BootCost
@@ -21,25 +21,25 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 COMPILE_S = 3600.0
 
 
-def test_every_instruction_up_to_init_has_its_function_file_and_symbol(hello: Hello, tmp_path: Path) -> None:
-    ended = run_program(tmp_path, "boot", hello.bundle, "--attribute", "-o", tmp_path / "out", timeout_s=COMPILE_S)
+def test_every_instruction_up_to_init_has_its_function_file_and_symbol(lighttpd: Fitted, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "boot", lighttpd.bundle, "--attribute", "-o", tmp_path / "out", timeout_s=COMPILE_S)
     assert ended.code == 0, ended.stderr
     cost = records.load(BootCost, tmp_path / "out" / "cost.json")
     assert cost.total == sum(f.instructions for f in cost.functions) + cost.early + cost.user + cost.unknown
     assert cost.attributed_share >= 0.95
     # The fit counted the same machine without looking into it.
-    assert cost.total == hello.document["tailored"]["init_instructions"]
+    assert cost.total == lighttpd.document["tailored"]["init_instructions"]
     files = {f.function: f.file for f in cost.functions}
     assert files["start_kernel"] == "init/main.c"
     assert cost.symbols and cost.initcalls and "loops that only emulation causes" in ended.stdout
     assert_nothing_left(ended)
 
 
-def test_changes_are_tried_alone_and_together_and_judged_by_the_exercise(hello: Hello, tmp_path: Path) -> None:
+def test_changes_are_tried_alone_and_together_and_judged_by_the_exercise(lighttpd: Fitted, tmp_path: Path) -> None:
     # Without its file system the root cannot be mounted; a symbol that the kernel has not changes nothing.
     changes = "EROFS_FS=n,SLAB_FREELIST_RANDOM=n,SOUND=n,random-trust,cron"
     words = ("--judge", "instructions", "-n", "1", "--try", changes, "--json", "-o", tmp_path / "out")
-    ended = run_program(tmp_path, "boot", hello.bundle, *words, timeout_s=COMPILE_S)
+    ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, timeout_s=COMPILE_S)
     assert ended.code == 0, ended.stderr
     document = json.loads(ended.stdout)
     trials = {one["id"]: one for one in document["trials"]}
@@ -55,6 +55,6 @@ def test_changes_are_tried_alone_and_together_and_judged_by_the_exercise(hello: 
     assert_nothing_left(ended)
 
 
-def test_options_without_a_meaning_are_refused(hello: Hello, tmp_path: Path) -> None:
-    ended = run_program(tmp_path, "boot", hello.bundle, "--sample", timeout_s=60)
+def test_options_without_a_meaning_are_refused(lighttpd: Fitted, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "boot", lighttpd.bundle, "--sample", timeout_s=60)
     assert ended.code == 2 and "--sample" in ended.stderr

@@ -21,7 +21,7 @@ from tests.fakes.program import (
     small_disk,
     started,
 )
-from tests.system.conftest import EXAMPLES, Hello
+from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.store import Store, cache_root
 from vmtailor.drivers import kernel_packages
@@ -102,9 +102,9 @@ def test_interrupted_while_the_baseline_boots(hello_layout: Path, version: str, 
 
 
 @pytest.mark.usefixtures("no_scratch_left")
-def test_interrupted_while_it_is_measured_and_taken_up_again(hello: Hello, tmp_path: Path) -> None:
+def test_interrupted_while_it_is_measured_and_taken_up_again(lighttpd: Fitted, tmp_path: Path) -> None:
     """Everything but the measurement, with another number of boots, is found in the cache."""
-    arguments = [*hello.arguments[:-1], "1", "-o", str(tmp_path / "bundle")]
+    arguments = [*lighttpd.arguments[:-1], "1", "-o", str(tmp_path / "bundle")]
 
     def measuring(running: Started) -> None:
         running.wait_for("measure:", 300.0)
@@ -143,7 +143,7 @@ def hanging(folder: Path, name: str) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("no_scratch_left")
-def test_interrupted_while_the_kernel_is_built(hello: Hello, tmp_path: Path) -> None:
+def test_interrupted_while_the_kernel_is_built(lighttpd: Fitted, tmp_path: Path) -> None:
     """A symbol more makes another kernel."""
     with hanging(tmp_path / "tools", "make") as path:
 
@@ -151,15 +151,15 @@ def test_interrupted_while_the_kernel_is_built(hello: Hello, tmp_path: Path) -> 
             running.wait_for_program("make", 300.0)
 
         stopped_at(
-            tmp_path, building, *hello.arguments, "--keep", "IKCONFIG", "-o", str(tmp_path / "bundle"), PATH=path
+            tmp_path, building, *lighttpd.arguments, "--keep", "IKCONFIG", "-o", str(tmp_path / "bundle"), PATH=path
         )
     assert not (tmp_path / "bundle").exists()
 
 
-def test_interrupted_in_a_machine_that_runs(hello: Hello, tmp_path: Path) -> None:
+def test_interrupted_in_a_machine_that_runs(lighttpd: Fitted, tmp_path: Path) -> None:
     """`verify` boots machines, too."""
 
     def booting(running: Started) -> None:
         running.wait_for_program("qemu-system")
 
-    stopped_at(tmp_path, booting, "verify", hello.bundle)
+    stopped_at(tmp_path, booting, "verify", lighttpd.bundle)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import re
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,20 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tests.fakes.program import Started, argv_of, assert_clear, assert_nothing_left, finish, run_program, started
-from tests.system.conftest import EXAMPLES
+from tests.system.conftest import Fitted, with_image
 
-from vmtailor.base import records
-from vmtailor.base.natives import locate
-from vmtailor.base.store import Store
 from vmtailor.drivers import host_client
-from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.stages.image import fetch
-from vmtailor.stages.root import build_root
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -37,19 +30,9 @@ ANSWER = b"from the host\n"
 
 
 @pytest.fixture(scope="module")
-def dialer(lighttpd: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundle of `lighttpd` with another image in it."""
-    folder = tmp_path_factory.mktemp("dialer")
-    layout = folder / "layout"
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), str(DIALER), str(layout)], check=True, timeout=300)
-    store = Store(folder / "cache")
-    image = fetch(f"oci:{layout}", store)
-    made = folder / "bundle"
-    shutil.copytree(lighttpd, made)
-    bundle = records.load(Bundle, made / RECORD)
-    shutil.copyfile(build_root(image, bundle.root_format, locate(), store), made / bundle.root)
-    records.save(replace(bundle, image=image.config), made / RECORD)
-    return made
+def dialer(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernel of `lighttpd` with another image."""
+    return with_image(lighttpd.bundle, DIALER, tmp_path_factory.mktemp("dialer"))
 
 
 @dataclass
@@ -228,10 +211,10 @@ def test_published_ports_answer(dialer: Path, tmp_path: Path, options: list[str]
         end(running)
 
 
-def test_many_clients_at_once_are_all_answered(lighttpd: Path, tmp_path: Path) -> None:
+def test_many_clients_at_once_are_all_answered(lighttpd: Fitted, tmp_path: Path) -> None:
     """With libslirp's queue of one, most were lost, or waited for most of a minute."""
     port = host_client.free_port()
-    with started(tmp_path, "run", "-p", f"{port}:80", lighttpd) as running:
+    with started(tmp_path, "run", "-p", f"{port}:80", lighttpd.bundle) as running:
         await_answer(port, running)
         with contextlib.ExitStack() as stack:
             clients = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vmtailor run`: exit codes, words, input, signals; nothing is left running.
 
-The kernel is the one that was fitted to `hello`; where more has to be seen, its root file system holds a program that
-says how it was started (tests/guests/talker)."""
+The kernel is the one that was fitted to `lighttpd`, with other images: one that prints a line, and a program that says
+how it was started (tests/guests/talker)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.fakes.program import (
     small_disk,
     started,
 )
-from tests.system.conftest import Hello
+from tests.system.conftest import Fitted
 
 from vmtailor.base import records
 from vmtailor.drivers import host_client
@@ -43,8 +43,8 @@ def run_it(folder: Path, *arguments: str | Path, stdin: bytes | None = None) -> 
     return ended
 
 
-def test_the_containers_exit_code_and_output(hello: Hello, tmp_path: Path) -> None:
-    ended = run_it(tmp_path, "--rm", hello.bundle)
+def test_the_containers_exit_code_and_output(hello: Path, tmp_path: Path) -> None:
+    ended = run_it(tmp_path, "--rm", hello)
     assert (ended.code, ended.stdout, ended.stderr) == (3, TEXT, "")
 
 
@@ -117,28 +117,28 @@ def test_variables_from_a_file(talker: Path, tmp_path: Path) -> None:
     assert {"variable FROM_FILE=a b", "variable ADDED=from the option"} <= set(ended.stdout.splitlines())
 
 
-def test_too_little_memory_is_said(hello: Hello, tmp_path: Path) -> None:
+def test_too_little_memory_is_said(lighttpd: Fitted, hello: Path, tmp_path: Path) -> None:
     """The kernel is too large for it and silent, or dies; either way the message names what was measured."""
-    least = hello.document["tailored"]["min_memory_bytes"] >> 20
-    ended = run_program(tmp_path, "run", "-m", "20m", hello.bundle)
+    least = lighttpd.document["tailored"]["min_memory_bytes"] >> 20
+    ended = run_program(tmp_path, "run", "-m", "20m", hello)
     assert_clear(ended, 125, f"least memory is measured as {least} MiB", f"--memory {least}M")
 
 
-def test_a_cache_and_a_home_that_cannot_be_written(hello: Hello, tmp_path: Path) -> None:
+def test_a_cache_and_a_home_that_cannot_be_written(hello: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "file"
     nowhere.write_text("")
     env = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere / "cache")}
-    ended = run_program(tmp_path, "run", hello.bundle, env=env)
+    ended = run_program(tmp_path, "run", hello, env=env)
     assert (ended.code, ended.stdout, ended.stderr) == (3, TEXT, "")
     assert_nothing_left(ended)
 
 
-def test_a_full_folder_for_temporary_files_is_named(hello: Hello, tmp_path: Path) -> None:
+def test_a_full_folder_for_temporary_files_is_named(hello: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "64k") as disk:
         with contextlib.suppress(OSError), (disk / "all").open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        ended = run_program(tmp_path, "run", hello.bundle, env={"TMPDIR": str(disk)})
+        ended = run_program(tmp_path, "run", hello, env={"TMPDIR": str(disk)})
         assert_clear(ended, 125, str(disk), "no space left", "0 KiB are free there")
 
 
@@ -184,8 +184,8 @@ def test_what_does_not_heed_the_stop_signal_is_killed(talker: Path, tmp_path: Pa
     assert_nothing_left(ended)
 
 
-def test_no_port_without_a_network(hello: Hello, tmp_path: Path) -> None:
-    ended = run_program(tmp_path, "run", "-p", "8080:80", hello.bundle)
+def test_no_port_without_a_network(hello: Path, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "run", "-p", "8080:80", hello)
     assert_clear(ended, 125, "no port can be published", "VIRTIO_NET")
 
 
@@ -203,8 +203,8 @@ def test_a_port_that_is_in_use(talker: Path, tmp_path: Path) -> None:
     assert_clear(ended, 125, "already in use", str(port))
 
 
-def test_a_bundle_without_its_kernel(hello: Hello, tmp_path: Path) -> None:
+def test_a_bundle_without_its_kernel(hello: Path, tmp_path: Path) -> None:
     made = tmp_path / "broken"
-    shutil.copytree(hello.bundle, made)
+    shutil.copytree(hello, made)
     (made / "vmlinux").unlink()
     assert_clear(run_program(tmp_path, "run", made), 125, "vmlinux")

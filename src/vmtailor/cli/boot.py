@@ -104,7 +104,7 @@ def boot(
         ),
     ] = JudgedBy.READY,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("boots"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("build/boots"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.

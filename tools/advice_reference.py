@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.advice_catalogue import Entry, Match, catalogue
+from vmtailor.analysis.changes.advice_catalogue import Entry, Match, catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "advice.md"
 

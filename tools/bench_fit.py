@@ -29,14 +29,14 @@ from typing import Any
 import msgspec
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
 
-from vmtailor.analysis import causes
-from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.changes import causes
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.sides import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
-from vmtailor.analysis.sides import KernelFacts
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.store import Store, cache_root, digest, locked
-from vmtailor.drivers import kbuild, kconfig_file
+from vmtailor.drivers.kernel import kbuild, kconfig_file
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.plan import Cause, RootFormat

@@ -14,20 +14,15 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from vmtailor.analysis import catalogue, counters, sides
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.cost import counters, sides
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
-from vmtailor.drivers import (
-    elf_pack,
-    guest_volume,
-    kbuild,
-    kernel_packages,
-    kernel_source,
-    plugin,
-    plugin_file,
-    rig,
-    rootfs,
-)
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.guest import guest_volume, rig
+from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
+from vmtailor.drivers.qemu import plugin, plugin_file
+from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine, MachineKind

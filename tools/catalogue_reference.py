@@ -9,8 +9,8 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.analysis import catalogue
-from vmtailor.analysis.catalogue import Entry, When
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Entry, When
 from vmtailor.model.plan import Cause
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
@@ -23,7 +23,7 @@ container is; it is no bigger than what a static program that prints needs. *Pol
 shows it: protection, and what speed needs. An entry counts only where its condition holds; "where possible" marks
 entries that a compiler or a kernel version may lack. `vmtailor explain BUNDLE SYMBOL` names the entry that kept it.
 
-Format of the files: `src/vmtailor/analysis/catalogue.py`.
+Format of the files: `src/vmtailor/analysis/changes/catalogue.py`.
 """
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out

@@ -12,10 +12,10 @@ from playwright.sync_api import Page
 from tests.fakes.browser import Opened, opened
 from tests.unit.bootlog.reading import DATA
 
-from vmtailor.analysis.analyze import analyze
-from vmtailor.analysis.boot_page import boot_page
-from vmtailor.analysis.compare import compare_boots
-from vmtailor.analysis.compare_page import compare_page
+from vmtailor.analysis.compare.compare import compare_boots
+from vmtailor.analysis.compare.compare_page import compare_page
+from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.model.timeline import Timeline
 
 pytestmark = pytest.mark.contract

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.process import run
-from vmtailor.drivers.ready import parse_signal
-from vmtailor.drivers.vm import start
+from vmtailor.drivers.guest.ready import parse_signal
+from vmtailor.drivers.guest.vm import start
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.vm import Outcome, Vm, VmDisk
 from vmtailor.stages.boot.once import Plan, boot_once

@@ -14,7 +14,7 @@ from tests.fakes.tars import read_flat
 
 from vmtailor.base.process import run
 from vmtailor.base.store import Store
-from vmtailor.drivers.image_packages import read_inventory
+from vmtailor.drivers.image.image_packages import read_inventory
 from vmtailor.model.exercise import ReadyKind
 from vmtailor.stages.exercise_file import load
 from vmtailor.stages.image import fetch

@@ -21,9 +21,9 @@ from tests.fakes.tars import directory, file, layers_of, read_flat, symlink, tar
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
-from vmtailor.drivers.layers import merge
-from vmtailor.drivers.limits import Limits
-from vmtailor.drivers.rootfs import CONSOLE, Extra, extra_layer
+from vmtailor.drivers.image.layers import merge
+from vmtailor.drivers.image.limits import Limits
+from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer
 from vmtailor.model.image import HealthCheck, Port
 from vmtailor.stages.image import ImageOptions, Source, fetch, host_architecture, parse_reference
 
@@ -115,7 +115,7 @@ def test_every_kind_of_source(layout: Path, tmp_path: Path, store: Store) -> Non
 def test_the_second_time_nothing_is_copied(layout: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fetch(f"oci:{layout}", store)
     monkeypatch.setenv("PATH", "/nowhere")  # no skopeo now
-    monkeypatch.setattr("vmtailor.drivers.skopeo.require_tool", lambda name: f"/nowhere/{name}")
+    monkeypatch.setattr("vmtailor.drivers.image.skopeo.require_tool", lambda name: f"/nowhere/{name}")
     assert fetch(f"oci:{layout}", store) == first
     Path(first.archive).unlink()
     with pytest.raises(HostError):

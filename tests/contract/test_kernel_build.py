@@ -14,7 +14,8 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import holds, truth
 from vmtailor.analysis.ksource.kbuild import file_conditions
 from vmtailor.base.store import Store
-from vmtailor.drivers import apt, elf_pack, kbuild, kconfig_file, kernel_packages, kernel_source
+from vmtailor.drivers.distribution import apt, kernel_packages
+from vmtailor.drivers.kernel import elf_pack, kbuild, kconfig_file, kernel_source
 from vmtailor.model.kernel import KernelBaseline
 
 pytestmark = pytest.mark.contract

@@ -21,7 +21,7 @@ from vmtailor.analysis.ksource.kbuild import Compiled, compiled_files
 from vmtailor.analysis.ksource.kconfig import parse_config
 from vmtailor.base.process import run
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages
+from vmtailor.drivers.distribution import kernel_packages
 
 pytestmark = pytest.mark.contract
 

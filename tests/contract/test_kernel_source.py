@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis import catalogue, demand_rules
-from vmtailor.analysis.catalogue import Situation
-from vmtailor.analysis.counters import ACTIVITIES
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Situation
+from vmtailor.analysis.cost.counters import ACTIVITIES
+from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE
@@ -23,9 +24,10 @@ from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_conf
 from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.process import run
 from vmtailor.base.store import Store
-from vmtailor.drivers import kbuild, kernel_compiled, kernel_packages
-from vmtailor.drivers.kconfig_shell import KconfigShell, kernel_version
-from vmtailor.drivers.symbolizer import parse_addr2line, symbolize
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.kernel import kbuild, kernel_compiled
+from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
+from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 from vmtailor.stages.boot import recipes

@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.tracer_volume import interpreter, libraries, write_tools_volume
+from vmtailor.drivers.rootfs.tracer_volume import interpreter, libraries, write_tools_volume
 
 pytestmark = pytest.mark.contract
 

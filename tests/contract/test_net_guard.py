@@ -22,8 +22,8 @@ import pytest
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import SOURCES, locate
 from vmtailor.base.process import run
-from vmtailor.drivers import net_guard, qemu_program
-from vmtailor.drivers.net_guard import Reach
+from vmtailor.drivers.qemu import net_guard, qemu_program
+from vmtailor.drivers.qemu.net_guard import Reach
 from vmtailor.model.machine import Machine, MachineKind, PublishedPort
 
 pytestmark = pytest.mark.contract

@@ -15,8 +15,8 @@ import pytest
 
 from vmtailor.base import natives
 from vmtailor.base.process import run
-from vmtailor.drivers import plugin, plugin_file, qemu_program
-from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
+from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
+from vmtailor.drivers.qemu.plugin import Mark, Mode, Owner, PluginConfig, Span
 from vmtailor.model.counters import Counters, Stretch
 
 pytestmark = pytest.mark.contract

@@ -22,8 +22,8 @@ from tests.fakes.tars import device, directory, entry, file, hardlink, layers_of
 import vmtailor
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.process import run
-from vmtailor.drivers.layers import merge
-from vmtailor.drivers.rootfs import Extra, ExtraKind, build, erofs_reads_tar, ext4_size, extra_layer, identity
+from vmtailor.drivers.image.layers import merge
+from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build, erofs_reads_tar, ext4_size, extra_layer, identity
 from vmtailor.model.plan import RootFormat
 
 pytestmark = pytest.mark.contract
@@ -193,7 +193,7 @@ def test_nobody_gets_the_same_bytes_as_root(archive: Path, tmp_path: Path, form:
     # A copy of the source, and root's rights end when all is imported: the checkout and its packages may lie in a home
     # that nobody else can enter.
     script = (
-        "import os, sys; from pathlib import Path; from vmtailor.drivers.rootfs import build;"
+        "import os, sys; from pathlib import Path; from vmtailor.drivers.rootfs.rootfs import build;"
         "from vmtailor.model.plan import RootFormat;"
         "os.setgroups([]); os.setresgid(*3 * [65534]); os.setresuid(*3 * [65534]);"
         "build(Path(sys.argv[1]), Path(sys.argv[2]), RootFormat(sys.argv[3]))"
@@ -239,7 +239,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     big = [file(f"d{n}/f", b"x" * 3000) for n in range(4000)]
     merge(layers_of(tmp_path, [tar_of(*big)]), tmp_path / "flat")
     script = (
-        "import sys; from pathlib import Path; from vmtailor.drivers.rootfs import build;"
+        "import sys; from pathlib import Path; from vmtailor.drivers.rootfs.rootfs import build;"
         "print('started', flush=True); build(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     out = tmp_path / "out"
@@ -278,7 +278,7 @@ def test_which_mkfs_reads_tar(tmp_path: Path) -> None:
 
 
 def test_the_size_of_ext4_grows_with_the_tree(archive: Path, tmp_path: Path) -> None:
-    from vmtailor.drivers.layers import Layer, read_tree
+    from vmtailor.drivers.image.layers import Layer, read_tree
 
     inodes, blocks = ext4_size(read_tree([Layer(archive, "flat")]))
     assert inodes >= 14 and blocks * 4096 > len(BIG)

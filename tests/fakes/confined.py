@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vmtailor.drivers import confinement, qemu, qemu_program
+from vmtailor.drivers.qemu import confinement, qemu, qemu_program
 from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
 
 

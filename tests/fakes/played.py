@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers import qemu_program
+from vmtailor.drivers.qemu import qemu_program
 
 FAKE = Path(__file__).resolve().parent / "qemu-system"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vmtailor.drivers.layers import Layer
+from vmtailor.drivers.image.layers import Layer
 
 MTIME = 1_700_000_000
 

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.fuzz.seeds import DICTIONARY, SEEDS, tar_of
 
-from vmtailor.analysis.boot_json import from_json, json_chunks, to_csv, trace_events
 from vmtailor.analysis.bootlog import (
     archive,
     bootchart,
@@ -42,8 +41,9 @@ from vmtailor.analysis.bootlog import (
 from vmtailor.analysis.bootlog.clean import Cleaner
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.reader import read_chunks
-from vmtailor.analysis.gate import metrics_of, parse_budget
-from vmtailor.analysis.timeline import build
+from vmtailor.analysis.compare.gate import metrics_of, parse_budget
+from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
+from vmtailor.analysis.timeline.timeline import build
 from vmtailor.base.errors import UserInputError
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -11,9 +11,10 @@ import pytest
 from vmtailor.base import natives
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
-from vmtailor.drivers import disk, kernel_packages, small_initrd
-from vmtailor.drivers.initramfs import cpio, directory, file, node
-from vmtailor.drivers.ready import parse_signal
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.guest.ready import parse_signal
+from vmtailor.drivers.rootfs import disk, small_initrd
+from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.vm import Outcome, Vm, VmDisk
 from vmtailor.stages.boot import profile

@@ -24,10 +24,11 @@ import vmtailor
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import run, spawn
-from vmtailor.drivers import confinement, qemu, vm
-from vmtailor.drivers.confinement import Root
-from vmtailor.drivers.disk import disk_of
-from vmtailor.drivers.handover import Wanted
+from vmtailor.drivers.guest import vm
+from vmtailor.drivers.qemu import confinement, qemu
+from vmtailor.drivers.qemu.confinement import Root
+from vmtailor.drivers.qemu.handover import Wanted
+from vmtailor.drivers.rootfs.disk import disk_of
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.vm import Vm
 
@@ -324,7 +325,7 @@ def test_a_port_below_1024_can_still_be_published_by_root(place: Path) -> None:
 
 def test_firmware_that_qemu_names_itself_is_in_its_root() -> None:
     """`-L help` says where QEMU looks; what is there must be among what it is shown."""
-    from vmtailor.drivers import qemu_program
+    from vmtailor.drivers.qemu import qemu_program
 
     found = qemu_program.installed()
     assert found.needs is not None

@@ -14,7 +14,7 @@ from tests.fakes.browser import opened
 from tests.fakes.program import assert_nothing_left, run_program
 from tests.system.conftest import Fitted
 
-from vmtailor.analysis import catalogue
+from vmtailor.analysis.changes import catalogue
 from vmtailor.base import records
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store

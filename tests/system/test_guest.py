@@ -15,9 +15,9 @@ import pytest
 from vmtailor.base.natives import Natives, locate
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages, qemu, rootfs
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.guest_volume import (
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_volume import (
     TRACER_OPTIONS,
     Run,
     Terminal,
@@ -25,9 +25,11 @@ from vmtailor.drivers.guest_volume import (
     root_entries,
     write_run_volume,
 )
-from vmtailor.drivers.initramfs import baseline_initramfs, requested
-from vmtailor.drivers.tracer_volume import write_tools_volume
-from vmtailor.drivers.wire import encode
+from vmtailor.drivers.guest.wire import encode
+from vmtailor.drivers.qemu import qemu
+from vmtailor.drivers.rootfs import rootfs
+from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
+from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig

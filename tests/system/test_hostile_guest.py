@@ -8,9 +8,9 @@ import re
 import pytest
 from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench, sh
 
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.guest_volume import TRACER_OPTIONS, Run
-from vmtailor.drivers.tracer_volume import write_tools_volume
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, Run
+from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk

@@ -24,7 +24,7 @@ from tests.fakes.program import (
 from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.store import Store, cache_root
-from vmtailor.drivers import kernel_packages
+from vmtailor.drivers.distribution import kernel_packages
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -21,7 +21,7 @@ import pytest
 from tests.fakes.program import Started, argv_of, assert_clear, assert_nothing_left, finish, run_program, started
 from tests.system.conftest import Fitted, with_image
 
-from vmtailor.drivers import host_client
+from vmtailor.drivers.host import host_client
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis import causes
-from vmtailor.analysis.demand import Demands
+from vmtailor.analysis.changes import causes
+from vmtailor.analysis.demands.demand import Demands
 from vmtailor.model.plan import Cause
 from vmtailor.pipeline import fitting
 from vmtailor.pipeline.ground import prepare

@@ -29,7 +29,7 @@ from tests.fakes.program import (
 from tests.system.conftest import Fitted
 
 from vmtailor.base import records
-from vmtailor.drivers import host_client
+from vmtailor.drivers.host import host_client
 from vmtailor.model.bundle import RECORD, Bundle
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import SOURCE, read_facts
 
-from vmtailor.analysis.attribution import Attribution, Conditions, addresses, attribute
+from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute
 from vmtailor.analysis.ksource import facts as ksource_facts
-from vmtailor.drivers.symbolizer import Frame, Frames, parse_addr2line, parse_llvm
+from vmtailor.drivers.kernel.symbolizer import Frame, Frames, parse_addr2line, parse_llvm
 from vmtailor.model.counters import Blocks, Counters, Stretch, Totals
 from vmtailor.model.evidence import Strength
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vmtailor.analysis.attribution import Attribution, CostRow
-from vmtailor.analysis.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
-from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.errors import GuestError
 from vmtailor.base.figures import millions
 from vmtailor.base.terminal import Console

@@ -14,7 +14,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import document, show
-from vmtailor.drivers import bundle_folder
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig

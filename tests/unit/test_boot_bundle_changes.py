@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
-from vmtailor.analysis.sides import LoopNames
+from vmtailor.analysis.cost.sides import LoopNames
 from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.fakes import played
 
-from vmtailor.drivers.ready import parse_signal
+from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.vm import Outcome, Vm, VmBoot
 from vmtailor.stages.boot import series
 from vmtailor.stages.boot.once import Plan, boot_once

@@ -18,17 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import played
 
-from vmtailor.analysis.advice_catalogue import catalogue
+from vmtailor.analysis.changes.advice_catalogue import catalogue
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import show
-from vmtailor.drivers import disk, small_initrd
-from vmtailor.drivers.initramfs import cpio, file
-from vmtailor.drivers.qemu_command import Ends
-from vmtailor.drivers.ready import parse_signal
-from vmtailor.drivers.vm import command
+from vmtailor.drivers.guest.ready import parse_signal
+from vmtailor.drivers.guest.vm import command
+from vmtailor.drivers.qemu.qemu_command import Ends
+from vmtailor.drivers.rootfs import disk, small_initrd
+from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.sample import Verdict

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis import bootmarks, bootstats, collector_stream, modes
 from vmtailor.analysis.bootlog import bootchart
+from vmtailor.analysis.statistics import bootstats, modes
+from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.model.sample import Verdict
 
 CONSOLE = [

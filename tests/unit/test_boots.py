@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis import boots
-from vmtailor.drivers.qemu import End, Ending
-from vmtailor.drivers.rig import Outcome
+from vmtailor.analysis.guests import boots
+from vmtailor.drivers.guest.rig import Outcome
+from vmtailor.drivers.qemu.qemu import End, Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
 

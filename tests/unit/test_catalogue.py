@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis import catalogue
-from vmtailor.analysis.catalogue import Catalogue, Situation, When, in_bounds
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Catalogue, Situation, When, in_bounds
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, RootFormat

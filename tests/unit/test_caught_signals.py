@@ -7,7 +7,7 @@ import os
 import select
 import signal
 
-from vmtailor.drivers.caught_signals import caught
+from vmtailor.drivers.host.caught_signals import caught
 
 
 def test_signals_come_in_their_order_and_interrupt_nothing() -> None:

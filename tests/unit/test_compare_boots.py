@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from vmtailor.analysis.boot_json import from_json, json_chunks
-from vmtailor.analysis.compare import compare_boots, compare_sides, load, load_side
-from vmtailor.analysis.compare_page import compare_page
-from vmtailor.analysis.compare_saved import Saved
-from vmtailor.analysis.stats import Thresholds, compare, floor, unstable
+from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side
+from vmtailor.analysis.compare.compare_page import compare_page
+from vmtailor.analysis.compare.compare_saved import Saved
+from vmtailor.analysis.statistics.stats import Thresholds, compare, floor, unstable
+from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers import confinement, handover, host, qcow2, qemu_needs
-from vmtailor.drivers.confinement import PLAIN, Confinement, Root
-from vmtailor.drivers.handover import Wanted, handed
-from vmtailor.drivers.host import State
-from vmtailor.drivers.plugin import Plugin
-from vmtailor.drivers.qemu_program import Qemu
+from vmtailor.drivers.host import host
+from vmtailor.drivers.host.host import State
+from vmtailor.drivers.qemu import confinement, handover, qemu_needs
+from vmtailor.drivers.qemu.confinement import PLAIN, Confinement, Root
+from vmtailor.drivers.qemu.handover import Wanted, handed
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.qemu_program import Qemu
+from vmtailor.drivers.rootfs import qcow2
 
 OWN_ROOT = Confinement(Root.MOUNT, True)
 STRANGER = Confinement(Root.SHARED, True, ("make a mount namespace: Operation not permitted",))

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis import counters as analysis
-from vmtailor.analysis.counters import IMAGE_MAP, SymbolTable
+from vmtailor.analysis.cost import counters as analysis
+from vmtailor.analysis.cost.counters import IMAGE_MAP, SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.drivers import plugin, plugin_file
-from vmtailor.drivers.plugin import Mark, Mode, Owner, PluginConfig, Span
+from vmtailor.drivers.qemu import plugin, plugin_file
+from vmtailor.drivers.qemu.plugin import Mark, Mode, Owner, PluginConfig, Span
 from vmtailor.model.boot import FunctionCost, Phase
 from vmtailor.model.counters import OwnerCounts, Totals
 

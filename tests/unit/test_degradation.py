@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.degradation import failed_calls, newly_failing, signature
+from vmtailor.analysis.demands.degradation import failed_calls, newly_failing, signature
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
 

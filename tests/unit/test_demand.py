@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import read_facts
 
-from vmtailor.analysis import demand, demand_rules
-from vmtailor.analysis.demand import Demand, Demands
-from vmtailor.analysis.demand_rules import Rules
+from vmtailor.analysis.demands import demand, demand_rules
+from vmtailor.analysis.demands.demand import Demand, Demands
+from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.ksource.facts import Place
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.evidence import EvidenceKind, Strength

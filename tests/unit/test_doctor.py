@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from vmtailor.base.errors import HostError
 from vmtailor.base.terminal import Console
 from vmtailor.cli import doctor
-from vmtailor.drivers import host
-from vmtailor.drivers.host import Check, Need, State, Tool
-from vmtailor.drivers.kvm import KvmState, KvmVerdict
+from vmtailor.drivers.host import host
+from vmtailor.drivers.host.host import Check, Need, State, Tool
+from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import BuildError
-from vmtailor.drivers import elf_pack
+from vmtailor.drivers.kernel import elf_pack
 
 BASE = 0xFFFFFFFF81000000
 HOLE = elf_pack.MIN_HOLE_BYTES

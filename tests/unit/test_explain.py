@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
-from vmtailor.analysis import answers, catalogue, deeper, demand_rules
-from vmtailor.analysis.answers import Answer, Kind, Standing
-from vmtailor.analysis.explain import Explanation
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain import answers, deeper
+from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain.explain import Explanation
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store

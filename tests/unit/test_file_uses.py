@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.file_uses import of_events, untouched
+from vmtailor.analysis.demands.file_uses import of_events, untouched
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import FileUse
 

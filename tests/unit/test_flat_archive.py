@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.flat_archive import FlatArchive, read
+from vmtailor.drivers.image.flat_archive import FlatArchive, read
 
 
 def write(path: Path) -> Path:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
-from vmtailor.analysis import gate_document
-from vmtailor.analysis.gate import judge, metrics_of, parse_budget
+from vmtailor.analysis.compare import gate_document
+from vmtailor.analysis.compare.gate import judge, metrics_of, parse_budget
 from vmtailor.base import records
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.cli.gate import gate

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.guest_text import parse_exit, parse_mark, parse_note, parse_result
-from vmtailor.drivers.wire import Decoder, Frame, encode
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
+from vmtailor.drivers.guest.wire import Decoder, Frame, encode
 from vmtailor.model.guest import READY_STEP, GuestReport
 
 KEY = b"0123456789abcdef"

@@ -10,7 +10,7 @@ import pytest
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest_volume import (
+from vmtailor.drivers.guest.guest_volume import (
     Run,
     Terminal,
     config_bytes,

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from vmtailor.drivers.host_client import free_port, wrong_answers
+from vmtailor.drivers.host.host_client import free_port, wrong_answers
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 
 BODY = b"a page\n"

@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 from tests.fakes import bundle_data
 from tests.fakes.bundle_data import EXERCISE, bundle, trace_record, write_bundle
 
-from vmtailor.analysis import compare_saved, gate_document
+from vmtailor.analysis.compare import compare_saved, gate_document
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import natives, plain_files, records
 from vmtailor.base.errors import AnswerNo, UserInputError, VmtailorError
 from vmtailor.base.store import Store
 from vmtailor.cli import saved, stages
-from vmtailor.drivers import bundle_folder, bundle_values, content, kconfig_file
+from vmtailor.drivers.host import bundle_folder, bundle_values, content
+from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port

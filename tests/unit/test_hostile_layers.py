@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tests.fakes.tars import directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.decompress import chunks_of
-from vmtailor.drivers.layers import DamagedLayer, Layer, merge, uncompress
-from vmtailor.drivers.limits import DEFAULT_BYTES, DEPTH, RESERVE_BYTES, SMALL_BYTES, Limits, TooLarge
+from vmtailor.drivers.image.decompress import chunks_of
+from vmtailor.drivers.image.layers import DamagedLayer, Layer, merge, uncompress
+from vmtailor.drivers.image.limits import DEFAULT_BYTES, DEPTH, RESERVE_BYTES, SMALL_BYTES, Limits, TooLarge
 
 pytestmark = pytest.mark.attack
 
@@ -199,7 +199,7 @@ def test_an_image_is_stopped_while_it_streams_not_when_it_is_whole(tmp_path: Pat
             yield piece
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TooLarge):
-        patch.setattr("vmtailor.drivers.layer_reader.chunks_of", counted)
+        patch.setattr("vmtailor.drivers.image.layer_reader.chunks_of", counted)
         uncompress(bomb, tmp_path / "out", Limits(unpacked_bytes=2 << 20))
     assert taken <= 3 << 20
     assert (tmp_path / "out").stat().st_size <= 2 << 20
@@ -276,7 +276,7 @@ def test_any_damage_gives_an_archive_or_one_error(tmp_path: Path, flips: list[tu
 _MANY = """
 import re, sys
 from pathlib import Path
-from vmtailor.drivers.layers import Layer, merge
+from vmtailor.drivers.image.layers import Layer, merge
 merged = merge([Layer(Path(sys.argv[1]), "many")], Path(sys.argv[2]))
 # Not ru_maxrss: a process inherits the peak of the one that it was forked from.
 print(merged.entries, re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])

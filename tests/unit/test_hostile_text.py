@@ -22,17 +22,18 @@ from rich.text import Text as ForeignText
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
-from vmtailor.analysis import strace_log
+from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output, progress, records, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.text import block, encodable, json_plain, plain
 from vmtailor.cli import stages
-from vmtailor.drivers import host, qemu, qemu_program
-from vmtailor.drivers.guest_text import kernel_text
-from vmtailor.drivers.host import Check, Need, State
-from vmtailor.drivers.qemu import Ending
-from vmtailor.drivers.wire import FromGuest, encode
+from vmtailor.drivers.guest.guest_text import kernel_text
+from vmtailor.drivers.guest.wire import FromGuest, encode
+from vmtailor.drivers.host import host
+from vmtailor.drivers.host.host import Check, Need, State
+from vmtailor.drivers.qemu import qemu, qemu_program
+from vmtailor.drivers.qemu.qemu import Ending
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine, MachineKind
 from vmtailor.pipeline import fitting
@@ -266,8 +267,8 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
 
 
 def test_an_image_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from vmtailor.drivers.entry_point import check_entry_point
-    from vmtailor.drivers.layers import read_tree
+    from vmtailor.drivers.image.entry_point import check_entry_point
+    from vmtailor.drivers.image.layers import read_tree
 
     image = Image(f"oci:{EVIL}", "sha256:0", ImageConfig("amd64", cmd=(f"/x{EVIL}{MARKUP}",)), "/a", "0", 1, 1)
     with pytest.raises(UserInputError) as caught:

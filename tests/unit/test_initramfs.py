@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.initramfs import (
+from vmtailor.drivers.rootfs.initramfs import (
     WANTED,
     baseline_initramfs,
     cpio,

@@ -10,7 +10,7 @@ import pytest
 
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers import kbuild, kernel_compiled, kernel_source
+from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
 from vmtailor.model.kernel import LostSymbol
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat

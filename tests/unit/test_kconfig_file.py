@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import kconfig_file
+from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.model.kernel import LostSymbol
 
 NAMES = st.from_regex(r"[A-Z0-9_]{1,12}", fullmatch=True)

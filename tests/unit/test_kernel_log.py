@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.counters import SymbolTable
-from vmtailor.analysis.kernel_log import complaints, named, new_complaints, whole
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests.kernel_log import complaints, named, new_complaints, whole
 
 LOG = """<6>[    0.1] all is well
 <4>[    0.2] odd thing 0x12 at 7

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers import apt
-from vmtailor.drivers.apt import Package
-from vmtailor.drivers.kernel_packages import combine, select
+from vmtailor.drivers.distribution import apt
+from vmtailor.drivers.distribution.apt import Package
+from vmtailor.drivers.distribution.kernel_packages import combine, select
 
 
 def package(name: str, version: str) -> Package:

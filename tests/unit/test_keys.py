@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.qemu_program import firmware_in
+from vmtailor.drivers.qemu.qemu_program import firmware_in
 from vmtailor.pipeline import keys
 from vmtailor.stages import measure, trace, verify
 
@@ -52,9 +52,13 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
 
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
-        trace: {"vmtailor.analysis.tracer_requests", "vmtailor.drivers.rig"},
-        verify: {"vmtailor.analysis.degradation", "vmtailor.analysis.kernel_log", "vmtailor.drivers.host_client"},
-        measure: {"vmtailor.analysis.counters", "vmtailor.drivers.rig"},
+        trace: {"vmtailor.analysis.demands.tracer_requests", "vmtailor.drivers.guest.rig"},
+        verify: {
+            "vmtailor.analysis.demands.degradation",
+            "vmtailor.analysis.guests.kernel_log",
+            "vmtailor.drivers.host.host_client",
+        },
+        measure: {"vmtailor.analysis.cost.counters", "vmtailor.drivers.guest.rig"},
     }
     for stage, names in parts.items():
         assert names <= set(keys._imported(stage.__name__, {}))

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from tests.fakes.tars import MTIME, device, directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
-from vmtailor.drivers.layers import Layer, merge
+from vmtailor.drivers.image.layers import Layer, merge
 
 Flat = dict[str, tuple[tarfile.TarInfo, bytes]]
 

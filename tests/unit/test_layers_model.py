@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.tars import directory, file, hardlink, layers_of, read_flat, symlink, tar_of
 
-from vmtailor.drivers.layers import merge
+from vmtailor.drivers.image.layers import merge
 
 Op = tuple[str, str, str]
 Entry = tuple[tarfile.TarInfo, bytes]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import manifests, skopeo
-from vmtailor.drivers.documents import BadConfig, parse_document, shown
-from vmtailor.drivers.limits import Limits, TooLarge
+from vmtailor.drivers.image import manifests, skopeo
+from vmtailor.drivers.image.documents import BadConfig, parse_document, shown
+from vmtailor.drivers.image.limits import Limits, TooLarge
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64

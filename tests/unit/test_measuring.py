@@ -6,8 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis import container_log, sides
-from vmtailor.analysis.sides import TO_INIT, KernelFacts, LoopNames, loops_of, make_side, spread
+from vmtailor.analysis.cost import sides
+from vmtailor.analysis.cost.sides import TO_INIT, KernelFacts, LoopNames, loops_of, make_side, spread
+from vmtailor.analysis.demands import container_log
 from vmtailor.model.boot import Boot, FunctionCost, Milestone, Phase, PhaseCounts
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.pipeline.measuring import folder_of

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vmtailor.drivers import outlet
-from vmtailor.drivers.outlet import Outlet
+from vmtailor.drivers.host import outlet
+from vmtailor.drivers.host.outlet import Outlet
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import read_tree
 
-from vmtailor.analysis import catalogue, demand_rules
-from vmtailor.analysis.attribution import SymbolCost
-from vmtailor.analysis.catalogue import Catalogue
-from vmtailor.analysis.explain import explain, nearest, needed_by, needs, subsystem, triggers, would_add
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.cost.attribution import SymbolCost
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain.explain import explain, nearest, needed_by, needs, subsystem, triggers, would_add
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vmtailor.analysis import catalogue
-from vmtailor.analysis.catalogue import Situation
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Situation
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, RootFormat
 from vmtailor.pipeline.measuring import loop_table

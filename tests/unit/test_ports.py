@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.cli.main import app
-from vmtailor.drivers.forwards import explained, refusal
+from vmtailor.drivers.qemu.forwards import explained, refusal
 from vmtailor.model.machine import PublishedPort
 from vmtailor.pipeline.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.ready import LOGIN, ConsoleWatcher, judge, parse_signal, words_for
+from vmtailor.drivers.guest.ready import LOGIN, ConsoleWatcher, judge, parse_signal, words_for
 from vmtailor.model.vm import ReadyBy, ReadySignal
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.test_running import options
 
 from vmtailor.base.errors import GuestError, HostError
-from vmtailor.drivers import qemu_program
+from vmtailor.drivers.qemu import qemu_program
 from vmtailor.pipeline import relay
 from vmtailor.pipeline.running import RunOptions, run_bundle
 

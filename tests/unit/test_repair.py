@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.repair import minimise, search
+from vmtailor.analysis.changes.repair import minimise, search
 
 
 def drive(steps: Generator[tuple[str, ...], bool, Any], needed: set[str], trials: list[set[str]]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis import explain
+from vmtailor.analysis.explain import explain
 from vmtailor.base.errors import BuildError
 from vmtailor.model.fit import Trial
 from vmtailor.pipeline import fitting

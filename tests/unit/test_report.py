@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 
-from vmtailor.analysis.causes import cause_of, counts
+from vmtailor.analysis.changes.causes import cause_of, counts
 from vmtailor.base import pages, records
 from vmtailor.base.terminal import Console
 from vmtailor.model.fit import FitRun, Ledger

@@ -13,9 +13,9 @@ import pytest
 from tests.fakes.tars import read_flat
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import root_directory
-from vmtailor.drivers.limits import Limits, TooLarge
-from vmtailor.drivers.root_directory import archive_directory
+from vmtailor.drivers.image import root_directory
+from vmtailor.drivers.image.limits import Limits, TooLarge
+from vmtailor.drivers.image.root_directory import archive_directory
 
 pytestmark = pytest.mark.attack
 

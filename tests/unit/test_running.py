@@ -15,7 +15,7 @@ from tests.fakes.fit_run_data import fit_run
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers import kvm, qemu_program
+from vmtailor.drivers.qemu import kvm, qemu_program
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort

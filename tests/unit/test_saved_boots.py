@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.compare import load
-from vmtailor.analysis.saved_boots import saved_boots
+from vmtailor.analysis.compare.compare import load
+from vmtailor.analysis.compare.saved_boots import saved_boots
 from vmtailor.base import records
 from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot
 

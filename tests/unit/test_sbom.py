@@ -12,9 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.tars import file, symlink, tar_of
 
-from vmtailor.drivers import image_packages
-from vmtailor.drivers.image_packages import Inventory, Package, apk_packages, dpkg_packages, os_release, read_inventory
-from vmtailor.drivers.sbom import FilePart, KernelPart, document
+from vmtailor.drivers.image import image_packages
+from vmtailor.drivers.image.image_packages import (
+    Inventory,
+    Package,
+    apk_packages,
+    dpkg_packages,
+    os_release,
+    read_inventory,
+)
+from vmtailor.drivers.image.sbom import FilePart, KernelPart, document
 
 STATUS = b"""Package: libc6
 Status: install ok installed

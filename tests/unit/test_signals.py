@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.guest_volume import signal_number
-from vmtailor.drivers.signals import RTMAX, RTMIN, name_of, number_of
+from vmtailor.drivers.guest.guest_volume import signal_number
+from vmtailor.drivers.image.signals import RTMAX, RTMIN, name_of, number_of
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_memory
-from vmtailor.drivers import rig
+from vmtailor.drivers.guest import rig
 from vmtailor.model.image import ImageConfig
 from vmtailor.pipeline.running import RunOptions, run_of
 

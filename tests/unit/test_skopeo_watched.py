@@ -11,8 +11,8 @@ from tests.fakes.hostile import Parts
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers import skopeo
-from vmtailor.drivers.limits import Limits, TooLarge
+from vmtailor.drivers.image import skopeo
+from vmtailor.drivers.image.limits import Limits, TooLarge
 from vmtailor.stages.image import ImageOptions, fetch
 
 pytestmark = pytest.mark.attack

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmtailor.analysis import bootstats, stats
+from vmtailor.analysis.statistics import bootstats, stats
 from vmtailor.model.sample import Verdict
 
 SIDE = st.lists(st.floats(1, 1000, allow_nan=False), min_size=4, max_size=7, unique=True)

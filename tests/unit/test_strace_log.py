@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.call_paths import paths
-from vmtailor.analysis.strace_log import descriptor_path, parse, split_arguments, summarise, unquote
+from vmtailor.analysis.demands.call_paths import paths
+from vmtailor.analysis.demands.strace_log import descriptor_path, parse, split_arguments, summarise, unquote
 from vmtailor.model.syscalls import SyscallEvent
 
 LOG = b"""\

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.tracer_requests import of_container
+from vmtailor.analysis.demands.tracer_requests import of_container
 from vmtailor.model.syscalls import SyscallEvent
 
 ASKED = (

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fakes.tars import directory, file, read_flat, tar_of
 
-from vmtailor.drivers.layers import DamagedLayer, Layer, merge
+from vmtailor.drivers.image.layers import DamagedLayer, Layer, merge
 
 
 def unpadded(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:

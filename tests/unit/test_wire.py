@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.drivers.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, encode
+from vmtailor.drivers.guest.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, encode
 
 KEY = bytes(range(16))
 kinds = st.sampled_from("HOEMNFXRDC")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.analyze import analyze as analyze_files
-from vmtailor.analysis.boot_json import json_chunks, to_csv, trace_events
-from vmtailor.analysis.boot_page import boot_page
+from vmtailor.analysis.timeline.analyze import analyze as analyze_files
+from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_events
+from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.records import write_atomic

@@ -19,9 +19,9 @@ from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
 from vmtailor.cli.cost_table import show_cost
-from vmtailor.drivers import bundle_folder
-from vmtailor.drivers import disk as disks
-from vmtailor.drivers.ready import FORMS, parse_signal, words_for
+from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk

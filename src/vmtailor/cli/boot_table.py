@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.bootstats import Summary, summarise
+from vmtailor.analysis.statistics.bootstats import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural

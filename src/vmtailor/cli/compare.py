@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.compare import compare_sides, load_side
-from vmtailor.analysis.compare_page import compare_page
+from vmtailor.analysis.compare.compare import compare_sides, load_side
+from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.base import output as printed
 from vmtailor.base.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text

@@ -11,8 +11,8 @@ import typer
 from vmtailor.base import output
 from vmtailor.base.errors import ExitCode
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.drivers import host
-from vmtailor.drivers.host import Check, Need, State
+from vmtailor.drivers.host import host
+from vmtailor.drivers.host.host import Check, Need, State
 
 DOCTOR_SCHEMA = "vmtailor/doctor/1"
 

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis import answers, catalogue, deeper, demand_rules
-from vmtailor.analysis.answers import Answer, Kind, Standing
-from vmtailor.analysis.causes import MEANING, ORDER, cause_of, counts, is_kept
-from vmtailor.analysis.explain import explain as explain_symbol
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts, is_kept
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain import answers, deeper
+from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.gate import Judged, judge, parse_budget
-from vmtailor.analysis.gate_document import Document, read
+from vmtailor.analysis.compare.gate import Judged, judge, parse_budget
+from vmtailor.analysis.compare.gate_document import Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.regular_file import read_regular

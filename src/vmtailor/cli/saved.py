@@ -13,7 +13,7 @@ import msgspec
 from vmtailor.base import plain_files, records
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.store import Store
-from vmtailor.drivers.bundle_folder import DATA_BYTES, RECORD_BYTES
+from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from vmtailor.analysis import causes, strace_log
+from vmtailor.analysis.changes import causes
+from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output, records
 from vmtailor.base.errors import AnswerNo
 from vmtailor.base.terminal import Table, box, for_table

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis import attribution_boot
+from vmtailor.analysis.cost import attribution_boot
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.base.store import Store
-from vmtailor.drivers import bundle_folder
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import disk_full_is_a_host_error
-from vmtailor.drivers import bundle_folder, image_packages, sbom
-from vmtailor.drivers.sbom import FilePart, KernelPart
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.image import image_packages, sbom
+from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline import keys

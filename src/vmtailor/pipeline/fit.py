@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmtailor import __version__
-from vmtailor.analysis import file_uses, strace_log
-from vmtailor.analysis.sides import KernelFacts
-from vmtailor.analysis.stats import EXACT_SHARE
+from vmtailor.analysis.cost.sides import KernelFacts
+from vmtailor.analysis.demands import file_uses, strace_log
+from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
 from vmtailor.base.store import digest
-from vmtailor.drivers import kbuild
+from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing

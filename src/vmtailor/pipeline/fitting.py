@@ -9,16 +9,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis import attribution, causes, counters, demand, demand_rules, explain, machines, repair
-from vmtailor.analysis.attribution import Attribution, SymbolCost
+from vmtailor.analysis.changes import causes, repair
+from vmtailor.analysis.cost import attribution, counters
+from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
+from vmtailor.analysis.demands import demand, demand_rules
+from vmtailor.analysis.explain import explain
+from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.analysis.ksource.closure import addable
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
-from vmtailor.drivers import flat_archive, plugin_file, symbolizer
-from vmtailor.drivers.flat_archive import FlatArchive
+from vmtailor.drivers.image import flat_archive
+from vmtailor.drivers.image.flat_archive import FlatArchive
+from vmtailor.drivers.kernel import symbolizer
+from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine

@@ -7,25 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis import machines
-from vmtailor.analysis.counters import SymbolTable
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests import machines
 from vmtailor.base import natives as native_parts
 from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers import (
-    initramfs,
-    kconfig_file,
-    kernel_compiled,
-    kernel_packages,
-    kernel_source,
-    qemu_program,
-    tracer_volume,
-)
-from vmtailor.drivers.kernel_source import SourceTree
-from vmtailor.drivers.limits import Limits
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.image.limits import Limits
+from vmtailor.drivers.kernel import kconfig_file, kernel_compiled, kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline

@@ -14,7 +14,7 @@ from types import ModuleType
 from vmtailor.base import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import digest
-from vmtailor.drivers import qemu_program
+from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.analysis import sides
-from vmtailor.analysis.counters import SymbolTable
-from vmtailor.analysis.sides import TO_READY, KernelFacts, LoopNames
+from vmtailor.analysis.cost import sides
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.sides import TO_READY, KernelFacts, LoopNames
 from vmtailor.base import records
 from vmtailor.base.progress import step
 from vmtailor.model.fit import Ledger, Side

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import forwards
+from vmtailor.drivers.qemu import forwards
 from vmtailor.model.machine import PublishedPort
 
 LOOPBACK = "127.0.0.1"

@@ -15,9 +15,10 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers import kconfig_file, kernel_packages
-from vmtailor.drivers.bundle_folder import RECORD_BYTES
-from vmtailor.drivers.kernel_source import SourceTree, require_version
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmtailor.analysis import causes
-from vmtailor.analysis.repair import minimise
+from vmtailor.analysis.changes import causes
+from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.model.plan import Cause, Plan

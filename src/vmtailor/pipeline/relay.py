@@ -16,11 +16,11 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.drivers import terminal
-from vmtailor.drivers.caught_signals import STOPPING, CaughtSignals
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.outlet import Outlet
-from vmtailor.drivers.qemu import RunningMachine
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
+from vmtailor.drivers.host.outlet import Outlet
+from vmtailor.drivers.qemu.qemu import RunningMachine
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0

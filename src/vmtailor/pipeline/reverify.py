@@ -16,8 +16,8 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plain
-from vmtailor.drivers import bundle_folder, bundle_values
-from vmtailor.drivers.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.drivers.host import bundle_folder, bundle_values
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import Image

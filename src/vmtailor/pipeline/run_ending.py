@@ -12,9 +12,9 @@ from pathlib import Path
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
 from vmtailor.base.text import plain
-from vmtailor.drivers import bundle_folder
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.qemu import RunningMachine
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.qemu.qemu import RunningMachine
 from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
 from vmtailor.pipeline.relay import Finish

@@ -11,9 +11,11 @@ from vmtailor.base import records, temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plural
-from vmtailor.drivers import guest_volume, kvm, qemu, rig, terminal
-from vmtailor.drivers.caught_signals import caught
-from vmtailor.drivers.guest_volume import Run, Terminal
+from vmtailor.drivers.guest import guest_volume, rig
+from vmtailor.drivers.guest.guest_volume import Run, Terminal
+from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host.caught_signals import caught
+from vmtailor.drivers.qemu import kvm, qemu
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Disk, Machine, PublishedPort

@@ -12,8 +12,8 @@ from pathlib import Path
 from vmtailor.base import process, records
 from vmtailor.base.errors import BuildError
 from vmtailor.base.store import Store, digest, locked
-from vmtailor.drivers import elf_pack, kbuild
-from vmtailor.drivers.apt import digest_of_file
+from vmtailor.drivers.distribution.apt import digest_of_file
+from vmtailor.drivers.kernel import elf_pack, kbuild
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.store import Store, digest, locked
-from vmtailor.drivers import kbuild
+from vmtailor.drivers.kernel import kbuild
 
 # Part of every key: raise it when the steps change.
 _LAYOUT = "1"

@@ -11,9 +11,9 @@ from typing import Any
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.regular_file import read_regular
-from vmtailor.drivers.documents import shown
-from vmtailor.drivers.image_config import WORD_BYTES
-from vmtailor.drivers.signals import name_of
+from vmtailor.drivers.image.documents import shown
+from vmtailor.drivers.image.image_config import WORD_BYTES
+from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
 

@@ -16,11 +16,11 @@ from vmtailor.base import records, temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.regular_file import open_regular
 from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
-from vmtailor.drivers import documents, image_archive, image_config, layers, oci_layout, skopeo
-from vmtailor.drivers.entry_point import DEFAULT_PATH, check_entry_point
-from vmtailor.drivers.layers import Layer
-from vmtailor.drivers.limits import Budget, Limits, Room, too_much
-from vmtailor.drivers.root_directory import archive_directory
+from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
+from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
+from vmtailor.drivers.image.layers import Layer
+from vmtailor.drivers.image.limits import Budget, Limits, Room, too_much
+from vmtailor.drivers.image.root_directory import archive_directory
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis import boots, machines
-from vmtailor.analysis.counters import SymbolTable, initcall_costs, initcall_spans
+from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
+from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers import plugin_file, qemu_program, rig
-from vmtailor.drivers.guest_volume import Run
-from vmtailor.drivers.plugin import Mode, PluginConfig
+from vmtailor.drivers.guest import rig
+from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.drivers.qemu import plugin_file, qemu_program
+from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine

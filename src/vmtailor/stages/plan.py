@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.analysis import catalogue as catalogues
-from vmtailor.analysis import demand, demand_rules
-from vmtailor.analysis.attribution import SymbolCost
-from vmtailor.analysis.catalogue import Catalogue, Entry, Situation
-from vmtailor.analysis.demand import Demand, Demands, Head
+from vmtailor.analysis.changes import catalogue as catalogues
+from vmtailor.analysis.changes.catalogue import Catalogue, Entry, Situation
+from vmtailor.analysis.cost.attribution import SymbolCost
+from vmtailor.analysis.demands import demand, demand_rules
+from vmtailor.analysis.demands.demand import Demand, Demands, Head
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
@@ -19,7 +19,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers.kconfig_shell import KconfigShell
+from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import MachineKind

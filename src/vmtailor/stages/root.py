@@ -8,7 +8,8 @@ from pathlib import Path
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers import guest_volume, rootfs
+from vmtailor.drivers.guest import guest_volume
+from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.image import Image
 from vmtailor.model.plan import RootFormat
 

@@ -8,16 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis import boots, container_log, degradation, file_uses, machines, tracer_requests
-from vmtailor.analysis.counters import SymbolTable
-from vmtailor.analysis.strace_log import Log
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
+from vmtailor.analysis.demands.strace_log import Log
+from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.drivers import initramfs, plugin_file, rig
-from vmtailor.drivers.guest_volume import Run
-from vmtailor.drivers.plugin import Mode, PluginConfig
+from vmtailor.drivers.guest import rig
+from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.drivers.qemu import plugin_file
+from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
+from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine

@@ -11,11 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis import boots, container_log, degradation, kernel_log, listening
+from vmtailor.analysis.demands import container_log, degradation, listening
+from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base.natives import Natives
-from vmtailor.drivers import host_client, rig
-from vmtailor.drivers.guest import GuestSession
-from vmtailor.drivers.guest_volume import Run
+from vmtailor.drivers.guest import rig
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.drivers.host import host_client
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort

@@ -21,10 +21,10 @@ from tests.fuzz.fuzz import TARGETS, mutate
 from tests.fuzz.seeds import SEEDS
 from tests.unit.bootlog.reading import codes, timeline_of
 
-from vmtailor.analysis.boot_json import from_json, json_chunks, to_csv, trace_events
-from vmtailor.analysis.boot_page import boot_page
 from vmtailor.analysis.bootlog import archive
 from vmtailor.analysis.bootlog.reader import read_path
+from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
+from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_view

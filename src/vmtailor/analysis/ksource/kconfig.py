@@ -20,7 +20,7 @@ import kconfiglib as k
 
 from vmtailor.base.errors import BuildError
 
-#: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kconfig_shell.py).
+#: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kernel/kconfig_shell.py).
 Shell = Callable[[str], str]
 
 _MODULES = re.compile(r"^([ \t]+)modules[ \t]*$", re.M)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis import attribution_boot
-from vmtailor.analysis.attribution import Conditions, addresses, attribute
-from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
+from vmtailor.analysis.cost import attribution_boot
+from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute
+from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
 from vmtailor.base import records
@@ -18,10 +18,11 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers import kernel_packages, plugin, plugin_file, qemu_program
-from vmtailor.drivers.kconfig_shell import KconfigShell
-from vmtailor.drivers.plugin import Mark, Mode, PluginConfig
-from vmtailor.drivers.symbolizer import symbolize
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
+from vmtailor.drivers.kernel.symbolizer import symbolize
+from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
+from vmtailor.drivers.qemu.plugin import Mark, Mode, PluginConfig
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
 from vmtailor.model.kernel import KernelBaseline

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis import boots, kernel_log
-from vmtailor.analysis.counters import KERNEL_MARK, SymbolTable, initcall_spans
+from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, initcall_spans
+from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives, mark_addresses
 from vmtailor.base.store import Store
-from vmtailor.drivers import bundle_folder, kconfig_file, plugin_file, rig
-from vmtailor.drivers.bundle_folder import BundleFolder
-from vmtailor.drivers.guest_volume import Run
-from vmtailor.drivers.plugin import PluginConfig
-from vmtailor.drivers.qemu import Ending
+from vmtailor.drivers.guest import rig
+from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.drivers.qemu import plugin_file
+from vmtailor.drivers.qemu.plugin import PluginConfig
+from vmtailor.drivers.qemu.qemu import Ending
 from vmtailor.model.boot import Boot
 from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.counters import Counters

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.advice_catalogue import Entry, catalogue, in_range
+from vmtailor.analysis.changes.advice_catalogue import Entry, catalogue, in_range
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.vm import Vm
 from vmtailor.stages.boot import recipes

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis import bootmarks, collector_stream
-from vmtailor.drivers.plugin import Plugin
-from vmtailor.drivers.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
-from vmtailor.drivers.vm import RunningVm, start
+from vmtailor.analysis.timeline import bootmarks, collector_stream
+from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
+from vmtailor.drivers.guest.vm import RunningVm, start
+from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.machine import Clock
 from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
 

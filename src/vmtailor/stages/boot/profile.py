@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.analyze import analyze
+from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import disk
+from vmtailor.drivers.rootfs import disk
 from vmtailor.model.timeline import Timeline
 from vmtailor.model.vm import Vm
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers import small_initrd
+from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.timeline import PhaseName, Timeline

@@ -11,7 +11,7 @@ from typing import Protocol
 from vmtailor import __version__
 from vmtailor.base import records
 from vmtailor.base.process import pasteable
-from vmtailor.drivers.vm import command
+from vmtailor.drivers.guest.vm import command
 from vmtailor.model.vm import BootSeries, Variant, Vm, VmBoot
 from vmtailor.stages.boot.once import Plan, boot_once
 

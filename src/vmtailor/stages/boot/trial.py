@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.bootstats import difference, judge
-from vmtailor.analysis.stats import can_decide
+from vmtailor.analysis.statistics.bootstats import difference, judge
+from vmtailor.analysis.statistics.stats import can_decide
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
-from vmtailor.drivers.plugin import Mode
+from vmtailor.drivers.qemu.plugin import Mode
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline

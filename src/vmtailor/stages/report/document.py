@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmtailor.analysis.causes import counts
+from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
 
 FIT_SCHEMA = "vmtailor/fit/1"

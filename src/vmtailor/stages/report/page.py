@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.causes import MEANING, ORDER, counts
+from vmtailor.analysis.changes.causes import MEANING, ORDER, counts
 from vmtailor.base import figures, pages
 from vmtailor.base.records import write_atomic
 from vmtailor.model.boot import Phase

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
-from vmtailor.analysis.causes import MEANING, counts
+from vmtailor.analysis.changes.causes import MEANING, counts
 from vmtailor.base import figures, output
 from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
 from vmtailor.base.text import plural

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.causes import cause_of, is_kept
+from vmtailor.analysis.changes.causes import cause_of, is_kept
 from vmtailor.base import figures
 from vmtailor.model.fit import FitRun, Ledger, Side
 

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which remedies of the catalogue fit a boot, and the saving to expect: what lies on its critical path, and nothing
+else."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+
+from vmtailor.analysis.changes.advice_catalogue import Entry, Match, catalogue, in_range
+from vmtailor.model.timeline import Hotspot, Path, Remedy, Timeline
+
+#: Items shorter than this are not worth a remedy.
+WORTH_US = 200
+#: At most so many initcalls are looked at, the longest; a kernel has not half as many.
+MOST_ROWS = 5000
+#: At most so many signs are named for one remedy.
+MOST_SEEN = 8
+
+_CALL_LINES = ("after: initcall ", "after: calling ", "after: probe of ")
+
+Messages = Sequence[tuple[int | None, str]]
+
+
+@dataclass
+class _Found:
+    """What was seen of one remedy. `critical_us` counts towards the saving, `beside_us` does not."""
+
+    seen: list[str] = field(default_factory=list)
+    critical_us: int = 0
+    beside_us: int = 0
+    timed: bool = False
+
+    def add(self, what: str, us: int | None = None, path: str = Path.CRITICAL) -> None:
+        self.seen.append(what)
+        if us is not None:
+            self.timed = True
+            if path == Path.BESIDE:
+                self.beside_us += us
+            else:
+                self.critical_us += us
+
+
+class _Facts:
+    """The timeline's rows by what a match looks at, long ones only."""
+
+    def __init__(self, timeline: Timeline, messages: Messages) -> None:
+        self.timeline = timeline
+        self.messages = messages
+        long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
+        self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
+        self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
+        # A silence after the line of an initcall or a probe says nothing of that initcall: it was over.
+        self.gaps = [h for h in timeline.hotspots if h.kind == "gap" and not h.name.startswith(_CALL_LINES)]
+
+
+def advise(timeline: Timeline, messages: Messages) -> Timeline:
+    """The timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
+    concern."""
+    facts = _Facts(timeline, messages)
+    remedies: list[Remedy] = []
+    applied: list[Entry] = []
+    for entry in catalogue():
+        if any(_look(facts, match, _Found()) for match in entry.unless):
+            continue
+        found = _Found()
+        for match in entry.matches:
+            _look(facts, match, found)
+        if found.seen:
+            remedy = _remedy(facts, entry, found)
+            remedies.append(remedy)
+            if remedy.applies:
+                applied.append(entry)
+    remedies.sort(key=lambda r: (not r.applies, -(r.saving_us or 0), r.saving_us is None, r.id))
+    spots = tuple(msgspec.structs.replace(spot, advice=_concerned(spot, applied)) for spot in timeline.hotspots)
+    return msgspec.structs.replace(timeline, advice=tuple(remedies), hotspots=spots)
+
+
+def _remedy(facts: _Facts, entry: Entry, found: _Found) -> Remedy:
+    version = facts.timeline.kernel.version
+    applies = in_range(version, entry.from_version, entry.until_version)
+    saving = _saving(facts, entry, found) if applies else None
+    why, confidence = entry.costs, entry.confidence
+    if not applies:
+        why = entry.gone or f"it needs kernel {entry.from_version} or later"
+    elif found.beside_us and not found.critical_us:
+        why, confidence = f"{why}; here it runs beside the boot, so leaving it out gains little", "low"
+    elif entry.judged_on:
+        why = f"{why}; judge it on the {entry.judged_on}"
+    steps = tuple(f"{s.kind}: {s.what}" for s in entry.changes if in_range(version, s.from_version, s.until_version))
+    seen = tuple(dict.fromkeys(found.seen))[:MOST_SEEN]
+    return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen)
+
+
+def _saving(facts: _Facts, entry: Entry, found: _Found) -> int | None:
+    console = facts.timeline.console
+    if entry.saving in ("console", "printing"):
+        return console.cost_us if console else None
+    if entry.saving in ("none", "phase-part", "phase-over"):
+        return None
+    return found.critical_us if found.timed else None
+
+
+def _look(facts: _Facts, match: Match, found: _Found) -> bool:
+    """Add what matches to `found`. True when anything did."""
+    before = len(found.seen)
+    _LOOKS[match.kind](facts, match, found)
+    return len(found.seen) > before
+
+
+def _initcalls(facts: _Facts, match: Match, found: _Found) -> None:
+    for call in facts.initcalls:
+        if (call.duration_us or 0) >= match.min_us and match.pattern.fullmatch(call.name):
+            found.add(f"initcall {call.name}", call.exclusive_us, call.path)
+
+
+def _probes(facts: _Facts, match: Match, found: _Found) -> None:
+    for probe in facts.probes:
+        own = probe.exclusive_us or 0
+        if own >= max(match.min_us, WORTH_US) and match.pattern.fullmatch(probe.device):
+            found.add(f"probe {probe.device}", own, probe.path)
+
+
+def _absent(facts: _Facts, match: Match, found: _Found) -> None:
+    for probe in facts.probes:
+        own = probe.exclusive_us or 0
+        if own >= match.min_us and abs(probe.returned or 0) == 19 and match.pattern.fullmatch(probe.device):
+            found.add(f"probe {probe.device} returned {probe.returned}", own, probe.path)
+
+
+def _deferrals(facts: _Facts, match: Match, found: _Found) -> None:
+    for row in facts.timeline.deferrals:
+        if row.spent_us >= match.min_us:
+            found.add(f"probe {row.device} put off {row.times} times", row.spent_us)
+
+
+def _modules(facts: _Facts, match: Match, found: _Found) -> None:
+    for module in facts.timeline.modules:
+        if (module.duration_us or 0) >= match.min_us and match.pattern.fullmatch(module.name):
+            found.add(f"module {module.name}", module.duration_us, Path.BESIDE)
+
+
+def _units(facts: _Facts, match: Match, found: _Found) -> None:
+    for unit in facts.timeline.units:
+        if (unit.duration_us or 0) >= max(match.min_us, WORTH_US) and match.pattern.fullmatch(unit.name):
+            found.add(f"unit {unit.name}", unit.exclusive_us, Path.BESIDE if unit.critical is False else Path.CRITICAL)
+
+
+def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
+    for gap in facts.gaps:
+        if gap.exclusive_us >= max(match.min_us, WORTH_US) and match.pattern.search(gap.name):
+            found.add(f"silence {gap.name}", gap.exclusive_us)
+
+
+def _messages(facts: _Facts, match: Match, found: _Found) -> None:
+    for _, text in facts.messages:
+        if match.pattern.search(text):
+            found.add(f"message '{text[:80]}'")
+            return
+
+
+def _late(facts: _Facts, match: Match, found: _Found) -> None:
+    for at_us, text in facts.messages:
+        if match.pattern.search(text):
+            if at_us is not None and at_us >= match.min_us:
+                found.add(f"message '{text[:80]}' at {at_us / 1e6:.3f} s")
+            return
+
+
+def _span(facts: _Facts, match: Match, found: _Found) -> None:
+    begun: tuple[int, str] | None = None
+    for at_us, text in facts.messages:
+        if at_us is None:
+            continue
+        if begun is None:
+            if match.pattern.search(text):
+                begun = (at_us, text)
+        elif match.to is not None and match.to.search(text):
+            if at_us - begun[0] >= max(match.min_us, WORTH_US) and not any(g.start_us == begun[0] for g in facts.gaps):
+                found.add(f"from '{begun[1][:60]}' to '{text[:60]}'", at_us - begun[0])
+            return
+
+
+def _config(facts: _Facts, match: Match, found: _Found) -> None:
+    for symbol, value in facts.timeline.config.items():
+        if match.pattern.fullmatch(symbol) and (match.value is None or match.value.fullmatch(value)):
+            found.add(f"CONFIG_{symbol}={value}")
+
+
+def _config_unset(facts: _Facts, match: Match, found: _Found) -> None:
+    config = facts.timeline.config
+    if config and not any(match.pattern.fullmatch(symbol) for symbol in config):
+        found.add(f"CONFIG_{match.pattern.pattern} is not set")
+
+
+def _command_line(facts: _Facts, match: Match, found: _Found) -> None:
+    if match.pattern.search(facts.timeline.kernel.command_line or ""):
+        found.add("command line")
+
+
+def _arch(facts: _Facts, match: Match, found: _Found) -> None:
+    if facts.timeline.kernel.arch and match.pattern.fullmatch(facts.timeline.kernel.arch):
+        found.add("architecture")
+
+
+def _phase(facts: _Facts, match: Match, found: _Found) -> None:
+    phase = facts.timeline.phase(match.pattern.pattern)
+    if phase is None:
+        return
+    took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
+    if match.kind == "phase" or (took is not None and took >= match.min_us):
+        found.add(f"phase {phase.name}", took)
+
+
+def _console(facts: _Facts, match: Match, found: _Found) -> None:
+    if any(spot.kind == "console" for spot in facts.timeline.hotspots):
+        found.add("console-inflated figures")
+
+
+def _waiting(facts: _Facts, match: Match, found: _Found) -> None:
+    samples, total = facts.timeline.samples, 0.0
+    for before, sample in pairwise(samples):
+        total += (sample.waiting or 0.0) * (sample.at_us - before.at_us)
+    if total >= match.min_us:
+        found.add(f"the processors waited for disks during {total / 1e6:.1f} s")
+
+
+_LOOKS = {
+    "initcall": _initcalls,
+    "probe": _probes,
+    "absent-probe": _absent,
+    "deferral": _deferrals,
+    "module": _modules,
+    "unit": _units,
+    "gap": _gaps,
+    "message": _messages,
+    "late-message": _late,
+    "span": _span,
+    "config": _config,
+    "config-unset": _config_unset,
+    "command-line": _command_line,
+    "arch": _arch,
+    "phase": _phase,
+    "phase-length": _phase,
+    "console": _console,
+    "waiting": _waiting,
+}
+
+#: Kinds of match that point at a kind of hot spot.
+_SPOTS = {
+    "initcall": "initcall",
+    "probe": "probe",
+    "absent-probe": "probe",
+    "unit": "unit",
+    "gap": "gap",
+    "console": "console",
+}
+
+
+def _concerned(spot: Hotspot, entries: Sequence[Entry]) -> tuple[str, ...]:
+    if spot.kind == "gap" and spot.name.startswith(_CALL_LINES):
+        return ()
+    name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
+    ids = []
+    for entry in entries:
+        for match in entry.matches:
+            if _SPOTS.get(match.kind) != spot.kind or spot.exclusive_us < match.min_us:
+                continue
+            if match.kind == "absent-probe":
+                continue
+            hit = match.pattern.search(name) if spot.kind in ("gap", "console") else match.pattern.fullmatch(name)
+            if hit and match.pattern.pattern != ".*":
+                ids.append(entry.id)
+                break
+    return tuple(ids)

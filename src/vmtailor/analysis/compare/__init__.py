@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two boots, or a boot and a budget."""

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a gate judges: a saved document, its figures, and what tells it from any other, so that a log of CI explains
+itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.analysis.compare.gate import metrics_of
+from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_json import json_chunks
+from vmtailor.base import plain_files
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plural
+
+#: Looked for in a folder, in this order.
+DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
+#: Longest document of a folder that is read.
+MOST_BYTES = 1 << 30
+#: Folders are shown by what is in them; of one that holds logs only the names count.
+_LOGS = "logs, analysed now"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document that was read. `path` is the file's; `sha256` of its bytes, "" for a folder of logs; `facts`: what it
+    is of, as name and text."""
+
+    path: Path
+    sha256: str
+    metrics: Mapping[str, list[float]]
+    facts: tuple[tuple[str, str], ...]
+
+
+def read(path: Path) -> Document:
+    """A document, that of a bundle or of saved boots, or a log that is analysed first. Raises UserInputError."""
+    data = b""
+    if path.is_dir():
+        # The folder may be a bundle of somebody else: what it holds must be a file, and its own.
+        if name := next((name for name in DOCUMENTS if os.path.lexists(path / name)), ""):
+            data = plain_files.read(path, name, MOST_BYTES)
+            path /= name
+    elif path.is_file():
+        data = path.read_bytes()
+    if data.lstrip()[:1] == b"{":
+        try:
+            content = msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
+        metrics = {**metrics_of(content), **samples(content)}
+        return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
+    content = msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
+    digest = _sha256(path) if path.is_file() else ""
+    return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
+
+
+def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
+    """What tells a document from others: whose it is, which kernel, under which conditions. `folder` may hold the files
+    that it names."""
+    if not isinstance(content, Mapping):
+        return
+    schema = _text(content.get("schema"))
+    yield "schema", schema or "none"
+    if schema.startswith("vmtailor/fit-run/"):
+        yield from _of_fit(content, folder)
+    elif schema.startswith("vmtailor/boots/"):
+        yield from _of_boots(content)
+    elif schema.startswith("vmtailor/timeline/"):
+        kernel = content.get("kernel")
+        if isinstance(kernel, Mapping):
+            yield "kernel", _joined(kernel.get("version"), kernel.get("command_line"))
+    if version := _text(content.get("version")):
+        yield "vmtailor", version
+
+
+def _of_fit(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    yield "image", _joined(content.get("reference"), content.get("image_digest"))
+    yield "fit", _joined(content.get("command"))
+    yield "verified", "yes" if content.get("verified") is True else "no"
+    for pair in _pairs(content.get("sources")):
+        if pair[0] in ("kernel source", "compiler"):
+            yield pair
+    tailored = content.get("tailored")
+    name = _text(tailored.get("kernel_file")) if isinstance(tailored, Mapping) else ""
+    label = _text(tailored.get("kernel")) if isinstance(tailored, Mapping) else ""
+    # A record may have been moved without its kernel, and names no file outside its folder.
+    yield "kernel", _joined(label, _digest_beside(folder, Path(name).name) or "its file is not beside the record")
+
+
+def _digest_beside(folder: Path, name: str) -> str:
+    try:
+        with plain_files.opened(folder, name) as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except UserInputError:
+        return ""
+
+
+def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    count = sum(1 for _ in _mappings(content.get("boots")))
+    yield "subject", _joined(content.get("subject"), plural(count, "boot"))
+    yield from _pairs(content.get("conditions"))
+    vm = next(_mappings(content.get("variants")), {}).get("vm")
+    if isinstance(vm, Mapping) and (kernel := _text(vm.get("kernel"))):
+        file = Path(kernel)
+        yield "kernel", _joined(kernel, f"sha256:{_sha256(file)}" if file.is_file() else "no longer there")
+        words = vm.get("append")
+        yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
+
+
+def samples(content: Any) -> dict[str, list[float]]:
+    """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`."""
+    if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith("vmtailor/boots/"):
+        return {}
+    found: dict[str, list[float]] = {}
+    base = next(_mappings(content.get("variants")), {})
+    vm = base.get("vm")
+    clock = "guest_s" if isinstance(vm, Mapping) and vm.get("clock") == "instructions" else "wall_s"
+    for boot in _mappings(content.get("boots")):
+        if boot.get("variant") != base.get("name") or boot.get("outcome") != "ready":
+            continue
+        if isinstance(boot.get("instructions"), int):
+            found.setdefault("init_instructions", []).append(float(boot["instructions"]))
+        for mark in _mappings(boot.get("milestones")):
+            if isinstance(at := mark.get(clock), (int, float)):
+                found.setdefault(f"{str(mark.get('name')).replace(' ', '_')}_s", []).append(float(at))
+    return found
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, Mapping))
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, str]]:
+    for pair in value if isinstance(value, list) else ():
+        if isinstance(pair, list) and len(pair) == 2:
+            yield _text(pair[0]), _text(pair[1])
+
+
+def _joined(*parts: Any) -> str:
+    return ", ".join(text for part in parts if (text := _text(part))) or "not said"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

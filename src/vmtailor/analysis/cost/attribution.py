@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executed kernel code → source lines → conditions → configuration symbols, with instruction counts.
+
+Each instruction belongs to one row: its function, file and symbol. The symbol is the most special one that the code is
+there for: of all conditions on the way (folder, file, line, and those of the functions it was inlined into) the last
+one that a person can choose. Code that is always there has no symbol. The sum of all rows, and of what no debug
+information covers, is the total that was counted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmtailor.analysis.ksource.conditions import LineConditions, enabled_blocks, line_conditions
+from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conjunction
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.analysis.ksource.make_values import Reader
+from vmtailor.drivers.kernel.symbolizer import Frame, Frames
+from vmtailor.model.counters import Counters, Stretch
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """Instructions executed in one function itself. `file` is a path of the tree; `symbol` is empty for code that is
+    always there; `function` is the one in the symbol table, whatever was inlined into it."""
+
+    phase: str
+    function: str
+    file: str
+    symbol: str
+    instructions: int
+
+
+@dataclass(frozen=True)
+class SymbolCost:
+    """What the code under one configuration symbol cost in a trace. `evidence` says where it was seen."""
+
+    symbol: str
+    instructions: int
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """`rows` and `remainder` (phase → instructions of code without debug information) add up to `total` (by phase)."""
+
+    rows: tuple[CostRow, ...]
+    remainder: dict[str, int]
+    total: dict[str, int]
+
+    def by_symbol(self) -> dict[str, SymbolCost]:
+        """Symbol → cost over all phases, with the costliest functions as evidence of strength `ran`."""
+        sums: dict[str, int] = defaultdict(int)
+        places: dict[str, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
+        for row in self.rows:
+            if row.symbol:
+                sums[row.symbol] += row.instructions
+                places[row.symbol][(row.file, row.function)] += row.instructions
+        found = {}
+        for symbol, total in sums.items():
+            best = sorted(places[symbol].items(), key=lambda item: (-item[1], item[0]))[:3]
+            evidence = tuple(
+                Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
+                for (file, function), count in best
+            )
+            found[symbol] = SymbolCost(symbol, total, evidence)
+        return found
+
+
+@dataclass
+class Conditions:
+    """The condition of any place of a tree."""
+
+    facts: Facts
+    read: Reader
+    _lines: dict[str, tuple[LineConditions, list[tuple[int, int, Expr]]] | None] = field(default_factory=dict)
+    _paths: dict[str, str] = field(default_factory=dict)
+
+    def path(self, noted: str) -> str:
+        """The path in the tree of a file as the compiler noted it: its longest ending, by folders, that exists."""
+        if noted not in self._paths:
+            parts = posixpath.normpath(noted).strip("/").split("/")
+            ends = ("/".join(parts[i:]) for i in range(len(parts)))
+            self._paths[noted] = next((e for e in ends if self._known(e)), "")
+        return self._paths[noted]
+
+    def _known(self, path: str) -> bool:
+        return self._file(path) is not None
+
+    def _file(self, path: str) -> tuple[LineConditions, list[tuple[int, int, Expr]]] | None:
+        if path not in self._lines:
+            text = self.read(path)
+            self._lines[path] = None if text is None else self._conditions(text)
+        return self._lines[path]
+
+    def _conditions(self, text: str) -> tuple[LineConditions, list[tuple[int, int, Expr]]]:
+        tristates = self.facts.may_be_modules
+        return line_conditions(text, tristates), enabled_blocks(text, tristates)
+
+    def at(self, frame: Frame) -> Expr:
+        """The condition under which the code of a frame is compiled."""
+        path = self.path(frame.file)
+        found = self._file(path) if path else None
+        if found is None:
+            return TRUE
+        lines, blocks = found
+        inside = [condition for first, last, condition in blocks if first <= frame.line <= last]
+        return conjunction(self.facts.file_condition(path), lines.at(frame.line), *inside)
+
+
+def _ran(counters: Counters) -> NDArray[np.uint32]:
+    """The blocks of the kernel that ran, each once."""
+    seen = np.unique(np.concatenate([s.block for s in counters.stretches] or [np.empty(0, np.uint32)]))
+    ran: NDArray[np.uint32] = seen[~counters.blocks.early[seen]]
+    return ran
+
+
+def addresses(counters: Counters) -> NDArray[np.uint64]:
+    """Addresses of all kernel instructions that ran: what a symbolizer is asked about."""
+    return counters.blocks.addresses(_ran(counters))
+
+
+def attribute(
+    counters: Counters,
+    frames: Mapping[int, Frames],
+    conditions: Conditions,
+    *,
+    enabled: Enabled,
+    choosable: Callable[[str], bool],
+    always: Container[str] = frozenset(),
+    phase_of: Callable[[Stretch], str] = lambda stretch: stretch.begin,
+) -> Attribution:
+    """Give every kernel instruction counted to a function, a file and a symbol.
+
+    `frames`: address → frames; `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a
+    symbol has a prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to.
+
+    Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
+    """
+    index_of = _Keys(conditions, enabled, choosable, always)
+    shares = _shares(counters, frames, index_of)
+    counts: dict[tuple[str, int], int] = defaultdict(int)
+    remainder: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for stretch in counters.stretches:
+        phase = phase_of(stretch)
+        for block, executed in zip(stretch.block.tolist(), stretch.executed.tolist(), strict=True):
+            if block not in shares:
+                continue
+            total[phase] += executed
+            for key, part in _split(executed, shares[block]):
+                if key < 0:
+                    remainder[phase] += part
+                else:
+                    counts[(phase, key)] += part
+    names = list(index_of.keys)
+    rows = [CostRow(phase, *names[key], count) for (phase, key), count in counts.items() if count]
+    return Attribution(
+        tuple(sorted(rows, key=lambda r: (r.phase, -r.instructions, r.function))), dict(remainder), dict(total)
+    )
+
+
+class _Keys:
+    """Stack of frames → number of its (function, file, symbol)."""
+
+    def __init__(
+        self, conditions: Conditions, enabled: Enabled, choosable: Callable[[str], bool], always: Container[str]
+    ) -> None:
+        self.keys: dict[tuple[str, str, str], int] = {}
+        self._conditions = conditions
+        self._enabled = enabled
+        self._choosable = choosable
+        self._always = always
+        self._of_stack: dict[int, tuple[Frames, int]] = {}
+        self._at: dict[tuple[str, int], Expr] = {}
+        self._symbols: dict[tuple[Expr, ...], str] = {}
+
+    def __call__(self, stack: Frames) -> int:
+        known = self._of_stack.get(id(stack))
+        if known is not None:
+            return known[1]
+        outer = stack[-1]
+        asked = dict.fromkeys(self._condition(frame) for frame in reversed(stack))
+        asked.pop(TRUE, None)
+        symbol = self._symbol(tuple(asked)) if asked else ""
+        key = (outer.function, self._conditions.path(outer.file) or outer.file, symbol)
+        number = self.keys.setdefault(key, len(self.keys))
+        self._of_stack[id(stack)] = (stack, number)  # the stack is kept, so that its id stays its own
+        return number
+
+    def _symbol(self, conditions: tuple[Expr, ...]) -> str:
+        if conditions not in self._symbols:
+            wanted = [s for s in asked_for(conjunction(*conditions), self._enabled) if s not in self._always]
+            chosen = [s for s in wanted if self._choosable(s)]
+            self._symbols[conditions] = (chosen or wanted or [""])[-1]
+        return self._symbols[conditions]
+
+    def _condition(self, frame: Frame) -> Expr:
+        place = (frame.file, frame.line)
+        if place not in self._at:
+            self._at[place] = self._conditions.at(frame)
+        return self._at[place]
+
+
+def _shares(counters: Counters, frames: Mapping[int, Frames], number: _Keys) -> dict[int, list[tuple[int, int]]]:
+    """Block → (key, instructions) in the order of its code, for all that ran but what ran early; key -1: unknown."""
+    ran = _ran(counters)
+    blocks = counters.blocks
+    where = iter(blocks.instructions(ran).tolist())
+    found: dict[int, list[tuple[int, int]]] = {}
+    for block, length in zip(ran.tolist(), blocks.insns[ran].tolist(), strict=True):
+        shares: list[tuple[int, int]] = []
+        for address in islice(where, length):
+            stack = frames.get(address)
+            key = number(stack) if stack else -1
+            if shares and shares[-1][0] == key:
+                shares[-1] = (key, shares[-1][1] + 1)
+            else:
+                shares.append((key, 1))
+        found[block] = shares
+    return found
+
+
+def _split(executed: int, shares: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Divide a block's count among its instructions. What is left over (an execution that an exception cut short) falls
+    to the first ones, which is where it ran."""
+    if len(shares) == 1:
+        return [(shares[0][0], executed)]
+    size = sum(n for _, n in shares)
+    whole, rest = divmod(executed, size) if size else (0, executed)
+    parts = []
+    for key, n in shares:
+        extra = min(rest, n)
+        rest -= extra
+        parts.append((key, whole * n + extra))
+    return parts or [(-1, executed)]

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which paths a system call names."""
+
+from __future__ import annotations
+
+import posixpath
+
+from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
+from vmtailor.model.syscalls import SyscallEvent
+
+_FIRST = (
+    "open", "creat", "stat", "lstat", "access", "readlink", "chdir", "chroot", "execve", "mkdir", "rmdir",
+    "unlink", "chmod", "chown", "lchown", "truncate", "statfs", "getxattr", "lgetxattr", "setxattr", "lsetxattr",
+    "listxattr", "llistxattr", "mknod", "utime", "utimes", "swapon", "acct", "umount2",
+)  # fmt: skip
+_BELOW_FOLDER = (
+    "openat", "openat2", "newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "execveat", "mkdirat",
+    "unlinkat", "fchmodat", "fchownat", "mknodat", "utimensat", "futimesat", "name_to_handle_at", "open_tree",
+)  # fmt: skip
+
+#: Call → positions of (folder descriptor or None, path).
+_PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
+    **dict.fromkeys(_FIRST, ((None, 0),)),
+    **dict.fromkeys(_BELOW_FOLDER, ((0, 1),)),
+    **dict.fromkeys(("rename", "link", "mount", "pivot_root"), ((None, 0), (None, 1))),
+    **dict.fromkeys(("renameat", "renameat2", "linkat"), ((0, 1), (2, 3))),
+    "inotify_add_watch": ((None, 1),),
+    "fanotify_mark": ((3, 4),),
+    "symlink": ((None, 1),),
+    "symlinkat": ((1, 2),),
+}
+
+
+def paths(event: SyscallEvent) -> tuple[str, ...]:
+    """The paths that a call names, absolute where the log tells the folder; a relative one without it stays relative.
+
+    An empty path stands for the descriptor itself (AT_EMPTY_PATH).
+    """
+    found = []
+    for folder, position in _PATHS.get(event.name, ()):
+        if position >= len(event.args) or not event.args[position].startswith('"'):
+            continue
+        path = unquote(event.args[position])
+        base = descriptor_path(event.args[folder]) if folder is not None else ""
+        if base.startswith("/"):
+            path = posixpath.join(base, path)
+        if path:
+            found.append(posixpath.normpath(path))
+    return tuple(found)

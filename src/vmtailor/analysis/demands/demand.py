@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container demands of its kernel: from the system calls of a trace, and from the image's configuration.
+
+A call demands something only where it worked on the baseline: what failed there (ENOSYS, EAFNOSUPPORT …) cannot be
+missed. That a program would cope with a failure is no reason to leave something out: a call that used to work must not
+fail afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from vmtailor.analysis.demands.call_paths import paths
+from vmtailor.analysis.demands.degradation import NORMAL
+from vmtailor.analysis.demands.demand_rules import Rules
+from vmtailor.analysis.demands.strace_log import unquote
+from vmtailor.analysis.ksource.expr import Enabled, Expr, asked_for, disjunction
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
+from vmtailor.model.exercise import Exercise, StepKind
+from vmtailor.model.image import ImageConfig
+from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.trace import ModuleRequest
+
+#: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
+Head = Callable[[str], bytes]
+
+_PSEUDO = ("/proc", "/sys", "/dev")
+_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?(?=/|\Z)")
+_LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
+_FAMILY = re.compile(r"sa_family=AF_(\w+)")
+_ALGORITHM = re.compile(r'salg_name="([^"]+)"')
+_CREDENTIALS = frozenset({
+    "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Evidence of strength `demanded`, the symbols that it asks for, and why, in a sentence."""
+
+    evidence: Evidence
+    symbols: tuple[str, ...]
+    text: str
+
+    @property
+    def reference(self) -> str:
+        """What a reason of the plan refers to: `trace:requests:LINE`, `image:…` or `exercise:…`."""
+        where = self.evidence.where
+        return f"trace:{where}" if where.startswith("requests:") else where
+
+
+class Demands:
+    """Collects demands from events. Equal ones (kind and key) are counted, the first one says where."""
+
+    def __init__(self, facts: Facts, rules: Rules, baseline: Enabled, head: Head = lambda path: b"") -> None:
+        """`baseline`: symbols that are set in the kernel that was traced, with y or m."""
+        self._facts = facts
+        self._rules = rules.for_kernel(facts.kernel_version)
+        self._baseline = baseline
+        self._head = head
+        self._found: dict[tuple[EvidenceKind, str], Demand] = {}
+        self._calls: dict[str, tuple[str, ...]] = {}
+        self._paths: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
+        #: The first call that wants to reach or be reached by another machine, or None.
+        self.network: Demand | None = None
+
+    def result(self) -> tuple[Demand, ...]:
+        return tuple(self._found.values())
+
+    def add(
+        self, kind: EvidenceKind, key: str, symbols: Iterable[str], where: str, text: str, *, detail: str = ""
+    ) -> None:
+        """Note one demand; without symbols there is nothing to note."""
+        known = self._found.get((kind, key))
+        if known is not None:
+            counted = replace(known.evidence, count=known.evidence.count + 1)
+            self._found[(kind, key)] = replace(known, evidence=counted)
+            return
+        wanted = tuple(dict.fromkeys(symbols))
+        if wanted:
+            evidence = Evidence(kind, key, Strength.DEMANDED, where, 1, detail)
+            self._found[(kind, key)] = Demand(evidence, wanted, text)
+
+    def _asked(self, condition: Expr | None) -> tuple[str, ...]:
+        return () if condition is None else asked_for(condition, self._baseline)
+
+    # ---- system calls
+
+    def event(self, event: SyscallEvent) -> None:
+        """Take one system call into account."""
+        if event.error and event.error not in NORMAL and event.name != "rt_sigreturn":
+            return
+        where = f"requests:{event.line}"
+        self._call(event, where)
+        for rule in self._rules.for_call(event.name):
+            found = rule.match(event)
+            if found is not None:
+                text = (
+                    f"{event.name} with {found}: {rule.reason}" if found != rule.id else f"{event.name}: {rule.reason}"
+                )
+                self.add(rule.kind, f"{event.name}({found})", rule.symbols, where, text, detail=f"demand:{rule.id}")
+        if event.error:
+            return
+        if event.name in ("socket", "socketpair"):
+            self._socket(event, where)
+        elif event.name == "mount" and len(event.args) > 2:
+            self._filesystem(unquote(event.args[2]), where)
+        elif event.name == "fsopen" and event.args:
+            self._filesystem(unquote(event.args[0]), where)
+        elif event.name in ("execve", "execveat"):
+            for path in paths(event)[:1]:
+                self.program(path, where)
+        elif event.name in ("bind", "connect", "sendto", "sendmsg"):
+            self._address(event, where)
+            self._algorithm(event, where)
+        for path in paths(event):
+            if path.startswith(_PSEUDO):
+                self.path(path, where)
+
+    def _call(self, event: SyscallEvent, where: str) -> None:
+        symbols = self._calls.get(event.name)
+        if symbols is None:
+            known = self._facts.syscall(event.name)
+            symbols = self._calls[event.name] = self._asked(known[0]) if known else ()
+        if symbols:
+            kind = EvidenceKind.CREDENTIAL if event.name in _CREDENTIALS else EvidenceKind.SYSCALL
+            self.add(
+                kind,
+                event.name,
+                symbols,
+                where,
+                f"the container calls {event.name}",
+                detail=self._place("call", event.name),
+            )
+
+    def _place(self, kind: str, name: str) -> str:
+        known = self._facts.syscall(name) if kind == "call" else None
+        found = known[1] if known else self._facts.places(kind, name)
+        return f"{found[0].path}:{found[0].line}" if found else ""
+
+    def _socket(self, event: SyscallEvent, where: str) -> None:
+        family = event.args[0].removeprefix("AF_").removeprefix("PF_") if event.args else ""
+        family = {"LOCAL": "UNIX", "FILE": "UNIX", "ROUTE": "NETLINK"}.get(family, family)
+        wanted = self._asked(self._facts.condition("family", family))
+        text = f"the container opens an AF_{family} socket"
+        self.add(EvidenceKind.SOCKET, f"AF_{family}", wanted, where, text, detail=self._place("family", family))
+        if len(event.args) < 3:
+            return
+        protocol = re.sub(r"^(?:IPPROTO|NETLINK)_", "", event.args[2])
+        kind = "netlink" if family == "NETLINK" else "protocol"
+        if family in ("INET", "INET6"):
+            style = event.args[1].partition("|")[0].removeprefix("SOCK_")
+            protocol = f"{style}/{protocol}"
+        elif family != "NETLINK":
+            return
+        # What the family has anyway adds nothing; only what needs more than it is evidence of its own.
+        more = [s for s in self._asked(self._facts.condition(kind, protocol)) if s not in wanted and s != "IPV6"]
+        key = f"AF_{family}/{protocol}"
+        self.add(
+            EvidenceKind.SOCKET, key, more, where, f"{text} of protocol {protocol}", detail=self._place(kind, protocol)
+        )
+
+    def _algorithm(self, event: SyscallEvent, where: str) -> None:
+        """bind() of an AF_ALG socket names an algorithm, and its parts: `hmac(sha256)`."""
+        named = _ALGORITHM.search(", ".join(event.args))
+        for name in re.findall(r"[\w.-]+", named.group(1)) if named else ():
+            wanted = self._asked(self._facts.condition("algorithm", name))
+            text = f"the container asks the kernel for the algorithm {name}"
+            self.add(
+                EvidenceKind.SOCKET, f"algorithm {name}", wanted, where, text, detail=self._place("algorithm", name)
+            )
+
+    def _filesystem(self, name: str, where: str) -> None:
+        wanted = self._asked(self._facts.condition("filesystem", name))
+        place = self._place("filesystem", name)
+        self.add(
+            EvidenceKind.FILESYSTEM, name, wanted, where, f"the container mounts a file system {name}", detail=place
+        )
+
+    def _address(self, event: SyscallEvent, where: str) -> None:
+        address = next((a for a in event.args if "sa_family=AF_" in a or "msg_name=" in a), "")
+        family = _FAMILY.search(address)
+        if self.network is None and family and family.group(1) in ("INET", "INET6") and not _LOOPBACK.search(address):
+            key = f"{event.name}({family.group(0)})"
+            evidence = Evidence(EvidenceKind.SOCKET, key, Strength.DEMANDED, where, 1, address[:200])
+            self.network = Demand(evidence, (), f"{event.name} with an address beyond loopback")
+
+    # ---- programs and pseudo-files
+
+    def program(self, path: str, where: str) -> None:
+        """A file that was executed: its first bytes tell the binary format."""
+        start = self._head(path)
+        if start.startswith(b"#!"):
+            self.add(
+                EvidenceKind.BINARY_FORMAT, "#!", ["BINFMT_SCRIPT"], where, f"{path} is a script with an interpreter"
+            )
+        elif start.startswith(b"\x7fELF\x01"):
+            self.add(EvidenceKind.BINARY_FORMAT, "ELF32", ["IA32_EMULATION"], where, f"{path} is a 32-bit program")
+        elif start.startswith(b"\x7fELF"):
+            self.add(EvidenceKind.BINARY_FORMAT, "ELF", ["BINFMT_ELF"], where, f"{path} is an ELF program")
+
+    def path(self, path: str, where: str) -> None:
+        """A path below /proc, /sys or /dev that was used."""
+        if path not in self._paths:
+            self._paths[path] = self._path_demands(path)
+        for key, symbols, text in self._paths[path]:
+            self.add(EvidenceKind.PSEUDO_FILE, key, symbols, where, text)
+
+    def _path_demands(self, path: str) -> list[tuple[str, tuple[str, ...], str]]:
+        general = _PROCESS.sub("/proc/self", path)
+        found = []
+        for rule in self._rules.paths:
+            if rule.match(path) or rule.match(general):
+                found.append((f"{rule.id} {general}", rule.symbols, f"{path}: {rule.reason}"))
+        condition = self._defined(general)
+        wanted = self._asked(condition)
+        if wanted:
+            found.append((general, wanted, f"the container uses {path}"))
+        return found
+
+    def _defined(self, path: str) -> Expr | None:
+        """The condition of the code that makes a pseudo-file, where the source names it."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "dev" and len(parts) > 1:
+            return self._facts.condition("device", "/".join(parts[1:]))
+        if parts[:2] == ["proc", "sys"] and len(parts) > 2:
+            exact = self._facts.condition("sysctl", "/".join(parts[2:]))
+            any_folder = self._facts.condition("sysctl", f"*/{parts[-1]}") if len(parts) > 3 else None
+            both = [c for c in (exact, any_folder) if c is not None]
+            return disjunction(*both) if both else self._facts.condition("filesystem", "proc")
+        if parts[0] != "proc":
+            return None
+        rest = parts[1:]
+        if rest[:2] == ["self", "net"]:
+            rest = rest[1:]
+        for length in range(len(rest), 0, -1):
+            found = self._facts.condition("proc", "/".join(rest[:length]))
+            if found is not None:
+                return found
+        return None
+
+
+def of_events(events: Iterable[SyscallEvent], demands: Demands) -> None:
+    """Take all calls of a trace into account."""
+    for event in events:
+        demands.event(event)
+
+
+def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: Callable[[str], str | None]) -> None:
+    """The modules that the container made the kernel load. `symbol_of`: path of a module in the tree → its symbol.
+
+    Algorithms are left to the calls that name them: all variants of one answer to the same request."""
+    for one in requests:
+        symbol = symbol_of(one.path)
+        if symbol is not None and not one.request.startswith("crypto-"):
+            text = f"the container made the kernel load {one.module} (it asked for {one.request})"
+            demands.add(EvidenceKind.MODULE_REQUEST, one.module, [symbol], f"modules:{one.module}", text)
+
+
+def of_image(config: ImageConfig, demands: Demands) -> None:
+    """What the image's configuration asks for, whether or not the trace shows it."""
+    user = config.user.partition(":")[0]
+    if user not in ("", "0", "root"):
+        text = f"the image runs as user {config.user}"
+        demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
+    for port in config.exposed_ports:
+        text = f"the image exposes port {port.number}/{port.protocol}"
+        demands.add(EvidenceKind.SOCKET, f"EXPOSE {port.number}/{port.protocol}", ["NET", "INET"], "image:ports", text)
+    if config.argv:
+        demands.program(config.argv[0], "image:entrypoint")
+
+
+def of_exercise(exercise: Exercise, demands: Demands) -> None:
+    """What the exercise's own client asks for inside the guest: TCP over the loopback interface."""
+    steps = [*([exercise.ready.step] if exercise.ready.step else []), *exercise.load]
+    if any(step.kind in (StepKind.HTTP, StepKind.TCP) for step in steps):
+        text = "the exercise talks to the container over TCP, inside the machine"
+        demands.add(EvidenceKind.SOCKET, "exercise over TCP", ["NET", "INET"], "exercise:load", text)
+
+
+def wants_network(config: ImageConfig, demands: Demands) -> bool:
+    """Whether the machine needs a network device: ports are exposed, or the container talks to other machines."""
+    return bool(config.exposed_ports) or demands.network is not None

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of `data/demand/*.toml`: what calls and paths ask for, where the kernel's source does not tell by itself.
+
+[[call]]
+id      = "file-locks"             # unique
+kind    = "flag"                   # kind of the evidence (model/evidence.py)
+calls   = ["fcntl"]
+words   = ["F_SETLK", "F_GETLK"]   # any of these stands in the arguments; may be left out
+text    = '"tls"'                  # a regular expression that the arguments, joined by ", ", contain; may be left out
+kernel  = ">=6.6"                  # bounds of versions; may be left out
+symbols = ["FILE_LOCKING"]
+reason  = "why"
+
+[[path]]
+id      = "cgroup-files"
+paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name
+symbols = ["CGROUPS"]
+reason  = "why"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from vmtailor.analysis.changes.catalogue import in_bounds
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.evidence import EvidenceKind
+from vmtailor.model.syscalls import SyscallEvent
+
+T = TypeVar("T")
+_WORDS = re.compile(r"[A-Z][A-Z0-9_]+")
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+
+
+@dataclass(frozen=True)
+class CallRule:
+    id: str
+    calls: tuple[str, ...]
+    symbols: tuple[str, ...]
+    reason: str
+    kind: EvidenceKind = EvidenceKind.FLAG
+    words: tuple[str, ...] = ()
+    text: str = ""
+    kernel: str = ""
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.text)
+
+    def match(self, event: SyscallEvent) -> str | None:
+        """What it asks for by this rule (a word, or the rule's id), or None."""
+        joined = ", ".join(event.args)
+        if self.text and not self._pattern.search(joined):
+            return None
+        if not self.words:
+            return self.id
+        found = set(_WORDS.findall(_STRING.sub("", joined)))
+        return next((w for w in self.words if w in found), None)
+
+
+@dataclass(frozen=True)
+class PathRule:
+    id: str
+    paths: tuple[str, ...]
+    symbols: tuple[str, ...]
+    reason: str
+    kernel: str = ""
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = []
+        for path in self.paths:
+            text = re.escape(path).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
+            parts.append(text)
+        return re.compile(rf"(?:{'|'.join(parts)})(?:/.*)?\Z", re.S)
+
+    def match(self, path: str) -> bool:
+        return self._pattern.match(path) is not None
+
+
+@dataclass(frozen=True)
+class Rules:
+    calls: tuple[CallRule, ...] = ()
+    paths: tuple[PathRule, ...] = ()
+    _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for rule in self.calls:
+            for call in rule.calls:
+                self._by_call[call] = (*self._by_call.get(call, ()), rule)
+
+    def for_call(self, name: str) -> tuple[CallRule, ...]:
+        return self._by_call.get(name, ())
+
+    def for_kernel(self, version: str) -> Rules:
+        """The rules that hold for a kernel version."""
+        return Rules(
+            tuple(r for r in self.calls if in_bounds(r.kernel, version)),
+            tuple(r for r in self.paths if in_bounds(r.kernel, version)),
+        )
+
+
+def _rows(document: dict[str, Any], key: str, kind: type[T], origin: str) -> list[T]:
+    rows = []
+    for row in document.get(key, []):
+        try:
+            rule = msgspec.convert(row, kind)
+            in_bounds(row.get("kernel", ""), "1")
+            re.compile(row.get("text", ""))
+        except (msgspec.ValidationError, ValueError, re.error) as error:
+            raise UserInputError(f"{origin}, rule {row.get('id')!r}: {error}") from error
+        if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
+            raise UserInputError(f"{origin}, rule {row.get('id')!r}: unknown key {', '.join(sorted(strange))}")
+        rows.append(rule)
+    return rows
+
+
+def parse(text: str, origin: str) -> Rules:
+    """Read one file of rules. Raises UserInputError that names the file and the rule."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserInputError(f"{origin} is not TOML: {error}") from error
+    return Rules(tuple(_rows(document, "call", CallRule, origin)), tuple(_rows(document, "path", PathRule, origin)))
+
+
+def load(folder: Traversable | Path | None = None) -> Rules:
+    """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    base = folder if folder is not None else resources.files("vmtailor") / "data" / "demand"
+    calls: list[CallRule] = []
+    paths: list[PathRule] = []
+    for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
+        rules = parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
+        calls += rules.calls
+        paths += rules.paths
+    ids = [r.id for r in calls] + [r.id for r in paths]
+    if twice := {i for i in ids if ids.count(i) > 1}:
+        raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
+    return Rules(tuple(calls), tuple(paths))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why something is in, or out."""

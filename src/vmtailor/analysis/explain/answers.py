@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why something is in a fitted machine, or out: from the record of a fit, the catalogue, and the rules of demand."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vmtailor.analysis.changes.catalogue import Catalogue, Entry
+from vmtailor.analysis.changes.causes import cause_of, is_kept
+from vmtailor.analysis.demands.demand_rules import Rules
+from vmtailor.base import figures
+from vmtailor.model.fit import FitRun
+from vmtailor.model.plan import Cause, Choice, LeftOut, Reason
+
+
+class Kind(StrEnum):
+    SYMBOL = "symbol"
+    INITCALL = "initcall"
+    FUNCTION = "function"
+    CALL = "system call"
+    WORD = "command-line word"
+    FILE = "file"
+
+
+class Standing(StrEnum):
+    """`off`: the plan sets it to n for a reason. `out`: nothing asked for it."""
+
+    IN = "in"
+    OFF = "off"
+    OUT = "out"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`chain` leads from a dependency to a direct cause, each with its reason. `brings_in`: what would change an out
+    to an in. `facts`: (name, value) that belong to it. `related`: other names worth asking about."""
+
+    what: str
+    kind: Kind
+    standing: Standing
+    summary: str
+    reasons: tuple[Reason, ...] = ()
+    chain: tuple[tuple[str, Reason], ...] = ()
+    brings_in: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    related: tuple[str, ...] = ()
+
+
+def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Answer | None:
+    """Explain one name; None when no record has it (see `nearest`). Symbols come with and without CONFIG_."""
+    name = what.removeprefix("CONFIG_")
+    choice = run.plan.choice(name) or run.plan.choice(name.upper())
+    if choice is not None:
+        return _kept(run, choice) if is_kept(choice) else _set(run, choice, catalogue, rules)
+    gone = next((row for row in run.plan.left_out if row.name in (name, name.upper())), None)
+    if gone is not None:
+        return _left_out(run, gone, catalogue, rules)
+    found = _word(run, what) or _initcall(run, what) or _call(run, what) or _function(run, what)
+    return found or (_file(run, what) if "/" in what else None)
+
+
+def nearest(run: FitRun, what: str, most: int = 5) -> tuple[str, ...]:
+    """Names of the record that are written like `what`, best first."""
+    names = {name.casefold(): name for name in _names(run)}
+    wanted = what.removeprefix("CONFIG_").casefold()
+    close = difflib.get_close_matches(wanted, names, n=most, cutoff=0.6)
+    within = [key for key in sorted(names) if wanted and wanted in key and key not in close]
+    return tuple(names[key] for key in [*close, *within][:most])
+
+
+def _names(run: FitRun) -> Iterable[str]:
+    yield from (choice.name for choice in run.plan.choices)
+    yield from (row.name for row in run.plan.left_out)
+    for side in (run.baseline, run.tailored):
+        yield from (name for name, _ in side.initcalls)
+        yield from (row.function for row in side.functions)
+    yield from (call.name for call in run.calls)
+    yield from (word.word for word in run.plan.words)
+
+
+# ---- symbols
+
+
+def chain(run: FitRun, choice: Choice) -> tuple[tuple[str, Reason], ...]:
+    """From a symbol that is only a dependency to one with a direct cause: the shortest way, itself first."""
+    by_name = {c.name: c for c in run.plan.choices}
+    ways: list[tuple[tuple[str, Reason], ...]] = [((choice.name, reason),) for reason in choice.reasons]
+    seen = {choice.name}
+    while ways:
+        longer = []
+        for way in ways:
+            _, reason = way[-1]
+            if reason.cause is not Cause.DEPENDENCY:
+                return way
+            parent = by_name.get(reason.reference.removeprefix("symbol:"))
+            if parent is not None and parent.name not in seen:
+                seen.add(parent.name)
+                longer += [(*way, (parent.name, further)) for further in parent.reasons]
+        ways = longer
+    return ()
+
+
+def _kept(run: FitRun, choice: Choice) -> Answer:
+    cause = cause_of(choice)
+    way = chain(run, choice) if cause is Cause.DEPENDENCY else ()
+    how = "built in" if choice.value == "y" else "a module"
+    summary = f"{choice.name} is in ({how}): {cause.value if cause else 'no reason is on record'}"
+    if not choice.prompted:
+        summary += "; it has no prompt, other symbols switch it"
+    return Answer(
+        choice.name,
+        Kind.SYMBOL,
+        Standing.IN,
+        summary,
+        choice.reasons,
+        way,
+        (),
+        _costs(run, choice.name),
+        _held(run, choice.name),
+    )
+
+
+def _set(run: FitRun, choice: Choice, catalogue: Catalogue, rules: Rules) -> Answer:
+    if choice.value == "n":
+        summary = f"{choice.name} is switched off"
+        ways = _ways_in(run, choice.name, catalogue, rules)
+        return Answer(
+            choice.name, Kind.SYMBOL, Standing.OFF, summary, choice.reasons, (), ways, _costs(run, choice.name)
+        )
+    return Answer(choice.name, Kind.SYMBOL, Standing.IN, f"{choice.name} is set to {choice.value}", choice.reasons)
+
+
+def _left_out(run: FitRun, row: LeftOut, catalogue: Catalogue, rules: Rules) -> Answer:
+    if row.instructions or row.evidence:
+        ran = f"its code ran on the baseline ({figures.grouped(row.instructions)} instructions)"
+        summary = f"{row.name} is out: {ran}, but nothing asked for it by name"
+    else:
+        summary = f"{row.name} is out: it is in the baseline, and nothing ever used it"
+    seen = tuple(
+        ("ran", f"{e.kind} {e.key} ({e.where})" + (f", {e.count} times" if e.count > 1 else "")) for e in row.evidence
+    )
+    ways = _ways_in(run, row.name, catalogue, rules)
+    return Answer(row.name, Kind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.name)))
+
+
+def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for side in (run.baseline, run.tailored):
+        cost = dict(side.symbol_costs).get(name)
+        if cost is not None:
+            found.append((f"{side.name}, kernel entry to ready", f"{figures.grouped(cost)} instructions"))
+    return tuple(found)
+
+
+def _held(run: FitRun, name: str, most: int = 12) -> tuple[str, ...]:
+    """Symbols that are kept, or kept too, because of this one."""
+    reference = f"symbol:{name}"
+    return tuple(c.name for c in run.plan.choices if any(r.reference == reference for r in c.reasons))[:most]
+
+
+def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tuple[str, ...]:
+    """What would bring a symbol in: requests that ask for it, entries of the catalogue whose conditions do not hold."""
+    ways = []
+    held = rules.for_kernel(run.plan.kernel_version)
+    for rule in held.calls:
+        if name in rule.symbols:
+            with_what = f" with {' or '.join(rule.words)}" if rule.words else ""
+            ways.append(f"the container calls {', '.join(rule.calls)}{with_what}, and gets it ({rule.reason})")
+    for path in held.paths:
+        if name in path.symbols:
+            ways.append(f"the container uses {', '.join(path.paths)} ({path.reason})")
+    for entry in catalogue.entries:
+        if any(symbol == name and value != "n" for symbol, value in entry.symbols):
+            ways.append(f"{entry.reference}{_conditions(entry)}: {entry.reason}")
+    if not ways:
+        ways.append("an exercise in which the container asks for it: by a call, a file, a device or a module")
+    ways.append(f"your word: vmtailor fit … --keep {name}")
+    return tuple(ways)
+
+
+def _conditions(entry: Entry) -> str:
+    when = entry.when
+    words = [
+        *(f"machine {name}" for name in when.machine),
+        *(f"root {name}" for name in when.root),
+        *([f"kernel {when.kernel}"] if when.kernel else []),
+        *([f"cpus {when.cpus}"] if when.cpus else []),
+        *(
+            f"{'with' if value else 'without'} {name}"
+            for name, value in (
+                ("network", when.network),
+                ("terminal", when.terminal),
+                ("writable root", when.writable),
+            )
+            if value is not None
+        ),
+    ]
+    return f" (when: {', '.join(words)})" if words else ""
+
+
+# ---- everything else
+
+
+def _word(run: FitRun, what: str) -> Answer | None:
+    found = next((w for w in run.plan.words if what in (w.word, w.word.partition("=")[0])), None)
+    if found is None:
+        return None
+    return Answer(found.word, Kind.WORD, Standing.IN, f"{found.word} is on the kernel command line", (found.reason,))
+
+
+def _initcall(run: FitRun, what: str) -> Answer | None:
+    before, after = dict(run.baseline.initcalls).get(what), dict(run.tailored.initcalls).get(what)
+    if before is None and after is None:
+        return None
+    facts = tuple(
+        (side, f"{figures.grouped(cost)} instructions, with what it called")
+        for side, cost in (("baseline", before), ("tailored", after))
+        if cost is not None
+    )
+    related = _mentions(run, what)
+    if after is None:
+        summary = f"the initcall {what} is out: it ran on the baseline, and its code is not in the tailored kernel"
+        return Answer(what, Kind.INITCALL, Standing.OUT, summary, facts=facts, related=related)
+    return Answer(
+        what, Kind.INITCALL, Standing.IN, f"the initcall {what} is in, and runs", facts=facts, related=related
+    )
+
+
+def _function(run: FitRun, what: str) -> Answer | None:
+    facts = tuple(
+        (f"{side.name}, {row.phase}", f"{figures.grouped(row.instructions)} instructions")
+        for side in (run.baseline, run.tailored)
+        for row in side.functions
+        if row.function == what
+    )
+    if not facts:
+        return None
+    there = any(row.function == what for row in run.tailored.functions)
+    told = (
+        "is in, and ran" if there else "ran on the baseline, and is not among what the tailored kernel spends most on"
+    )
+    standing = Standing.IN if there else Standing.OUT
+    return Answer(
+        what, Kind.FUNCTION, standing, f"the function {what} {told}", facts=facts, related=_mentions(run, what)
+    )
+
+
+def _call(run: FitRun, what: str) -> Answer | None:
+    calls = [call for call in run.calls if call.name == what]
+    reasons = tuple(
+        (choice.name, reason)
+        for choice in run.plan.choices
+        for reason in choice.reasons
+        if reason.cause is Cause.DEMANDED and _has_word(reason.text, what)
+    )
+    if not calls and not reasons:
+        return None
+    facts = [
+        (call.task, f"{call.count} calls" + "".join(f", {n} {error}" for error, n in call.errors)) for call in calls
+    ]
+    if reasons:
+        names = ", ".join(dict.fromkeys(name for name, _ in reasons))
+        summary = f"the container calls {what}, which keeps {names}"
+    else:
+        summary = f"the container calls {what}; no symbol is kept for this call alone"
+    related = tuple(dict.fromkeys(name for name, _ in reasons))
+    return Answer(
+        what, Kind.CALL, Standing.IN, summary, tuple(r for _, r in reasons), facts=tuple(facts), related=related
+    )
+
+
+def _file(run: FitRun, what: str) -> Answer | None:
+    if what in run.untouched.never_opened:
+        summary = f"{what} is in the root file system; the exercise never opened it"
+        return Answer(what, Kind.FILE, Standing.IN, summary)
+    reasons = tuple(
+        (choice.name, reason)
+        for choice in run.plan.choices
+        for reason in choice.reasons
+        if _has_word(reason.text, what)
+    )
+    if reasons:
+        names = ", ".join(dict.fromkeys(name for name, _ in reasons))
+        return Answer(what, Kind.FILE, Standing.IN, f"{what} keeps {names}", tuple(r for _, r in reasons))
+    out = [
+        (row.name, e)
+        for row in run.plan.left_out
+        for e in row.evidence
+        if what in (e.key, e.detail.rpartition(":")[0], e.detail)
+    ]
+    if out:
+        names = ", ".join(dict.fromkeys(name for name, _ in out))
+        facts = tuple((name, f"{e.kind} {e.key} ({e.where})") for name, e in out)
+        return Answer(what, Kind.FILE, Standing.OUT, f"{what} ran, and was left out with {names}", facts=facts)
+    costs = tuple(
+        (side.name, f"{figures.grouped(cost)} instructions below {folder}, kernel entry to ready")
+        for side in (run.baseline, run.tailored)
+        for folder, cost in side.subsystems
+        if what.rstrip("/") == folder or what.startswith(f"{folder}/")
+    )
+    if costs:
+        there = any(name == run.tailored.name for name, _ in costs)
+        told = (
+            "code of this folder runs in the tailored kernel"
+            if there
+            else "no code of this folder runs in the tailored kernel"
+        )
+        return Answer(what, Kind.FILE, Standing.IN if there else Standing.OUT, told, facts=costs)
+    return None
+
+
+def _mentions(run: FitRun, what: str) -> tuple[str, ...]:
+    """Symbols whose evidence or reasons name a function."""
+    kept = (c.name for c in run.plan.choices if any(_has_word(r.text, what) for r in c.reasons))
+    gone = (
+        row.name for row in run.plan.left_out if any(e.key == what or _has_word(e.detail, what) for e in row.evidence)
+    )
+    return tuple(dict.fromkeys((*kept, *gone)))
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<![\w/.]){re.escape(word)}(?![\w/])", text) is not None

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rig took down → the record of a boot, and what was wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vmtailor.analysis.cost import counters as counting
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests import kernel_log
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.guest.rig import Outcome
+from vmtailor.drivers.qemu.plugin import Mark
+from vmtailor.drivers.qemu.qemu import Ending
+from vmtailor.model.boot import Boot, Milestone
+from vmtailor.model.counters import Counters
+from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
+from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
+
+#: Lines of the console that an error shows.
+TAIL_LINES = 25
+
+
+def marks(table: SymbolTable, natives: Natives) -> tuple[Mark, ...]:
+    """The milestones the plugin shall mark: the kernel's, by its symbol table, and our init's."""
+    return marks_at(table, natives.marks())
+
+
+def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[Mark, ...]:
+    """The same for an init whose marks lie at these addresses."""
+    return (*counting.kernel_marks(table.addresses), *(Mark(name, at) for name, at in addresses.items()))
+
+
+def make_boot(
+    outcome: Outcome, exercise: Exercise, counters: Counters | None = None, table: SymbolTable | None = None
+) -> Boot:
+    """The record of one boot. With counters: exact milestones, phases and costs of functions."""
+    report = outcome.report
+    found = failures(outcome, exercise)
+    return Boot(
+        milestones=_milestones(outcome, counters),
+        phases=counting.phases(counters) if counters is not None else (),
+        functions=counting.functions(counters, table) if counters is not None and table is not None else (),
+        exit_code=report.exit_code,
+        answers_right=not found,
+        requests=sum(result.done for result in report.results if result.step != READY_STEP),
+        stdout=report.stdout,
+        stderr=report.stderr,
+        console=outcome.report.console,
+        failures=found,
+        command=outcome.command,
+        wall_seconds=outcome.seconds,
+        conditions=(),
+    )
+
+
+def _milestones(outcome: Outcome, counters: Counters | None) -> tuple[Milestone, ...]:
+    found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
+    # Before the kernel runs nothing waits: virtual time is what was executed.
+    found = {
+        name: replace(m, virtual_ns=m.executed if name == counting.KERNEL_MARK else None) for name, m in found.items()
+    }
+    for mark in outcome.report.marks:
+        known = found.get(mark.name, Milestone(mark.name))
+        if known.virtual_ns is None:
+            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=mark.host_s - outcome.started_s)
+    return tuple(found.values())
+
+
+def failures(outcome: Outcome, exercise: Exercise) -> tuple[str, ...]:
+    """What the exercise asked for and did not get, in sentences; empty when the container works."""
+    report, found = outcome.report, []
+    if outcome.end.ending is not Ending.EXITED:
+        found.append(
+            {
+                Ending.PANIC: "the guest's kernel panicked",
+                Ending.DEADLINE: f"the guest was not done after {outcome.seconds:.0f} s",
+                Ending.DIED: f"QEMU ended with status {outcome.end.returncode}",
+            }[outcome.end.ending]
+        )
+    if report.fatal is not None:
+        needs = f" (kernel symbol {report.fatal.symbol})" if report.fatal.symbol else ""
+        found.append(f"init gave up: {report.fatal.text}{needs}")
+    if report.exit_reason:
+        found.append(report.exit_reason)
+    found += _unready(report, exercise)
+    found += _wrong_steps(report, exercise)
+    if exercise.ready.kind is ReadyKind.EXIT or exercise.expect != Expect():
+        found += _wrong_end(report, exercise.expect)
+    return tuple(dict.fromkeys(found))
+
+
+def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
+    if exercise.ready.kind is ReadyKind.EXIT:
+        return [] if report.exit_code is not None else ["the program did not run to its end"]
+    result = report.ready
+    if result is not None and result.ok:
+        return []
+    ended = f"; it ended with exit code {report.exit_code}" if report.exit_code is not None else ""
+    why = f": {result.why}" if result is not None and result.why else ""
+    return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{why}{ended}"]
+
+
+def _wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
+    by_number = {result.step: result for result in report.results}
+    found = []
+    number = 0
+    for step in exercise.load:
+        if step.kind is StepKind.HOST_COMMAND:
+            continue
+        result = by_number.get(number)
+        number += 1
+        name = " ".join(step.argv) if step.argv else f"{step.method} :{step.port}{step.path}"
+        if result is None:
+            if report.ready is not None and report.ready.ok:
+                found.append(f"load step {number} ({name}) was not done")
+        elif not result.ok or result.done < step.repeat:
+            found.append(f"load step {number} ({name}): {result.right} of {step.repeat} right{_why(result)}")
+    return found
+
+
+def _why(result: StepResult) -> str:
+    return f": {result.why}" if result.why else ""
+
+
+def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
+    found = []
+    if expect.exit_code is not None and report.exit_code is not None and report.exit_code != expect.exit_code:
+        found.append(f"the exit code is {report.exit_code}, expected {expect.exit_code}")
+    if expect.stdout is not None and report.stdout != expect.stdout:
+        found.append("the output is not what is expected")
+    if expect.contains is not None and expect.contains not in report.stdout:
+        found.append(f"the output does not contain '{expect.contains}'")
+    return found
+
+
+def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tuple[str, ...]:
+    """Where the tailored machine (`other`) answers otherwise than the baseline (`one`); nobody said what is right."""
+    found = []
+    if one.exit_code != other.exit_code:
+        found.append(f"the exit code is {other.exit_code}, on the baseline {one.exit_code}")
+    if exercise.ready.kind is ReadyKind.EXIT and one.stdout != other.stdout:
+        found.append("the output is another one than on the baseline")
+    theirs = {result.step: result for result in other.results}
+    for result in one.results:
+        answer = theirs.get(result.step)
+        if answer is None or not result.done or not answer.done:
+            continue  # a failure of its own
+        before, after = result.first, answer.first
+        if (before.status, before.exit_code) != (after.status, after.exit_code):
+            found.append(f"step {result.step + 1} is answered otherwise than on the baseline")
+        elif result.kind == StepKind.HTTP and result.done > 1 and result.same and before.sha256 != after.sha256:
+            found.append(f"step {result.step + 1}: the body is another one than on the baseline")
+    return tuple(found)
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    """What the guest's kernel complained of."""
+    return kernel_log.complaints(outcome.report.file("kernel-log"), outcome.report.console)
+
+
+def evidence(outcome: Outcome, found: Sequence[str]) -> str:
+    """For an error: what failed, what the container and the kernel said last, and the command to see it again."""
+    report = outcome.report
+    parts = list(found)
+    for title, text in (("standard output", report.stdout), ("standard error", report.stderr)):
+        if text.strip():
+            parts += [f"--- {title}:", *text.strip().splitlines()[-TAIL_LINES:]]
+    console = (report.console.strip() or report.file("kernel-log").strip()).splitlines()[-TAIL_LINES:]
+    parts += ["--- console:", *console] if console else []
+    parts += [f"--- machine, ended after {outcome.seconds:.1f} s:", outcome.end.stderr, outcome.command]
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel complained of, and whether it is new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from vmtailor.analysis.cost.counters import UNKNOWN, SymbolTable
+
+#: A message in the kernel's own log: level, perhaps a time stamp and a caller.
+_LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
+#: The same on a console, where the level is not shown.
+_SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
+#: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
+WARNING = 4
+#: At most so many lines are kept: a guest may print without end.
+MOST_LINES = 2000
+
+
+def complaints(log: str, console: str = "") -> list[str]:
+    """Messages of level warning and worse in the kernel's log, and all that was on the console, in order.
+
+    `log`: lines with level prefixes, as init sends them; empty after a panic. `console`: what was shown with `quiet`,
+    which is errors only; programs print elsewhere.
+    """
+    found = []
+    for line in log.splitlines():
+        match = _LOGGED.match(_ESCAPES.sub("", line))
+        if match and int(match.group(1)) & 7 <= WARNING:
+            found.append(match.group(2).strip())
+    for line in console.splitlines():
+        match = _SHOWN.match(_ESCAPES.sub("", line))
+        if match:
+            found.append(match.group(1).strip())
+    return [message for message in dict.fromkeys(found) if message][:MOST_LINES]
+
+
+def whole(log: str, console: str) -> str:
+    """The kernel's words, each once: its log as init sent it, then what only the console has, such as the last ones."""
+    logged = {_LOGGED.sub(r"\2", line).strip() for line in log.splitlines()}
+    rest = [line for line in console.splitlines() if _SHOWN.sub(r"\1", line).strip() not in logged]
+    return "\n".join([*log.splitlines(), *rest, ""]) if log else console
+
+
+def named(log: str, table: SymbolTable) -> str:
+    """A log in which initcalls have names: a kernel without the table of its own symbols prints their addresses."""
+
+    def name(match: re.Match[str]) -> str:
+        address = int(match[2], 16)
+        found = table.name_of(address)
+        return match[0] if found == UNKNOWN else f"{match[1]}{found}+0x0/0x0"
+
+    return _CALL.sub(name, log)
+
+
+def new_complaints(
+    tailored: Iterable[str], baseline: Iterable[str], expected: Iterable[re.Pattern[str]] = ()
+) -> list[str]:
+    """Complaints of the tailored machine that the baseline did not have, numbers aside.
+
+    `expected`: what a smaller machine is known to say for a reason (data/expected_messages.toml).
+    """
+    known = {_NUMBERS.sub("#", message) for message in baseline}
+    patterns = tuple(expected)
+    found = []
+    for message in tailored:
+        shape = _NUMBERS.sub("#", message)
+        if shape in known or any(pattern.search(message) for pattern in patterns):
+            continue
+        known.add(shape)
+        found.append(message)
+    return found

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boot logs, once read → one timeline: phases, durations, hot spots, pages."""

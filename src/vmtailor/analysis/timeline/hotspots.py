@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to look at first: every kind of item by its own time, with its share of the kernel and of the whole boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from vmtailor.analysis.bootlog.observed import Gap
+from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
+from vmtailor.model.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
+
+#: Rows kept; the rest is in the lists they come from.
+MOST = 200
+
+
+def rank(timeline: Timeline, gaps: Sequence[Gap]) -> Timeline:
+    """The timeline with its hot spots, the longest first."""
+    spots = [*_calls(timeline), *_gaps(timeline, gaps), *_units(timeline), *_processes(timeline), *_console(timeline)]
+    spots.sort(key=lambda spot: (-spot.exclusive_us, spot.kind, spot.name))
+    return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
+
+
+def _share(part: int, whole: int | None) -> float | None:
+    return round(part / whole, 6) if whole else None
+
+
+def _in_kernel(timeline: Timeline, start_us: int | None, end_us: int | None) -> bool:
+    kernel = timeline.phase(PhaseName.KERNEL)
+    if kernel is None or kernel.start_us is None or kernel.end_us is None or start_us is None or end_us is None:
+        return False
+    return start_us >= kernel.start_us and end_us <= kernel.end_us
+
+
+def _calls(timeline: Timeline) -> Iterator[Hotspot]:
+    rows: list[tuple[str, Initcall | Probe]] = []
+    for kind, items in (("initcall", timeline.initcalls), ("probe", timeline.probes)):
+        timed = [row for row in items if row.exclusive_us]
+        timed.sort(key=lambda row: -(row.exclusive_us or 0))
+        rows.extend((kind, row) for row in timed[:MOST])
+    for kind, row in rows:
+        own = row.exclusive_us or 0
+        inside = _in_kernel(timeline, row.start_us, row.end_us)
+        name = f"{row.name} [{row.module}]" if row.module else row.name
+        yield Hotspot(
+            kind,
+            name,
+            own,
+            _share(own, timeline.kernel_us) if inside else None,
+            _share(own, timeline.total_us),
+            (),
+            row.start_us,
+            row.occurrence,
+            row.path,
+        )
+
+
+def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
+    """Silences of the kernel that no initcall or probe accounts for, named by the message before."""
+    kernel = timeline.phase(PhaseName.KERNEL)
+    if kernel is None or kernel.start_us is None:
+        return
+    covered = sorted(
+        (row.start_us, row.end_us)
+        for items in (timeline.initcalls, timeline.probes)
+        for row in items
+        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= 1000
+    )
+    for gap in gaps:
+        if gap.start_us < kernel.start_us or (kernel.end_us is not None and gap.end_us > kernel.end_us):
+            continue
+        if any(start <= gap.start_us and gap.end_us <= end for start, end in covered):
+            continue
+        own = gap.end_us - gap.start_us
+        yield Hotspot(
+            "gap",
+            f"after: {gap.text}",
+            own,
+            _share(own, timeline.kernel_us),
+            _share(own, timeline.total_us),
+            (),
+            gap.start_us,
+            None,
+            Path.CRITICAL.value,
+        )
+
+
+def _units(timeline: Timeline) -> Iterator[Hotspot]:
+    for unit in timeline.units:
+        own = unit.exclusive_us if unit.exclusive_us is not None else unit.duration_us
+        if own:
+            known = unit.exclusive_us is not None
+            path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)
+            yield Hotspot(
+                "unit",
+                unit.name,
+                own,
+                None,
+                _share(own, timeline.total_us) if known else None,
+                (),
+                unit.start_us,
+                None,
+                path.value,
+            )
+
+
+def _processes(timeline: Timeline) -> Iterator[Hotspot]:
+    total: dict[str, int] = {}
+    for process in timeline.processes:
+        if not process.observer and process.exclusive_us:
+            total[process.name] = total.get(process.name, 0) + process.exclusive_us
+    for name, own in total.items():
+        yield Hotspot("process", name, own, None, _share(own, timeline.total_us))
+
+
+def _console(timeline: Timeline) -> Iterator[Hotspot]:
+    console = timeline.console
+    if console and console.cost_us and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
+        yield Hotspot(
+            "console",
+            "printing to the console",
+            console.cost_us,
+            _share(console.cost_us, timeline.kernel_us),
+            _share(console.cost_us, timeline.total_us),
+            (),
+            None,
+            None,
+            Path.CRITICAL.value,
+        )

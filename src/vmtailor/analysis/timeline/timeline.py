@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what files say to the timeline of one boot: joined on one clock, durations chosen, nested, shared out,
+ranked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.timeline.durations import (
+    SLOW_CONSOLE_US,
+    Quantised,
+    choose,
+    console_cost,
+    find_quantised,
+    stamps_us,
+)
+from vmtailor.analysis.timeline.hotspots import rank
+from vmtailor.analysis.timeline.join import join
+from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
+from vmtailor.analysis.timeline.phases import phases_of
+from vmtailor.analysis.timeline.units import own_time
+from vmtailor.model.timeline import (
+    ConsoleCost,
+    Deferral,
+    DurationSource,
+    Initcall,
+    KernelInfo,
+    Module,
+    Path,
+    PhaseName,
+    PhaseSpan,
+    Probe,
+    SourceFile,
+    Timeline,
+    Warn,
+    WarningCode,
+)
+
+CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
+
+#: -517 is EPROBE_DEFER; probe functions print it with either sign.
+DEFERRED = (517, -517)
+#: What a probe returns when it bound: 0, and 1 up to kernel 5.x.
+BOUND = (0, 1)
+
+
+def build(sources: Sequence[Observed]) -> Timeline:
+    """The timeline of one boot from everything that was read about it."""
+    observed = join(sources)
+    quantised = find_quantised(observed)
+    phases = phases_of(observed)
+    console = console_cost(observed, quantised)
+    initcalls, probes = _rows(observed, quantised)
+    units = own_time(observed.units)
+    kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
+    kernel_us = (
+        kernel.end_us - kernel.start_us
+        if kernel and kernel.end_us is not None and kernel.start_us is not None
+        else None
+    )
+    _warnings(observed, quantised, console, initcalls, probes)
+    timeline = Timeline(
+        kernel=KernelInfo(
+            observed.version,
+            observed.arch,
+            observed.command_line,
+            observed.hypervisor,
+            observed.clocksource,
+            observed.clocksource_switch_us,
+            quantised.tick_us if quantised else None,
+        ),
+        phases=tuple(phases),
+        initcalls=initcalls,
+        probes=probes,
+        units=units,
+        processes=sorted(observed.processes, key=lambda p: (p.start_us is None, p.start_us or 0, p.pid or 0)),
+        warnings=tuple(observed.warnings),
+        kernel_us=kernel_us,
+        total_us=_total(phases),
+        deferrals=_deferrals(probes),
+        modules=_modules(initcalls),
+        console=console,
+        samples=tuple(observed.samples),
+        files=tuple(SourceFile(s.path, s.format) for s in sources),
+        config=observed.config,
+    )
+    return rank(timeline, observed.gaps)
+
+
+def _total(phases: Sequence[PhaseSpan]) -> int | None:
+    """From the first phase's start to the last one's end; None when the last is open."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    ends = [p.end_us for p in phases]
+    if not starts or not ends or any(end is None for end in ends):
+        return None
+    return max(end for end in ends if end is not None) - min(starts)
+
+
+def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:
+    """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
+    spans: list[Span | None] = []
+    for call in observed.initcalls:
+        duration, _ = choose(call, None if observed.coarse else stamps_us(call), quantised)
+        known = call.start_us is not None and call.end_us is not None and duration is not None
+        spans.append(Span(call.start_us or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
+    for probe in observed.probes:
+        early = quantised is not None and probe.end_us is not None and probe.end_us <= quantised.until_us
+        if probe.end_us is None or early:
+            spans.append(None)
+        else:
+            task = int(probe.caller[1:]) if probe.caller and probe.caller.startswith("T") else None
+            spans.append(Span(probe.end_us - probe.reported_us, probe.end_us, probe.reported_us, task, True))
+    nest(spans)
+    count = len(observed.initcalls)
+    probes = _probes(observed, spans[count:], quantised)
+    del spans[count:]
+    return _initcalls(observed, quantised, spans), probes
+
+
+def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span | None]) -> list[Initcall]:
+    seen: dict[str | tuple[str, str], int] = {}
+    rows = []
+    calls = observed.initcalls
+    calls.reverse()
+    spans.reverse()
+    while calls:
+        call, span = calls.pop(), spans.pop()
+        by_stamps = None if observed.coarse else stamps_us(call)
+        duration, source = choose(call, by_stamps, quantised)
+        key = (call.name, call.module) if call.module else call.name
+        seen[key] = number = seen.get(key, 0) + 1
+        beside = (call.task not in (None, 0, MAIN)) or call.asynchronous or (span is not None and span.beside)
+        start = call.start_us
+        if start is None and call.end_us is not None and source == DurationSource.REPORTED and duration is not None:
+            start = call.end_us - duration
+        rows.append(
+            Initcall(
+                call.name,
+                call.module,
+                number,
+                start,
+                duration,
+                span.exclusive_us if span else duration,
+                source,
+                call.reported_us,
+                call.returned,
+                call.end_us,
+                by_stamps,
+                call.level,
+                call.task,
+                BESIDE if beside else CRITICAL,
+                call.asynchronous,
+            )
+        )
+    return rows
+
+
+def _probes(observed: Observed, spans: Sequence[Span | None], quantised: Quantised | None) -> list[Probe]:
+    seen: dict[str, int] = defaultdict(int)
+    rows = []
+    for probe, span in zip(observed.probes, spans, strict=True):
+        seen[probe.device] = number = seen[probe.device] + 1
+        deferred = probe.returned in DEFERRED
+        if span is None:
+            # Without a stamp the report is all there is; before the clocksource switch it is a tick count, so nothing
+            # is.
+            duration = probe.reported_us if probe.end_us is None and quantised is None else None
+            rows.append(
+                Probe(
+                    probe.device,
+                    probe.device,
+                    None,
+                    number,
+                    None,
+                    duration,
+                    None,
+                    DurationSource.REPORTED.value if duration is not None else None,
+                    probe.reported_us,
+                    probe.returned,
+                    probe.end_us,
+                    Path.UNKNOWN.value,
+                    deferred,
+                )
+            )
+            continue
+        path = Path.UNKNOWN
+        if span.beside:
+            path = Path.BESIDE
+        elif span.inner or span.task == MAIN:
+            path = Path.CRITICAL
+        rows.append(
+            Probe(
+                probe.device,
+                probe.device,
+                None,
+                number,
+                span.start_us,
+                span.duration_us,
+                span.exclusive_us,
+                DurationSource.REPORTED.value,
+                probe.reported_us,
+                probe.returned,
+                probe.end_us,
+                path.value,
+                deferred,
+            )
+        )
+        if span.overlaps:
+            observed.marks.setdefault(f"overlap:{probe.device}", (span.start_us, ""))
+    return rows
+
+
+def _deferrals(probes: Sequence[Probe]) -> tuple[Deferral, ...]:
+    waiting: dict[str, list[Probe]] = defaultdict(list)
+    bound: dict[str, int | None] = {}
+    for probe in probes:
+        if probe.deferred:
+            waiting[probe.device].append(probe)
+        elif probe.device in waiting and probe.returned in BOUND:
+            bound.setdefault(probe.device, probe.end_us)
+    rows = [
+        Deferral(device, len(tries), sum(p.duration_us or 0 for p in tries), tries[0].end_us, bound.get(device))
+        for device, tries in waiting.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.spent_us))
+
+
+def _modules(initcalls: Sequence[Initcall]) -> tuple[Module, ...]:
+    loaded: dict[str, list[Initcall]] = defaultdict(list)
+    for call in initcalls:
+        if call.module:
+            loaded[call.module].append(call)
+    return tuple(
+        Module(
+            name,
+            calls[0].start_us,
+            sum(c.duration_us or 0 for c in calls) if any(c.duration_us is not None for c in calls) else None,
+        )
+        for name, calls in loaded.items()
+    )
+
+
+def _warnings(
+    observed: Observed,
+    quantised: Quantised | None,
+    console: ConsoleCost | None,
+    initcalls: Sequence[Initcall],
+    probes: Sequence[Probe],
+) -> None:
+    if quantised:
+        tick = f" of {quantised.tick_us} µs" if quantised.tick_us else ""
+        observed.warn(
+            WarningCode.TICK_QUANTISED,
+            f"up to {quantised.until_us / 1e6:.6f} s the kernel measured in timer ticks{tick}: "
+            f"{quantised.calls} initcalls are timed by "
+            "their time stamps instead",
+        )
+    early = sum(1 for p in probes if p.end_us is not None and p.duration_us is None)
+    if early:
+        observed.warn(
+            WarningCode.PROBE_BEFORE_CLOCKSOURCE,
+            f"{early} probes ended before the clocksource switch: their report is in ticks and they have no "
+            f"first line, so no duration",
+        )
+    if console and console.us_per_char is not None and console.us_per_char >= SLOW_CONSOLE_US:
+        observed.warn(
+            WarningCode.CONSOLE_INFLATED,
+            f"each printed character costs {console.us_per_char:.1f} µs: durations are those reported, not the "
+            f"stamps'; printing took "
+            f"about {(console.cost_us or 0) / 1e6:.3f} s of this boot",
+        )
+    open_calls = [c.name for c in initcalls if c.returned is None]
+    if open_calls:
+        observed.warn(
+            WarningCode.UNFINISHED, f"{len(open_calls)} initcalls never returned in the log, the last: {open_calls[-1]}"
+        )
+    lost = sum(
+        1
+        for c in initcalls
+        if c.returned is not None and c.task is None and c.stamps_us is None and c.end_us is not None
+    )
+    if lost:
+        observed.warn(WarningCode.UNMATCHED_RETURN, f"{lost} initcalls lack the line where they begin")
+    overlaps = [name.removeprefix("overlap:") for name in observed.marks if name.startswith("overlap:")]
+    if overlaps:
+        observed.warn(
+            WarningCode.OVERLAPPING_PROBES,
+            f"{len(overlaps)} probes reach over the end of what they began in, so ran beside it: "
+            f"{', '.join(overlaps[:4])}"
+            + (" …" if len(overlaps) > 4 else "")
+            + "; their own time is an upper bound (boot with printk caller information to know)",
+        )
+    if sum(1 for unit in observed.units if unit.start_us is None and unit.duration_us) > 1:
+        observed.warn(
+            WarningCode.UNITS_OVERLAP,
+            "units start side by side and their starts are not known: their durations do not add up "
+            "(systemd-analyze plot "
+            "--json knows the starts)",
+        )
+    early_stamps = {
+        c.end_us for c in initcalls[:400] if c.end_us is not None and quantised and c.end_us < quantised.until_us
+    }
+    if len(early_stamps) >= 3 and all(stamp % 1000 == 0 for stamp in early_stamps):
+        observed.warn(
+            WarningCode.TICK_STAMPS,
+            "the early time stamps are whole ticks too: nothing in this log is finer before the switch",
+        )
+    put_off = sum(1 for p in probes if p.deferred)
+    if put_off:
+        observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")
+
+
+def with_warnings(timeline: Timeline, warnings: Sequence[Warn]) -> Timeline:
+    """The same with more warnings."""
+    import msgspec
+
+    return msgspec.structs.replace(timeline, warnings=(*timeline.warnings, *warnings))

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's end of the serial line: hears what a guest says, and speaks to it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
+from vmtailor.drivers.guest.wire import MAX_PAYLOAD, OPEN_KEY, Decoder, Frame, FromGuest, ToGuest, encode
+from vmtailor.model.guest import GuestNote, GuestReport, Mark, StepResult
+
+#: Bytes of each stream, of the console and of all files that are kept; what comes after is relayed but not kept.
+KEEP_BYTES = 4 << 20
+#: Bytes of standard input that may be under way: a serial line has no other flow control.
+_WINDOW = 2048
+_PART = 1024
+#: What a kernel says last when it was asked to end. It says so whatever level its console was set to.
+_FAREWELL = re.compile(
+    rb"(?:^|\n)(?:\[[^\]\n]{1,24}\] ?){0,2}"
+    rb"(reboot: (?:(?:Power off not available: )?System halted(?: instead)?|Power down|Restarting system))\r?\n"
+)
+_FAREWELL_BYTES = 128
+
+
+T = TypeVar("T")
+
+
+class Line(Protocol):
+    """A connected, non-blocking stream: a socket."""
+
+    def fileno(self) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def send(self, data: bytes, /) -> int: ...
+
+
+class GuestSession:
+    """One boot's conversation. Call `pump` until it says False, or `run`.
+
+    `key`: the run volume's, None where there is none. `on_stdout` and `on_stderr` get bytes as they come, `on_mark`
+    each mark. Everything heard is in `report()`; `farewell` is what the kernel said when something had it halt, power
+    off or start again. Not safe for several threads."""
+
+    def __init__(
+        self,
+        line: Line,
+        *,
+        key: bytes | None,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+        on_mark: Callable[[Mark], None] | None = None,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
+        self.line = line
+        self.open = True
+        self.marks: list[Mark] = []
+        self.notes: list[GuestNote] = []
+        self.results: list[StepResult] = []
+        self.fatal: GuestNote | None = None
+        self.exit_code: int | None = None
+        self._exit = (0, "")
+        self._key = key
+        self._decoder = Decoder(key)
+        self._callbacks = {FromGuest.STDOUT: on_stdout, FromGuest.STDERR: on_stderr}
+        self._on_mark = on_mark
+        self._keep = keep_bytes
+        self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
+        self._console = bytearray()
+        self._last_text = b""
+        self.farewell = ""
+        self._files: dict[str, bytearray] = {}
+        self._truncated = False
+        # Towards the guest: nothing goes out before init listens, standard input no faster than it is taken.
+        self._listening = False
+        self._sequence = 0
+        self._out = bytearray()
+        self._stdin = bytearray()
+        self._stdin_end = False
+        self._credit = _WINDOW
+
+    # --- hearing ---
+
+    def fileno(self) -> int:
+        return self.line.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        """Is something waiting to be sent? For callers with a selector of their own."""
+        return self.open and self._listening and bool(self._out)
+
+    @property
+    def listening(self) -> bool:
+        """Has init said that it is there?"""
+        return self._listening
+
+    @property
+    def ended(self) -> bool:
+        """Has the container ended, or init given up?"""
+        return self.exit_code is not None or self.fatal is not None
+
+    def pump(self, timeout_s: float) -> bool:
+        """Wait at most so long for something to happen, and deal with it. False once the line has closed."""
+        if not self.open:
+            return False
+        writer = getattr(self.line, "write_fileno", self.line.fileno)()  # a pair of pipes has two descriptors
+        readable, writable, _ = select.select([self.line], [writer] if self.wants_write else [], [], timeout_s)
+        if writable:
+            self._send()
+        if readable:
+            self._receive()
+        return self.open
+
+    def send_waiting(self) -> None:
+        """Send what waits to be sent, as far as the line takes it; hear nothing."""
+        if self.wants_write:
+            self._send()
+
+    def run(self, deadline_s: float, until: Callable[[GuestSession], bool] | None = None) -> bool:
+        """Pump until the line closes or `until` holds; False when `deadline_s` seconds went by first."""
+        end = time.monotonic() + deadline_s
+        while self.open and not (until is not None and until(self)):
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            self.pump(min(left, 1.0))
+        return True
+
+    def report(self) -> GuestReport:
+        """Everything that was heard so far."""
+
+        def text(data: bytes | bytearray) -> str:
+            return data.decode("utf-8", "replace")
+
+        return GuestReport(
+            marks=tuple(self.marks),
+            notes=tuple(self.notes),
+            fatal=self.fatal,
+            exit_code=self.exit_code,
+            signal=self._exit[0],
+            exit_reason=self._exit[1],
+            results=tuple(self.results),
+            stdout=text(self._kept[FromGuest.STDOUT]),
+            stderr=text(self._kept[FromGuest.STDERR]),
+            truncated=self._truncated,
+            files=tuple((name, text(data)) for name, data in self._files.items()),
+            console=text(self._console),
+            damaged=self._decoder.damaged,
+            lost=self._decoder.lost,
+        )
+
+    def _receive(self) -> None:
+        try:
+            data = self.line.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.open = False
+            frames, text = self._decoder.flush()
+        else:
+            frames, text = self._decoder.feed(data)
+        self._keep_part(self._console, text)
+        self._hear_farewell(text)
+        for frame in frames:
+            self._hear(frame)
+
+    def _hear_farewell(self, text: bytes) -> None:
+        self._last_text += text
+        found = _FAREWELL.search(self._last_text)
+        if found:
+            self.farewell = found[1].decode()
+        self._last_text = self._last_text[-_FAREWELL_BYTES:]
+
+    def _hear(self, frame: Frame) -> None:
+        kind, payload = frame.type, frame.payload
+        if kind in (FromGuest.STDOUT, FromGuest.STDERR):
+            stream = FromGuest(kind)
+            self._keep_part(self._kept[stream], payload)
+            callback = self._callbacks[stream]
+            if callback is not None:
+                callback(payload)
+        elif kind == FromGuest.HELLO and payload.startswith(b"init"):
+            self._listening = True
+            self._fill()
+        elif kind == FromGuest.MARK:
+            self._hear_mark(payload)
+        elif kind == FromGuest.NOTE:
+            self._append(self.notes, parse_note(payload))
+        elif kind == FromGuest.FATAL:
+            self.fatal = self.fatal or parse_note(payload)
+        elif kind == FromGuest.EXIT:
+            code, by_signal, why = parse_exit(payload)
+            self.exit_code, self._exit = code, (by_signal, why)
+        elif kind == FromGuest.RESULT:
+            self._append(self.results, parse_result(payload))
+        elif kind == FromGuest.FILE:
+            self._hear_file(payload)
+        elif kind == FromGuest.CREDIT and payload.isdigit() and len(payload) < 6:
+            self._credit = min(_WINDOW, self._credit + int(payload))
+            self._fill()
+
+    def _hear_mark(self, payload: bytes) -> None:
+        mark = parse_mark(payload, time.monotonic())
+        if mark is not None:
+            self._append(self.marks, mark)
+            if self._on_mark is not None:
+                self._on_mark(mark)
+
+    def _hear_file(self, payload: bytes) -> None:
+        name, _, part = payload.partition(b"\0")
+        if len(self._files) < 64 or name.decode("ascii", "replace") in self._files:
+            self._keep_part(self._files.setdefault(name.decode("ascii", "replace"), bytearray()), part)
+
+    def _append(self, items: list[T], item: T) -> None:
+        if len(items) < 10000:
+            items.append(item)
+        else:
+            self._truncated = True
+
+    def _keep_part(self, kept: bytearray, data: bytes) -> None:
+        room = self._keep - len(kept)
+        if len(data) > room:
+            self._truncated = True
+        kept += data[: max(0, room)]
+
+    # --- speaking ---
+
+    def send_stdin(self, data: bytes) -> None:
+        """Queue standard input; it goes out as fast as the entry point takes it. `stdin_queued` says how much waits."""
+        self._stdin += data
+        self._fill()
+
+    @property
+    def stdin_queued(self) -> int:
+        """Bytes of standard input that have not been sent."""
+        return len(self._stdin)
+
+    def end_stdin(self) -> None:
+        """Standard input ends after what is queued."""
+        self._stdin_end = True
+        self._fill()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the entry point."""
+        self._frame(ToGuest.SIGNAL, b"%d" % number)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """The terminal has another size."""
+        self._frame(ToGuest.WINDOW, b"%d %d" % (rows, columns))
+
+    def go(self) -> None:
+        """The host's part of the load is done: a guest that holds goes on to stop."""
+        self._frame(ToGuest.GO, b"")
+
+    def _fill(self) -> None:
+        while self._listening and self._stdin and self._credit > 0:
+            part = bytes(self._stdin[: min(_PART, self._credit)])
+            del self._stdin[: len(part)]
+            self._credit -= len(part)
+            self._frame(ToGuest.STDIN, part)
+        if self._listening and self._stdin_end and not self._stdin:
+            self._stdin_end = False
+            self._frame(ToGuest.STDIN_END, b"")
+
+    def _frame(self, kind: ToGuest, payload: bytes) -> None:
+        assert len(payload) <= MAX_PAYLOAD
+        self._out += encode(kind, payload, self._sequence, self._key or OPEN_KEY)
+        self._sequence += 1
+        if self._listening:
+            self._send()
+
+    def _send(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                sent = self.line.send(bytes(self._out))
+                del self._out[:sent]
+            except BlockingIOError:
+                raise
+            except OSError:
+                self._out.clear()  # the guest is gone; `pump` will hear so

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is inside frames, from bytes to records, and what is between them. A guest may say anything: what makes no sense
+becomes empty fields."""
+
+from __future__ import annotations
+
+import re
+
+from vmtailor.drivers.guest.wire import HEADER_BYTES, MAGIC, MAX_PAYLOAD, FromGuest
+from vmtailor.model.guest import Answer, GuestNote, Mark, StepResult
+
+_MOST = 2**63
+#: The head of a frame: mark, type, sequence, length, tag.
+_HEAD = re.compile(MAGIC + b"[%s].(..).{8}" % "".join(FromGuest).encode(), re.S)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _number(text: str, otherwise: int) -> int:
+    try:
+        value = int(text[:20], 10)
+    except ValueError:
+        return otherwise
+    return value if -_MOST < value < 2**64 else otherwise
+
+
+def kernel_text(line: bytes) -> str:
+    """What is left of a serial line without its frames: the kernel's words. For error messages, so the frames' tags are
+    not checked; bytes that are none of ours stay."""
+    parts, at = [], 0
+    while found := _HEAD.search(line, at):
+        length = int.from_bytes(found[1], "little")
+        is_frame = length <= MAX_PAYLOAD
+        parts.append(line[at : found.start() if is_frame else found.start() + 1])
+        at = found.start() + (HEADER_BYTES + length if is_frame else 1)
+    # The last frame may have been cut off before its head was whole.
+    rest = line[at:]
+    cut = rest.rfind(MAGIC, -HEADER_BYTES)
+    return _text(b"".join((*parts, rest if cut < 0 else rest[:cut])))
+
+
+def parse_mark(payload: bytes, host_s: float) -> Mark | None:
+    """`NAME CYCLES MONOTONIC REALTIME`; None when it is nothing of the kind."""
+    words = _text(payload).split(" ")
+    if len(words) != 4 or not words[0] or not all(word.isascii() and word.isdigit() for word in words[1:]):
+        return None
+    cycles, monotonic, realtime = (_number(word, 0) for word in words[1:])
+    return Mark(words[0][:64], cycles, monotonic, realtime, host_s)
+
+
+def parse_note(payload: bytes) -> GuestNote:
+    """`SYMBOL NUL TEXT`."""
+    symbol, separator, text = payload.partition(b"\0")
+    if not separator:
+        return GuestNote("", _text(payload))
+    return GuestNote(_text(symbol), _text(text).rstrip("\n"))
+
+
+def parse_exit(payload: bytes) -> tuple[int, int, str]:
+    """`STATUS SIGNAL WHY`: exit status, signal (0: none), why it could not be executed."""
+    words = [*_text(payload).split(" ", 2), "", "", ""]
+    return _number(words[0], 255) & 255, _number(words[1], 0), words[2].strip()
+
+
+def _answer(items: dict[str, str], name: str) -> Answer:
+    return Answer(
+        status=_number(items.get(f"{name}.status", ""), -1),
+        exit_code=_number(items.get(f"{name}.exit", ""), -1),
+        length=_number(items.get(f"{name}.length", ""), 0),
+        sha256=items.get(f"{name}.sha256", ""),
+        head=items.get(f"{name}.head", ""),
+        error=items.get(f"{name}.error", ""),
+    )
+
+
+def parse_result(payload: bytes) -> StepResult:
+    """`KEY=VALUE NUL ...`; missing keys have defaults."""
+    items: dict[str, str] = {}
+    for item in payload.split(b"\0"):
+        key, _, value = item.partition(b"=")
+        items.setdefault(_text(key), _text(value))
+    done = max(0, _number(items.get("done", ""), 0))
+    return StepResult(
+        step=_number(items.get("step", ""), -1),
+        kind=items.get("kind", ""),
+        done=done,
+        right=min(done, max(0, _number(items.get("right", ""), 0))),
+        same=items.get("same") == "1",
+        virtual_ns=_number(items.get("ns", ""), 0),
+        first=_answer(items, "first"),
+        wrong=_answer(items, "wrong") if "wrong.status" in items else None,
+        why=items.get("why", ""),
+    )

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What init is told: the image's configuration in the root file system, and the run volume for one run.
+
+Both are records "key value", each ended by a NUL (native/init/records.h), so no value can hold a NUL, and nothing needs
+escaping. The run volume is a raw disk: "vtrun LENGTH\\n", then the records, padded to whole sectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.guest.wire import KEY_BYTES
+from vmtailor.drivers.image import signals
+from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
+from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
+from vmtailor.model.image import ImageConfig
+
+#: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
+TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
+_SECTOR = 512
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The entry point gets a terminal of this size."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what differs from the image's configuration, and how it is driven. None leaves the image's.
+
+    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `hold`:
+    after the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left.
+    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in
+    the container may do everything, not only what container engines leave it; an exercise may ask for that, too."""
+
+    argv: tuple[str, ...] | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    user: str | None = None
+    cwd: str | None = None
+    hostname: str | None = None
+    terminal: Terminal | None = None
+    stdin: bool = False
+    network: str | None = None
+    exercise: Exercise | None = None
+    stop_signal: str | None = None
+    tracer: tuple[str, ...] = ()
+    hold: bool = False
+    privileged: bool = False
+    grace_ms: int = 1000
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+
+
+def signal_number(name: str) -> int:
+    """The number of a stop signal as images write it: `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3`. Raises UserInputError."""
+    number = signals.number_of(name)
+    if number is None:
+        raise UserInputError(f"'{name[:40]}' is no signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
+    return number
+
+
+def _records(pairs: Iterable[tuple[str, str]]) -> bytes:
+    out = bytearray(b"vmtailor 1\0")
+    for key, value in pairs:
+        if "\0" in value:
+            raise UserInputError(f"a NUL in {key!r}: {value!r}", hint="no argument, variable or path can hold one")
+        out += f"{key} {value}".encode("utf-8", "surrogateescape") + b"\0"
+    return bytes(out)
+
+
+def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
+    """The content of `/.vmtailor/config`: the image's configuration. Raises UserInputError for a NUL or bad signal."""
+    return _records(
+        [
+            *(("arg", arg) for arg in config.argv),
+            *(("env", f"{name}={value}") for name, value in config.env),
+            *(("volume", path) for path in config.volumes),
+            ("cwd", config.working_dir or "/"),
+            ("user", config.user),
+            ("hostname", hostname),
+            ("stop", str(signal_number(config.stop_signal or "SIGTERM"))),
+        ]
+    )
+
+
+def root_entries(natives: Natives, config: bytes) -> tuple[Extra, ...]:
+    """Our entries in the root file system: `/.vmtailor` with init, client, configuration and mount points."""
+    base = ".vmtailor"
+    return (
+        Extra(base, ExtraKind.DIRECTORY, mode=0o711),
+        Extra(f"{base}/init", data=natives.init, mode=0o755),
+        Extra(f"{base}/client", data=natives.client, mode=0o700),
+        Extra(f"{base}/config", data=config, mode=0o600),
+        *(Extra(f"{base}/{name}", ExtraKind.DIRECTORY, mode=0o700) for name in ("rw", "root", "tools")),
+    )
+
+
+def run_bytes(run: Run) -> bytes:
+    """The content of the run volume. The key comes first: it must lie in the first sector, which init overwrites."""
+    if len(run.key) != KEY_BYTES:
+        raise ValueError(f"a key has {KEY_BYTES} bytes")
+    optional = (("user", run.user), ("cwd", run.cwd), ("hostname", run.hostname), ("net", run.network))
+    pairs: list[tuple[str, str]] = [("key", run.key.hex())]
+    pairs += [("arg", arg) for arg in run.argv or ()]
+    pairs += [("env", f"{name}={value}") for name, value in run.env]
+    pairs += [(key, value) for key, value in optional if value is not None]
+    pairs += [("trace", option) for option in run.tracer]
+    pairs += [("stdin", str(int(run.stdin))), ("hold", str(int(run.hold))), ("grace-ms", str(run.grace_ms))]
+    if run.privileged or (run.exercise is not None and run.exercise.privileged):
+        pairs.append(("privileged", "1"))
+    if run.terminal is not None:
+        pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
+    if run.exercise is not None:
+        pairs += _exercise_records(run.exercise)
+    stop = run.stop_signal or (run.exercise.stop_signal if run.exercise else "")
+    if stop:
+        pairs.append(("stop", str(signal_number(stop))))
+    records = _records(pairs)
+    data = b"vtrun %d\n" % len(records) + records
+    return data + bytes(-len(data) % _SECTOR)
+
+
+def write_run_volume(path: Path, run: Run) -> None:
+    """Write the run volume: readable by its owner only, since the key is in it. Its disk must be writable: init
+    overwrites the key once it knows it."""
+    path.touch(mode=0o600)
+    path.write_bytes(run_bytes(run))
+
+
+def _exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
+    ready = exercise.ready
+    pairs = [
+        ("stop-timeout-ms", str(_ms(exercise.stop_timeout_s))),
+        ("ready-timeout-ms", str(_ms(ready.timeout_s))),
+        ("ready", ready.kind.value),
+    ]
+    if ready.kind != ReadyKind.EXIT:
+        if ready.step is None:
+            raise UserInputError(f"the exercise's ready check ({ready.kind}) does not say what to ask")
+        pairs += _step_records(ready.step)
+    for step in exercise.load:
+        if step.kind != StepKind.HOST_COMMAND:
+            pairs += [("step", step.kind.value), *_step_records(step)]
+    return pairs
+
+
+def _step_records(step: Step) -> list[tuple[str, str]]:
+    expect = step.expect
+    pairs = [(".port", str(step.port)), (".repeat", str(step.repeat))]
+    if any(c.isspace() or not c.isprintable() for c in step.method + step.path):
+        raise UserInputError(f"the request '{step.method} {step.path}' holds a blank or control character")
+    pairs += [(".method", step.method), (".path", step.path)]
+    pairs += [(".arg", arg) for arg in step.argv]
+    sha256 = expect.sha256
+    if sha256 is None and expect.stdout is not None:
+        sha256 = hashlib.sha256(expect.stdout.encode()).hexdigest()
+    if expect.status is not None:
+        pairs.append((".status", str(expect.status)))
+    if expect.exit_code is not None:
+        pairs.append((".exit", str(expect.exit_code)))
+    if sha256 is not None:
+        pairs.append((".sha256", sha256.lower()))
+    if expect.contains is not None:
+        pairs.append((".contains", expect.contains))
+    return pairs
+
+
+def _ms(seconds: float) -> int:
+    return max(1, min(2**31 - 1, round(seconds * 1000)))

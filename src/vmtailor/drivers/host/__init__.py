@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This host: its tools, its terminal, its files."""

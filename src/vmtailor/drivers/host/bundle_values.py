@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the records in a bundle may say. A fit writes nothing else; whoever else wrote them is told what is wrong.
+
+These values become arguments of QEMU, words of the kernel's command line, parts of requests and deadlines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmtailor.base import plain_files
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.text import plain
+from vmtailor.drivers.guest.guest_volume import signal_number
+from vmtailor.model.bundle import Bundle
+from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
+
+#: Bytes of memory that a machine can have, and its CPUs: what `fit` takes.
+MEMORY_BYTES = range(8 << 20, (1 << 40) + 1)
+CPUS = range(1, 65)
+#: The longest command line that an x86 kernel reads is 2,048 bytes; the rest is for what a start adds.
+MOST_COMMAND_LINE = 1536
+MOST_SECONDS = 86400.0
+MOST_REPEATS = 1_000_000
+MOST_STEPS = 10_000
+_WORD = re.compile(r"[!-~]{1,512}")
+_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,2}(?:[-+.~][A-Za-z0-9.+~-]{1,64})?")
+_CPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?:,(?:[+-][a-z0-9._-]{1,64}|[a-z0-9._-]{1,64}=(?:on|off)))*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_METHOD = re.compile(r"[A-Z]{1,16}")
+_PATH = re.compile(r"/[!-~]{0,8192}")
+
+
+def _wrong(where: Path, what: str) -> UserInputError:
+    return UserInputError(f"{where}: {what}", hint="no fit writes this; get the bundle again, or fit the image again")
+
+
+def require_machine(bundle: Bundle, where: Path) -> None:
+    """Raise UserInputError unless a bundle's record asks for a machine that a fit could have made, and names files of
+    its own folder only."""
+    for name in (bundle.kernel, bundle.kernel_config, bundle.system_map, bundle.root):
+        plain_files.require_name(name, where)
+    for one in bundle.files:
+        plain_files.require_name(one.name, where)
+        if not _SHA256.fullmatch(one.sha256) or one.bytes < 0:
+            raise _wrong(where, f"the digest of {one.name} is none")
+    if len({one.name for one in bundle.files}) != len(bundle.files):
+        raise _wrong(where, "a file is listed twice")
+    if bundle.memory_bytes not in MEMORY_BYTES:
+        raise _wrong(where, f"a machine cannot have {bundle.memory_bytes} bytes of memory")
+    if bundle.cpus not in CPUS:
+        raise _wrong(where, f"a machine cannot have {bundle.cpus} CPUs")
+    for word in bundle.words:
+        if not _WORD.fullmatch(word):
+            raise _wrong(where, f"'{plain(word[:80])}' is no word of a kernel command line")
+    if len(" ".join(bundle.words)) > MOST_COMMAND_LINE:
+        raise _wrong(where, f"the kernel command line is longer than {MOST_COMMAND_LINE} bytes")
+    if not _VERSION.fullmatch(bundle.kernel_version):
+        raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is no version of a kernel")
+    for port in bundle.image.exposed_ports:
+        if not 0 < port.number < 65536:
+            raise _wrong(where, f"{port.number} is no port")
+    signal_number(bundle.image.stop_signal or "SIGTERM")
+
+
+def require_cpu_model(text: str, where: Path) -> str:
+    """A CPU model of QEMU with features switched on or off; UserInputError for anything else."""
+    if not _CPU_MODEL.fullmatch(text):
+        raise _wrong(where, f"'{plain(text[:80])}' is no CPU model")
+    return text
+
+
+def require_exercise(exercise: Exercise, where: Path) -> None:
+    """Raise UserInputError unless an exercise file could have said this (docs/reference/exercise.md)."""
+    ready = exercise.ready
+    for seconds in (ready.timeout_s, exercise.stop_timeout_s):
+        if not math.isfinite(seconds) or not 0 < seconds <= MOST_SECONDS:
+            raise _wrong(where, f"{seconds} is no number of seconds to wait")
+    if (ready.step is None) is not (ready.kind is ReadyKind.EXIT):
+        raise _wrong(where, "the check for ready does not say what to ask, or asks at the program's end")
+    if ready.step is not None and ready.step.kind is StepKind.HOST_COMMAND:
+        raise _wrong(where, "a program on the host cannot say that the container is ready")
+    if len(exercise.load) > MOST_STEPS:
+        raise _wrong(where, f"the load has more than {MOST_STEPS} steps")
+    for step in ([ready.step] if ready.step else []) + list(exercise.load):
+        _require_step(step, where)
+    _require_expect(exercise.expect, where)
+    if exercise.stop_signal:
+        signal_number(exercise.stop_signal)
+
+
+def _require_step(step: Step, where: Path) -> None:
+    asks_port = step.kind in (StepKind.HTTP, StepKind.TCP)
+    if not (0 < step.port < 65536 if asks_port else 0 <= step.port < 65536):
+        raise _wrong(where, f"{step.port} is no port")
+    if not 0 < step.repeat <= MOST_REPEATS:
+        raise _wrong(where, f"a step cannot be repeated {step.repeat} times")
+    if not _METHOD.fullmatch(step.method) or not _PATH.fullmatch(step.path):
+        raise _wrong(where, f"'{plain((step.method + ' ' + step.path)[:80])}' is no request")
+    if not asks_port and (not step.argv or not step.argv[0]):
+        raise _wrong(where, "a command names no program")
+    _require_clean(step.argv, where)
+    _require_expect(step.expect, where)
+
+
+def _require_expect(expect: Expect, where: Path) -> None:
+    if expect.sha256 is not None and not _SHA256.fullmatch(expect.sha256.lower()):
+        raise _wrong(where, "an expected sha256 is none")
+    if expect.status is not None and not 100 <= expect.status <= 599:
+        raise _wrong(where, f"{expect.status} is no HTTP status")
+    if expect.exit_code is not None and not 0 <= expect.exit_code <= 255:
+        raise _wrong(where, f"{expect.exit_code} is no exit code")
+    _require_clean([text for text in (expect.stdout, expect.contains) if text is not None], where)
+
+
+def _require_clean(texts: Iterable[str], where: Path) -> None:
+    if any("\0" in text for text in texts):
+        raise _wrong(where, "a text holds a NUL")

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works on this host: outside programs and their versions, space, packaged kernels, our own native parts, KVM."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+
+from vmtailor.base import figures, natives, process, store
+from vmtailor.base.errors import VmtailorError
+from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
+from vmtailor.drivers.qemu.confinement import Confinement, Root
+from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+
+#: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
+CACHE_BYTES = 12_000_000_000
+
+
+class Need(StrEnum):
+    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    DEVELOPMENT = "development"
+
+
+class State(StrEnum):
+    """`old`: there, and too old. `limited`: it works another way, slower or with less."""
+
+    OK = "ok"
+    MISSING = "missing"
+    OLD = "old"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One row of data/tools.toml, which says what the fields mean."""
+
+    name: str
+    package: str
+    need: Need
+    why: str
+    program: str = ""
+    file: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
+    minimum: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found. `fix` says what to do where the state is not ok; `package` is the Debian package that helps."""
+
+    name: str
+    state: State
+    need: Need
+    found: str
+    why: str
+    fix: str = ""
+    package: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether fit cannot work on this host before it is mended."""
+        return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
+
+
+def tools() -> tuple[Tool, ...]:
+    """The table of outside tools."""
+    table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
+    return tuple(
+        Tool(
+            name=row["name"],
+            package=row["package"],
+            need=Need(row["need"]),
+            why=row["why"],
+            program=row.get("program", ""),
+            file=tuple(row.get("file", ())),
+            version=tuple(row.get("version", ())),
+            minimum=row.get("minimum", ""),
+        )
+        for row in table["tool"]
+    )
+
+
+def check_tool(tool: Tool) -> Check:
+    """Look for one tool, and ask it for its version where the table says how."""
+
+    def result(state: State, found: str) -> Check:
+        fix = "" if state is State.OK else f"apt-get install {tool.package}"
+        return Check(tool.name, state, tool.need, found, tool.why, fix, tool.package)
+
+    if tool.file:
+        found = next((path for pattern in tool.file for path in sorted(glob.glob(pattern))), None)  # noqa: PTH207
+        return result(State.OK, found) if found else result(State.MISSING, "not found")
+    try:
+        path = process.require_tool(tool.program, tool.package)
+    except VmtailorError:
+        return result(State.MISSING, "not found")
+    if not tool.version:
+        return result(State.OK, path)
+    version = _ask_version(path, tool.version)
+    if not version:
+        return result(State.OK, "version not known")
+    if tool.minimum and version_key(version) < version_key(tool.minimum):
+        return result(State.OLD, f"{version}, at least {tool.minimum} is needed")
+    return result(State.OK, version)
+
+
+def _ask_version(path: str, arguments: Sequence[str]) -> str:
+    try:
+        finished = process.run([path, *arguments], timeout_s=20, ok=range(256))
+    except VmtailorError:
+        return ""
+    return parse_version(finished.text + "\n" + finished.error_text)
+
+
+def parse_version(text: str) -> str:
+    """The first version number in what a program printed; empty when there is none."""
+    found = re.search(r"(?<![\d.])\d+(?:\.\d+)+", text)
+    return found[0] if found else ""
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """An order for version numbers: 7.2 < 7.2.22 < 10.0."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def check_python() -> Check:
+    """Which Python runs us: the package's own metadata refuses an older one."""
+    return Check("Python", State.OK, Need.REQUIRED, platform.python_version(), "runs vmtailor")
+
+
+def check_qemu_plugins() -> Check:
+    """Whether QEMU was built with its plugin interface, in a version that loads our plugin."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
+
+    try:
+        return result(State.OK, f"interface {qemu_program.plugin_api()}")
+    except VmtailorError as error:
+        return result(State.MISSING, error.message, error.hint)
+
+
+def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
+    """Free space where the cache is, or will be. `needed` in bytes."""
+    folder = folder or store.cache_root()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    state = State.OK if free >= needed else State.LIMITED
+    fix = (
+        ""
+        if state is State.OK
+        else f"a first fit needs about {figures.file_bytes(needed)}: free some, or set XDG_CACHE_HOME"
+    )
+    return Check(
+        "space in the cache",
+        state,
+        Need.REQUIRED,
+        f"{figures.file_bytes(free)} free in {there}",
+        "packages, source, builds",
+        fix,
+    )
+
+
+def check_packages() -> Check:
+    """Whether the package lists offer a cloud kernel with debug symbols and source of one version."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
+
+    if shutil.which("apt-cache") is None:
+        how = (
+            "give fit --source TARBALL --baseline-config /boot/config-RELEASE: the baseline is compiled once from that "
+            "(slower, same result)"
+        )
+        return result(State.LIMITED, "this distribution has no apt", how)
+    try:
+        kernels = kernel_packages.available()
+    except VmtailorError as error:
+        return result(State.MISSING, error.message, error.hint)
+    if not kernels:
+        return result(State.MISSING, "none in the package lists", "as root: apt-get update")
+    try:
+        chosen = kernel_packages.select(kernels)
+    except VmtailorError as error:
+        return result(State.LIMITED, ", ".join(dict.fromkeys(k.version for k in kernels)), error.hint)
+    newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
+    others = [version for series, version in newest.items() if series != chosen.series]
+    also = f" (also {', '.join(others)})" if others else ""
+    return result(State.OK, chosen.version + also)
+
+
+def check_natives() -> tuple[Check, ...]:
+    """Our own native parts; in a development tree they are made now when they are not there."""
+    why = "runs as PID 1 in every machine"
+    try:
+        found = natives.locate()
+    except VmtailorError as error:
+        return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
+    programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
+    built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
+    fix = "" if built else "install vmtailor again with a C compiler at hand: apt-get install gcc make"
+    there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
+    state = State.OK if built else State.MISSING
+    return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
+
+
+def check_net_guard() -> Check:
+    """Whether the guard stands between QEMU and its network."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
+
+    try:
+        net_guard.require(qemu_program.installed().program)
+    except VmtailorError as error:
+        return result(
+            State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
+        )
+    return result(State.OK, "stands in QEMU")
+
+
+def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
+    """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
+
+    def result(state: State, found: str, fix: str = "") -> Check:
+        return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
+
+    slower = "machines run under emulation, slower; the exact figures come from there anyway"
+    try:
+        verdict = probe()
+    except VmtailorError as error:
+        return result(State.LIMITED, f"not tried: {error.message}", slower)
+    if verdict.works:
+        return result(State.OK, f"a small guest ran in {figures.microseconds(verdict.seconds * 1e6)}")
+    if verdict.state is KvmState.FORBIDDEN:
+        slower = f"join the group kvm; until then {slower}"
+    return result(State.LIMITED, verdict.reason, slower)
+
+
+def check_confinement(
+    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed()),
+) -> tuple[Check, ...]:
+    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
+
+    def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
+        return Check(name, state, Need.OPTIONAL, found, why, fix)
+
+    whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
+    try:
+        how = ask()
+    except VmtailorError as error:
+        return (result("QEMU's user", State.LIMITED, f"not tried: {error.message}", whose),)
+    words = "; ".join(how.lacking)
+    refused = f": {words}" if words else ""
+    if how.stranger:
+        user = result("QEMU's user", State.OK, "one of its own, without capabilities", whose)
+    elif os.geteuid() != 0:
+        user = result("QEMU's user", State.OK, f"yours ({os.geteuid()}), without capabilities", whose)
+    else:
+        fix = "run vmtailor as an ordinary user, or where root can become another one"
+        user = result("QEMU's user", State.LIMITED, f"root{refused}", whose, fix)
+    if how.root is not Root.SHARED:
+        kind = "a mount namespace" if how.root is Root.MOUNT else "a user and a mount namespace"
+        files = result("QEMU's files", State.OK, f"its machine's alone, in {kind}", sees)
+    else:
+        reader = "everybody" if how.stranger else "you"
+        fix = "allow user namespaces (sysctl user.max_user_namespaces, AppArmor), or CAP_SYS_ADMIN for root"
+        files = result("QEMU's files", State.LIMITED, f"all that {reader} may read{refused}", sees, fix)
+    privileges = result("QEMU's privileges", State.OK, "no new ones (no_new_privs)", "no set-user-ID program helps it")
+    return (user, files, privileges)
+
+
+def check_all(development: bool) -> tuple[Check, ...]:
+    """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
+    found = [check_python()]
+    found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
+    found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]
+    return (*found, *check_confinement(), check_kvm())

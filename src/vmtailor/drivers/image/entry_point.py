@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what an image starts can be started: it is there, it is executable, and so is what interprets it."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image.layer_tree import Node, Tree
+from vmtailor.model.image import Image
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Bytes of a program that are looked at; the kernel itself reads 256 for scripts.
+HEAD_BYTES = 8192
+SCRIPT_BYTES = 256
+_PT_INTERP = 3
+
+
+def check_entry_point(tree: Tree, image: Image) -> str:
+    """The path inside the image of what is executed. `tree` is of the image's flat archive.
+
+    Raises UserInputError: nothing to execute, not there, a directory, not executable, or its interpreter is missing."""
+    if not image.config.argv:
+        raise UserInputError(
+            f"{image.reference} has no entry point and no command", hint="give one: --entrypoint PROGRAM"
+        )
+    name = image.config.argv[0]
+    if not name:
+        raise UserInputError(
+            f"the entry point of {image.reference} is an empty word", hint="give one: --entrypoint PROGRAM"
+        )
+    candidates = _candidates(name, image)
+    problem = "is not in the image"
+    for candidate in candidates:
+        node = tree.lookup(candidate)
+        if node is None:
+            continue
+        problem = _problem(node)
+        if not problem:
+            _check_interpreter(tree, image, name, node)
+            return candidate
+    raise UserInputError(
+        f"the entry point '{name[:200]}' of {image.reference} {problem}",
+        hint=f"looked at: {', '.join(candidates)[:400]}; give another one with --entrypoint",
+    )
+
+
+def _candidates(name: str, image: Image) -> Sequence[str]:
+    if "/" in name:
+        return [name if name.startswith("/") else f"{image.config.working_dir}/{name}"]
+    search = dict(image.config.env).get("PATH", DEFAULT_PATH)
+    return [f"{folder or image.config.working_dir}/{name}" for folder in search.split(":")]
+
+
+def _problem(node: Node) -> str:
+    if node.kind == tarfile.DIRTYPE:
+        return "is a directory"
+    if node.kind != tarfile.REGTYPE or not node.mode & 0o111:
+        return "is not an executable file"
+    return ""
+
+
+def _check_interpreter(tree: Tree, image: Image, name: str, node: Node) -> None:
+    with Path(image.archive).open("rb") as file:
+        file.seek(node.offset)
+        head = file.read(min(node.size, HEAD_BYTES))
+    interpreter = interpreter_of(head)
+    if interpreter is None:
+        return
+    # A relative one is looked for in the working directory.
+    path = interpreter if interpreter.startswith("/") else f"{image.config.working_dir}/{interpreter}"
+    found = tree.lookup(path)
+    if found is None or _problem(found):
+        raise UserInputError(
+            f"the entry point '{name[:200]}' of {image.reference} needs '{interpreter[:200]}', which "
+            f"{'is not in the image' if found is None else _problem(found)}",
+            hint="put it into the image, or link the program statically",
+        )
+
+
+def interpreter_of(head: bytes) -> str | None:
+    """What a script (`#!`) or a dynamic program (PT_INTERP) names as its interpreter, from its first bytes; None for
+    what has none, or does not say it where we look."""
+    if head.startswith(b"#!"):
+        words = head[2:SCRIPT_BYTES].split(b"\n", 1)[0].split()
+        return words[0].decode("utf-8", "surrogateescape") if words else None
+    if not head.startswith(b"\x7fELF") or len(head) < 64:
+        return None
+    order = ">" if head[5] == 2 else "<"
+    wide = head[4] == 2
+    try:
+        table = struct.unpack_from(order + ("Q" if wide else "I"), head, 32 if wide else 28)[0]
+        size, count = struct.unpack_from(order + "HH", head, 54 if wide else 42)
+        for at in range(table, table + size * min(count, 64), size or 1):
+            if struct.unpack_from(order + "I", head, at)[0] == _PT_INTERP:
+                offset = struct.unpack_from(order + ("Q" if wide else "I"), head, at + (8 if wide else 4))[0]
+                text = head[offset : offset + SCRIPT_BYTES].split(b"\0", 1)[0]
+                return text.decode("utf-8", "surrogateescape") or None
+    except (struct.error, OverflowError):
+        return None  # an odd one: the kernel will say what it thinks of it
+    return None

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading one layer: a tar, perhaps compressed, from an untrusted source, as a stream and within limits.
+
+`tarfile` reads the archive through `ForwardReader`, which only moves forward and refuses headers of absurd size.
+Nothing here touches a path of the host other than the layer's own file.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import hashlib
+import lzma
+import math
+import re
+import tarfile
+import urllib.parse
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image.decompress import CHUNK, chunks_of
+from vmtailor.drivers.image.layer_tree import Entry, Node
+from vmtailor.drivers.image.limits import DEPTH, Budget, Limits, Room, size_text, too_many, too_much
+
+BLOCK = 512
+#: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
+HEADER_BYTES = 4 << 20
+PATH_BYTES = 4095
+NAME_BYTES = 255
+TIME_MAX = 2**32 - 1
+
+_NUMBERS = {"uid": "user or group", "gid": "user or group", "size": "size"}
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+_TIME = re.compile(r"\d{1,10}(\.\d{1,9})?")
+_XATTR = "SCHILY.xattr."
+_LIBARCHIVE = "LIBARCHIVE.xattr."
+#: Marks of overlay file systems: in an image they would change what the guest's own overlay shows.
+_OVERLAY = ("trusted.overlay.", "user.overlay.")
+_KINDS = {
+    tarfile.REGTYPE: tarfile.REGTYPE, tarfile.AREGTYPE: tarfile.REGTYPE, tarfile.CONTTYPE: tarfile.REGTYPE,
+    tarfile.GNUTYPE_SPARSE: tarfile.REGTYPE, tarfile.DIRTYPE: tarfile.DIRTYPE, tarfile.SYMTYPE: tarfile.SYMTYPE,
+    tarfile.LNKTYPE: tarfile.LNKTYPE, tarfile.CHRTYPE: tarfile.CHRTYPE, tarfile.BLKTYPE: tarfile.BLKTYPE,
+    tarfile.FIFOTYPE: tarfile.FIFOTYPE,
+}  # fmt: skip
+_DAMAGE = (
+    tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError, IndexError, KeyError, OSError,
+    RecursionError, TypeError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's file. `label` names it in messages (its digest); `diff_id` is `sha256:…` of it uncompressed, checked
+    when given."""
+
+    path: Path
+    label: str
+    diff_id: str = ""
+
+
+class DamagedLayer(UserInputError):
+    """A layer cannot be read, or it asks for what an image must not ask for."""
+
+    def __init__(self, label: str, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"layer {label} is damaged or hostile: {what}",
+            hint="fetch or build the image again; if it stays, ask whoever made it",
+        )
+
+
+class ForwardReader:
+    """A stream of chunks as a file that `tarfile` can read: `read`, `tell`, and `seek` forward.
+
+    `spend` is told how many bytes were taken, and raises when they are too many. `data_end`: where the content of the
+    present entry ends. A stream that ends there, without the zeros up to the next block, gets them. `jump` goes to a
+    place of the file that the chunks come from, where it has places."""
+
+    def __init__(
+        self,
+        chunks: Iterator[bytes],
+        spend: Callable[[int], None] | None = None,
+        jump: Callable[[int], object] | None = None,
+    ) -> None:
+        self._chunks = chunks
+        self._spend = spend
+        self._jump = jump
+        self._buffer = b""
+        self._at = 0
+        self._position = 0
+        self._padded = False
+        self.data_end = 0
+        self.budget = HEADER_BYTES
+        self.last = b""
+
+    def tell(self) -> int:
+        return self._position
+
+    def _fill(self) -> bool:
+        self._buffer, self._at = next(self._chunks, b""), 0
+        if not self._buffer and not self._padded and self._position >= self.data_end > self._position - BLOCK:
+            self._padded = True
+            self._buffer = bytes(-self._position % BLOCK)
+        return bool(self._buffer)
+
+    def take(self, size: int) -> bytes:
+        """At most `size` bytes, at least one unless the stream has ended."""
+        if self._at == len(self._buffer) and not self._fill():
+            return b""
+        piece = self._buffer[self._at : self._at + size]
+        self._at += len(piece)
+        self._position += len(piece)
+        if self._spend is not None:
+            self._spend(len(piece))
+        return piece
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > self.budget:
+            raise ValueError("the headers of one entry are too large")
+        self.budget -= size
+        piece = self.take(size)
+        if len(piece) < size:
+            pieces = [piece]
+            missing = size - len(piece)
+            while missing and (more := self.take(missing)):
+                pieces.append(more)
+                missing -= len(more)
+            piece = b"".join(pieces)
+        self.last = piece
+        return piece
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        if whence != 0 or position < self._position:
+            raise ValueError("an entry points backwards")
+        if self._jump is not None and position - self._position > len(self._buffer) - self._at:
+            self._jump(position)
+            self._buffer, self._at, self._position = b"", 0, position
+        self.copy(position - self._position, None)
+        return self._position
+
+    def copy(self, size: int, write: Callable[[bytes], object] | None) -> int:
+        """Pass on the next `size` bytes, or skip them; returns how many there were."""
+        left = size
+        while left and (piece := self.take(left)):
+            left -= len(piece)
+            if write is not None:
+                write(piece)
+        return size - left
+
+    def drain(self) -> None:
+        while self.take(CHUNK):
+            pass
+
+
+@contextlib.contextmanager
+def damage_is_reported(layer: Layer) -> Iterator[None]:
+    """Turn whatever a parser says about bad bytes into DamagedLayer. Failures to write must not be raised inside."""
+    try:
+        yield
+    except UserInputError:
+        raise
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamagedLayer(layer.label, str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def opened(layer: Layer, budget: Budget | None = None) -> Iterator[ForwardReader]:
+    """The layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
+    chunks = chunks_of(layer.path)
+    try:
+        yield ForwardReader(
+            chunks, None if budget is None else functools.partial(budget.spend, what=f"layer {layer.label}")
+        )
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+
+
+def uncompress(path: Path, out: Path, limits: Limits) -> None:
+    """Write a file's uncompressed content. Raises DamagedLayer (truncated, damaged), TooLarge, or HostError before the
+    disk is full."""
+    layer = Layer(path, path.name)
+    budget, room = Budget(limits), Room(out.parent)
+    with opened(layer) as reader, out.open("wb") as file:
+        while True:
+            with damage_is_reported(layer):
+                piece = reader.take(CHUNK)
+            if not piece:
+                return
+            budget.spend(len(piece), str(path))
+            room.take(len(piece))
+            file.write(piece)
+
+
+def split_path(name: str, label: str) -> tuple[str, ...]:
+    """The components of an entry's name below the root; a leading `/` and `.` count for nothing, `..` is refused."""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
+    if "\0" in name or len(_bytes(name)) > PATH_BYTES or any(len(_bytes(part)) > NAME_BYTES for part in parts):
+        raise DamagedLayer(label, f"the name {name[:200]!r} is not one that a file can have")
+    if len(parts) > DEPTH:
+        raise DamagedLayer(label, f"{name[:60]!r}… is nested {len(parts)} deep; at most {DEPTH} are read")
+    return parts
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for key, value in headers.items():
+        if key.startswith(_LIBARCHIVE):
+            raw = base64.b64decode(_bytes(value) + b"==")
+            found.setdefault(
+                urllib.parse.unquote(key.removeprefix(_LIBARCHIVE)), raw.decode("utf-8", "surrogateescape")
+            )
+    for key, value in headers.items():
+        if key.startswith(_XATTR):
+            found[key.removeprefix(_XATTR)] = value
+    for name in found:
+        if "=" in name or "\0" in name or not 0 < len(_bytes(name)) <= NAME_BYTES:
+            raise ValueError(f"an extended attribute is called {name[:80]!r}")
+    return tuple(sorted((name, value) for name, value in found.items() if not name.startswith(_OVERLAY)))
+
+
+def _time(info: tarfile.TarInfo) -> int | str:
+    """Seconds since 1970, as text when there is a fraction; clamped to what all our file systems can hold."""
+    text = info.pax_headers.get("mtime", "")
+    if "." in text and _TIME.fullmatch(text) and int(text.partition(".")[0]) <= TIME_MAX:
+        trimmed = text.rstrip("0").rstrip(".")
+        return trimmed if "." in trimmed else int(trimmed)
+    seconds = info.mtime if math.isfinite(info.mtime) else 0
+    return int(min(max(seconds, 0), TIME_MAX))
+
+
+def _node(info: tarfile.TarInfo, kind: bytes, layer_index: int, unique: dict[object, object]) -> Node:
+    for number in (info.uid, info.gid):
+        if not 0 <= number < 2**32 - 1:
+            raise ValueError(f"{info.name[:200]!r} belongs to user or group {number}")
+    node = Node(kind, info.mode & 0o7777, info.uid, info.gid, _time(info))
+    if info.pax_headers:
+        attributes = _xattrs(info.pax_headers)
+        node.xattrs = cast("tuple[tuple[str, str], ...]", unique.setdefault(attributes, attributes))
+    if kind == tarfile.REGTYPE:
+        if info.size < 0:
+            raise ValueError(f"{info.name[:200]!r} has a size of {info.size}")
+        node.layer, node.offset, node.size = layer_index, info.offset_data, info.size
+        sparse = getattr(info, "sparse", None)
+        if sparse is not None:
+            node.target = _checked_map(sparse, info.size)
+    elif kind == tarfile.SYMTYPE:
+        if not info.linkname or "\0" in info.linkname or len(_bytes(info.linkname)) > PATH_BYTES:
+            raise ValueError(f"{info.name[:200]!r} is a symbolic link to nothing that can be")
+        node.target = info.linkname
+    elif kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
+        if not (0 <= info.devmajor < 1 << 12 and 0 <= info.devminor < 1 << 20):
+            raise ValueError(f"{info.name[:200]!r} is device {info.devmajor}:{info.devminor}")
+        node.target = (info.devmajor, info.devminor)
+    return node
+
+
+def _checked_map(sparse: list[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...]:
+    end = 0
+    for offset, length in sparse:
+        if offset < end or length < 0 or offset + length > size:
+            raise ValueError("the map of a sparse file contradicts itself")
+        end = offset + length
+    return tuple((offset, length) for offset, length in sparse if length)
+
+
+class Meter:
+    """Counts what all layers together ask for, and refuses what goes beyond the limits. `stream` counts bytes as they
+    come out of decompression; a sparse file may claim more than that."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.stream = Budget(limits)
+        self.entries = 0
+        self.unpacked = 0
+        self.metadata = 0
+
+    def count(self, entry: Entry, what: str) -> None:
+        """Count one entry of `what`. Raises TooLarge; ValueError for names that would fill memory."""
+        self.entries += 1
+        self.unpacked += entry.node.size if entry.node else 0
+        self.metadata += entry.weight
+        if self.entries > self.limits.entries:
+            raise too_many(what, self.limits)
+        if self.unpacked > self.limits.unpacked_bytes:
+            raise too_much(what, self.limits)
+        if self.metadata > self.limits.metadata_bytes:
+            raise ValueError(f"its names and attributes take more than {size_text(self.limits.metadata_bytes)}")
+
+
+def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
+    """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
+
+    Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out. Raises TooLarge."""
+    with damage_is_reported(layer), opened(layer, meter.stream) as raw:
+        digest = hashlib.sha256()
+        reader = ForwardReader(_hashed(raw, digest.update)) if layer.diff_id else raw
+        unique: dict[object, object] = {}
+        archive = tarfile.TarFile(fileobj=reader, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header in memory
+            reader.budget = HEADER_BYTES
+            kind = _KINDS.get(info.type)
+            if kind is None:
+                raise ValueError(f"{info.name[:200]!r} is of the unknown type {info.type!r}")
+            _check_numbers(info)
+            parts = split_path(info.name, layer.label)
+            if kind == tarfile.LNKTYPE:
+                entry = Entry(parts, None, split_path(info.linkname, layer.label))
+            else:
+                entry = Entry(parts, _node(info, kind, index, unique))
+                reader.data_end = _data_end(entry.node)
+            meter.count(entry, f"layer {layer.label}")
+            yield entry
+        if reader.last.strip(b"\0"):
+            raise ValueError(f"the header at byte {archive.offset} makes no sense")
+        reader.drain()
+        if layer.diff_id and layer.diff_id != f"sha256:{digest.hexdigest()}":
+            raise ValueError(f"its content has the digest sha256:{digest.hexdigest()}, the image says {layer.diff_id}")
+
+
+def _data_end(node: Node | None) -> int:
+    """Where an entry's content ends in its layer; 0 for what has none."""
+    if node is None or node.kind != tarfile.REGTYPE:
+        return 0
+    if node.target is None:
+        return node.offset + node.size if node.size else 0
+    return node.offset + sum(int(piece[1]) for piece in node.target if isinstance(piece, tuple))
+
+
+def _check_numbers(info: tarfile.TarInfo) -> None:
+    """An extended header whose number is none would silently count as 0: as root's, or as empty."""
+    for key, what in _NUMBERS.items():
+        text = info.pax_headers.get(key)
+        if text is not None and not _WHOLE.fullmatch(text):
+            raise ValueError(f"{info.name[:200]!r} has {text[:40]!r} as {what}")
+
+
+def _hashed(raw: ForwardReader, update: Callable[[bytes], None]) -> Iterator[bytes]:
+    while piece := raw.take(CHUNK):
+        update(piece)
+        yield piece

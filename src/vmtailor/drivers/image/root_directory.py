@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain root file system directory → a flat archive, as `layers` makes one from an image."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.store import disk_full_is_a_host_error
+from vmtailor.drivers.image.layer_reader import TIME_MAX
+from vmtailor.drivers.image.limits import DEPTH, Limits, Room, too_many, too_much
+
+
+@dataclass(frozen=True)
+class Archived:
+    """`entries` without the root; `unpacked_bytes` counts each file once."""
+
+    sha256: str
+    entries: int
+    unpacked_bytes: int
+
+
+def archive_directory(root: Path, out: Path, limits: Limits | None = None) -> Archived:
+    """Write the tree below `root` to the flat archive `out`: one file system, sockets left out, sorted.
+
+    Run by a user who is not root, what belongs to that user and group becomes root's: a tree unpacked without root
+    has no other owners. Raises UserInputError for what cannot be read or told in an archive, or changes meanwhile;
+    TooLarge; HostError before the disk is full."""
+    root = root.resolve()
+    with disk_full_is_a_host_error(out.parent), out.open("wb") as file:
+        writer = _Archiver(file, root, limits or Limits(), Room(out.parent))
+        for path, status in _walk(root):
+            writer.add(path, status)
+        writer.write(bytes(1024))
+    return Archived(writer.digest.hexdigest(), writer.entries, writer.unpacked)
+
+
+def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Paths relative to the root with their status, parents first, siblings sorted; mount points stay empty."""
+    device = root.stat().st_dev
+    stack = ["."]
+    while stack:
+        path = stack.pop()
+        if path.count("/") >= DEPTH:
+            raise UserInputError(
+                f"{root} is nested more than {DEPTH} folders deep, at {path[:60]}…", hint="leave that out of it"
+            )
+        with _reported(root / path):
+            status = os.lstat(root / path)
+        yield path, status
+        if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+            with _reported(root / path):
+                names = sorted(os.listdir(root / path), reverse=True)  # noqa: PTH208  # names, not paths
+            stack.extend(name if path == "." else f"{path}/{name}" for name in names)
+
+
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """What the system says of a path in the tree, as the user's error."""
+    try:
+        yield
+    except PermissionError:
+        raise UserInputError(f"{path} cannot be read", hint="run as its owner, or give the tree as an image") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise _changed(path) from None
+    except OSError as error:
+        words = (error.strerror or "").lower()
+        raise UserInputError(f"{path} cannot be read: {words}", hint="leave it out of the tree") from error
+
+
+def _changed(path: Path) -> UserInputError:
+    return UserInputError(f"{path} changed while it was read", hint="try again when it is at rest")
+
+
+class _Archiver:
+    def __init__(self, out: IO[bytes], root: Path, limits: Limits, room: Room) -> None:
+        self._out = out
+        self._root = root
+        self._limits = limits
+        self._room = room
+        self._own = os.geteuid() != 0
+        self._seen: dict[tuple[int, int], str] = {}
+        self.digest = hashlib.sha256()
+        self.entries = -1  # the root does not count
+        self.unpacked = 0
+
+    def write(self, data: bytes) -> None:
+        self.digest.update(data)
+        self._out.write(data)
+
+    def add(self, path: str, status: os.stat_result) -> None:
+        name = path.rsplit("/", 1)[-1]
+        if name.startswith(".wh."):
+            raise UserInputError(f"{self._root / path} has a name that marks deletions in images", hint="rename it")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+        if kind is None:
+            return  # a socket: it means nothing without its process
+        info = tarfile.TarInfo(path)
+        info.type, info.mode = kind, stat.S_IMODE(status.st_mode)
+        info.uid = 0 if self._own and status.st_uid == os.geteuid() else status.st_uid
+        info.gid = 0 if self._own and status.st_gid == os.getegid() else status.st_gid
+        info.mtime = min(max(0, int(status.st_mtime)), TIME_MAX)
+        info.pax_headers = self._xattrs(path)
+        if kind == tarfile.SYMTYPE:
+            with _reported(self._root / path):
+                info.linkname = os.readlink(self._root / path)  # noqa: PTH115  # as it is written
+        elif kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
+            info.devmajor, info.devminor = os.major(status.st_rdev), os.minor(status.st_rdev)
+        if kind != tarfile.DIRTYPE and status.st_nlink > 1:
+            first = self._seen.setdefault((status.st_dev, status.st_ino), path)
+            if first != path:
+                info.type, info.linkname, info.pax_headers = tarfile.LNKTYPE, first, {}
+        self.entries += 1
+        if self.entries > self._limits.entries:
+            raise too_many(str(self._root), self._limits)
+        if info.type == tarfile.REGTYPE:
+            info.size = status.st_size
+            self._add_file(path, info)
+        else:
+            self.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+
+    def _add_file(self, path: str, info: tarfile.TarInfo) -> None:
+        whole = self._root / path
+        self.unpacked += info.size
+        if self.unpacked > self._limits.unpacked_bytes:
+            raise too_much(str(self._root), self._limits)
+        # What was a file a moment ago may be a pipe now, or a link to elsewhere.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.ExitStack() as stack:
+            with _reported(whole):
+                source = stack.enter_context(os.fdopen(os.open(whole, flags), "rb"))
+            if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                raise _changed(whole)
+            self.write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+            left = info.size
+            while left:
+                with _reported(whole):
+                    piece = source.read(min(left, 1 << 20))
+                if not piece:
+                    raise _changed(whole)
+                self._room.take(len(piece))
+                self.write(piece)
+                left -= len(piece)
+        self.write(bytes(-info.size % 512))
+
+    def _xattrs(self, path: str) -> dict[str, str]:
+        found = {}
+        with contextlib.suppress(OSError):  # a file system without attributes
+            for name in sorted(os.listxattr(self._root / path, follow_symlinks=False)):
+                if not name.startswith(("trusted.overlay.", "user.overlay.", "security.selinux", "system.")):
+                    value = os.getxattr(self._root / path, name, follow_symlinks=False)
+                    found[f"SCHILY.xattr.{name}"] = value.decode("utf-8", "surrogateescape")
+        return found
+
+
+_KINDS = {
+    stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE, stat.S_IFLNK: tarfile.SYMTYPE,
+    stat.S_IFCHR: tarfile.CHRTYPE, stat.S_IFBLK: tarfile.BLKTYPE, stat.S_IFIFO: tarfile.FIFOTYPE,
+}  # fmt: skip

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""skopeo, which fetches images. It copies into its `dir:` form, which alone leaves manifest and configuration as they
+are: converting a Docker image to an OCI layout would lose the health check, and the digest with it."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError, UserInputError, VmtailorError
+from vmtailor.base.process import CommandFailed, Finished, pasteable, require_tool, run, spawn
+from vmtailor.drivers.image import manifests
+from vmtailor.drivers.image.limits import Limits, require_room, too_much
+
+COPY_TIMEOUT_S = 3600.0
+INSPECT_TIMEOUT_S = 120.0
+#: Seconds between two looks at how much has been copied.
+LOOK_S = 0.2
+
+_MESSAGE = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_EXPECTED = re.compile(r"expected (sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a registry is approached. `authfile`: a file with credentials; by default skopeo finds the user's own."""
+
+    authfile: Path | None = None
+    architecture: str = "amd64"
+
+
+def is_loopback(reference: str) -> bool:
+    """Whether a `docker://` reference names a registry on this host, which may do without TLS."""
+    host = reference.removeprefix("docker://").split("/", 1)[0]
+    name = host[1:].split("]", 1)[0] if host.startswith("[") else host.rsplit(":", 1)[0]
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def copy_command(source: str, destination: Path, temporary: Path, access: Access) -> list[str]:
+    """The command that copies one image of the wanted architecture into a folder."""
+    options = ["--src-tls-verify=false"] if source.startswith("docker://") and is_loopback(source) else []
+    if access.authfile is not None:
+        options.append(f"--src-authfile={access.authfile}")
+    return [
+        require_tool("skopeo"), "--tmpdir", str(temporary), "--override-os", "linux", "--override-arch",
+        access.architecture, "copy", "--quiet", "--remove-signatures", *options, source, f"dir:{destination}",
+    ]  # fmt: skip
+
+
+def copy(
+    source: str, destination: Path, temporary: Path, access: Access, *, name: str = "", limits: Limits | None = None
+) -> None:
+    """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
+    soon as more was written than an image may have, or HostError (no network, disk full)."""
+    finished = _watched(
+        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source
+    )
+    if finished.returncode != 0:
+        raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
+
+
+def _watched(argv: list[str], folder: Path, limits: Limits, name: str) -> Finished:
+    """Run a program that writes below `folder`, and end it when that is too much: a registry may send without end."""
+    started, before = time.monotonic(), _occupied(folder)
+    with tempfile.TemporaryFile() as err, spawn(argv, stderr=err) as process:
+        while True:
+            try:
+                code = process.wait(LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                written = _occupied(folder) - before
+                if written > limits.unpacked_bytes:
+                    raise too_much(name, limits) from None
+                require_room(folder, 0)
+                if time.monotonic() - started > COPY_TIMEOUT_S:
+                    raise HostError(
+                        f"skopeo did not end within {COPY_TIMEOUT_S:.0f} s",
+                        hint="try it by hand, with the command below",
+                        details=pasteable(argv),
+                    ) from None
+        err.seek(0)
+        return Finished(tuple(argv), code, b"", err.read(), time.monotonic() - started)
+
+
+def _occupied(folder: Path) -> int:
+    """Bytes in the files below a folder, those that just vanish not counted."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        total += status.st_size
+    return total
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What a name in a registry means just now: the bytes of a manifest or a list of them."""
+
+    reference: str
+    manifest: bytes
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{hashlib.sha256(self.manifest).hexdigest()}"
+
+    @property
+    def exact(self) -> str:
+        """The reference by digest: what was checked is what is copied."""
+        return by_digest(self.reference, self.digest)
+
+
+def by_digest(reference: str, digest: str) -> str:
+    """A `docker://` reference of the same name, with a digest instead of its tag or digest."""
+    base = reference.partition("@")[0]
+    head, slash, last = base.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def pin(source: str, access: Access) -> Pinned:
+    """Ask a registry what a reference names just now. Raises as `copy` does."""
+    return Pinned(source, _raw(source, access))
+
+
+def check(pinned: Pinned, access: Access, limits: Limits) -> None:
+    """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched."""
+
+    def read(digest: str) -> bytes | None:
+        return _raw(by_digest(pinned.reference, digest), access) if _DIGEST.fullmatch(digest) else None
+
+    manifests.check(pinned.manifest, pinned.reference, read, access.architecture, limits)
+
+
+def _raw(source: str, access: Access) -> bytes:
+    options = ["--tls-verify=false"] if is_loopback(source) else []
+    if access.authfile is not None:
+        options.append(f"--authfile={access.authfile}")
+    try:
+        return run([require_tool("skopeo"), "inspect", "--raw", *options, source], timeout_s=INSPECT_TIMEOUT_S).stdout
+    except CommandFailed as failure:
+        raise explain(source, failure.finished.error_text, access) from failure
+
+
+def explain(source: str, said: str, access: Access) -> VmtailorError:
+    """What skopeo said, as an error of the right family with the next step."""
+    found = _MESSAGE.findall(said)
+    message = (found[-1] if found else said.strip()).replace('\\"', '"')[:2000]
+    low = message.lower()
+    digest = _EXPECTED.search(message) or _DIGEST.search(message)
+    blob = digest.group(digest.lastindex or 0) if digest else "a part"
+    families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (
+        (("no space left", "disk quota"), HostError(
+            f"no space is left while {source} was fetched", hint="free some, or set XDG_CACHE_HOME elsewhere")),
+        (("digest did not match", "digest mismatch", "does not match expected"), UserInputError(
+            f"{source} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again")),
+        (("reading blob", "unexpected eof", "invalid tar header", "invalid header"), UserInputError(
+            f"{source} is damaged or incomplete: {blob} cannot be read", hint="fetch or build it again")),
+        (("no image found in manifest list", "no image found in image index"), UserInputError(
+            f"{source} has no image for the architecture {access.architecture} of this host",
+            hint="choose an image that is built for it")),
+        (("unauthorized", "authentication required", "denied", "no basic auth", "401"), UserInputError(
+            f"the registry does not give {source}", hint="log in with `skopeo login`, and check the name")),
+        (("docker daemon", "docker engine"), HostError(
+            f"the Docker engine does not answer for {source}", hint="start it, or give a `docker save` archive")),
+        (("connection refused", "no such host", "i/o timeout", "network is unreachable", "connection reset"), HostError(
+            f"the registry of {source} cannot be reached", hint="check the name and the network")),
+        (("server gave http response to https",), UserInputError(
+            f"the registry of {source} speaks no TLS", hint="only registries on this host may do without")),
+        (("no descriptor found", "manifest unknown", "name unknown", "no such file", "not found"), UserInputError(
+            f"{source} is not there", hint="check the name and the tag")),
+    )  # fmt: skip
+    for words, error in families:
+        if any(word in low for word in words):
+            error.details = message
+            return error
+    return UserInputError(f"skopeo cannot read {source}", hint="is it an image of that kind?", details=message)

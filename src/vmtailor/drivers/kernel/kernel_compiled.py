@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The baseline for distributions that do not package a kernel with its debug symbols and source: compiled once.
+
+Slower than unpacking packages (a distribution's configuration takes an hour or more on two cores, and 15 GB), with the
+same result: a kernel with its modules, its debug information and its source. The configuration is the distribution's
+own (`/boot/config-RELEASE`), or the kernel's defconfig with its fragment for guests.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from vmtailor.base import process, records
+from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.progress import step
+from vmtailor.base.store import Store, digest, locked
+from vmtailor.drivers.distribution.kernel_packages import DEBUG_MODULES
+from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_source
+from vmtailor.model.kernel import Configured, KernelBaseline
+
+_LAYOUT = "1"
+
+_DEBUG = ("DEBUG_KERNEL", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT")
+_MACHINE = (
+    "MODULES", "BLK_DEV_INITRD", "ACPI", "PCI", "TTY", "SERIAL_8250", "SERIAL_8250_CONSOLE", "BLOCK", "BLK_DEV", "NET",
+    "INET", "NETDEVICES", "NET_CORE", "VIRTIO_MENU", "VIRTIO_PCI",
+)  # fmt: skip
+_FILE_SYSTEMS = (
+    "MISC_FILESYSTEMS", "EROFS_FS_XATTR", "EROFS_FS_SECURITY", "SQUASHFS_XATTR", "SQUASHFS_ZSTD", "EXT4_FS_SECURITY",
+    "SHMEM", "TMPFS", "TMPFS_XATTR", "DEVTMPFS", "PROC_FS", "SYSFS",
+)  # fmt: skip
+_INIT = ("PRINTK", "BINFMT_ELF", "BINFMT_SCRIPT", "MULTIUSER", "FUTEX", "POSIX_TIMERS", "UNIX98_PTYS")
+_MODULES = ("VIRTIO_MMIO", "VIRTIO_BLK", "VIRTIO_NET", "EROFS_FS", "SQUASHFS", "EXT4_FS", "OVERLAY_FS")
+_OFF = (
+    "DEBUG_INFO_NONE", "DEBUG_INFO_BTF", "DEBUG_INFO_REDUCED", "DEBUG_INFO_SPLIT", "MODULE_SIG", "MODULE_COMPRESS",
+    "LOCALVERSION_AUTO",
+)  # fmt: skip
+
+#: Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
+#: machine that is traced, and what our init and the tracer live on.
+NEEDED = dict.fromkeys((*_DEBUG, *_MACHINE, *_FILE_SYSTEMS, *_INIT), "y") | dict.fromkeys(_MODULES, "m")
+#: What is laid over any configuration: that, no keys that only the distribution has, and modules as they are.
+ADDED = {
+    **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
+    **dict.fromkeys(_OFF, "n"),
+    "MODULE_COMPRESS_NONE": "y",  # an answer to a choice in old trees; newer ones have MODULE_COMPRESS alone
+    **NEEDED,
+}
+
+
+def provide(
+    store: Store, source: str, config_file: Path | None = None, *, debug_modules: Collection[str] = DEBUG_MODULES
+) -> KernelBaseline:
+    """Compile `source` (a folder, or a tarball with its checksum) as a baseline, or find it in the cache.
+
+    An interrupted compile goes on where it stopped. Raises UserInputError for the source or configuration, BuildError
+    when it does not compile, HostError for tools and disk.
+    """
+    given = kconfig_file.read(config_file) if config_file is not None else b"defconfig"
+    tree = kernel_source.provide(store, source)
+    toolchain = kbuild.Toolchain()
+    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, kconfig_file.render(ADDED), *sorted(debug_modules))
+    work = store.root / "kernel-build" / f"baseline-{key[:16]}"
+
+    def fill(folder: Path) -> None:
+        store.folder("kernel-build")
+        with locked(work.with_suffix(".lock")):
+            configured = configure(tree.path, work, config_file, toolchain)
+            compiled = kbuild.compile_kernel(
+                configured, ("bzImage", "modules"), toolchain, title=f"compiling the baseline {tree.version}"
+            )
+            _collect(tree.path, compiled, folder, toolchain, debug_modules)
+
+    folder = store.get("kernel-compiled", key, fill)
+    release = (folder / "release").read_text().strip()
+    return KernelBaseline(
+        version=tree.version,
+        release=release,
+        vmlinuz=str(folder / "vmlinuz"),
+        config=str(folder / "config"),
+        system_map=str(folder / "System.map"),
+        modules_dir=str(folder / "lib/modules" / release),
+        debug_vmlinux=str(folder / "vmlinux"),
+        debug_modules_dir=str(folder / "debug"),
+        source_dir=str(tree.path),
+        source_digest=tree.digest,
+        origin=(f"compiled from {source}", toolchain.describe()),
+    )
+
+
+def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain) -> Configured:
+    """The configuration of a baseline. Raises UserInputError, with the symbols, for one that cannot be one: better now
+    than from a guest that cannot mount its root, after an hour's compile."""
+    configured = kbuild.configure_file(source, work, _whole(source, work, config_file), toolchain)
+    had = {name for name, _ in configured.symbols}
+    missing = [name for name in NEEDED if name not in had]
+    if missing:
+        raise UserInputError(
+            f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
+            hint="what they depend on is switched off in it; give a distribution's configuration, or 'defconfig'",
+        )
+    return configured
+
+
+def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
+    """The configuration with ADDED laid over it, as a file for olddefconfig."""
+    if config_file is not None:
+        base = kconfig_file.parse(config_file.read_text("utf-8", "replace"))
+    else:
+        targets = ["x86_64_defconfig", "kvm_guest.config"]
+        try:
+            process.run(
+                kbuild.make_argv(source, work, kbuild.Toolchain(), targets),
+                timeout_s=900,
+                env=kbuild.environment(),
+                umask=kbuild.UMASK,
+            )
+        except process.CommandFailed as error:
+            raise BuildError("the kernel's own configuration step failed", details=error.details) from error
+        base = kconfig_file.parse((work / ".config").read_text("utf-8"))
+    whole = work / "baseline.config"
+    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode(), private=True)
+    return whole
+
+
+def _collect(
+    source: Path, compiled: kbuild.Compiled, folder: Path, toolchain: kbuild.Toolchain, debug_modules: Collection[str]
+) -> None:
+    """Take what a baseline consists of out of the build folder: files, modules, the same with debug information."""
+    work = compiled.build_dir
+    shutil.copyfile(compiled.bz_image, folder / "vmlinuz")
+    for name in ("vmlinux", "System.map", ".config"):
+        shutil.copyfile(work / name, folder / name.removeprefix("."))
+    (folder / "release").write_text(kbuild.release(source, work) + "\n")
+    wanted = {name.replace("-", "_") for name in debug_modules}
+    for module in work.rglob("*.ko"):
+        if module.stem.replace("-", "_") in wanted:
+            target = folder / "debug" / module.relative_to(work)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(module, target)
+    argv = kbuild.make_argv(source, work, toolchain, ["modules_install"])
+    argv += [f"INSTALL_MOD_PATH={folder}", "INSTALL_MOD_STRIP=1", "DEPMOD=true"]
+    with step("collecting the modules of the baseline"):
+        try:
+            process.run(argv, timeout_s=3600, env=kbuild.environment(), umask=kbuild.UMASK)
+        except process.CommandFailed as error:
+            raise BuildError("the modules of the baseline could not be installed", details=error.details) from error
+    (folder / "debug").mkdir(exist_ok=True)

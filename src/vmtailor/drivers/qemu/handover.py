@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How QEMU, which may open next to nothing itself, gets the files of its machine.
+
+Disks and the plugin's output are opened by us and inherited. What QEMU insists on opening by a name (kernel, initial
+RAM disk, firmware, plugin) is copied: into its own root directory, or into memory where it has none. A QEMU that is not
+shut in gets the names as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmtailor.base import temporary
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.qemu import confinement, qemu_program
+from vmtailor.drivers.qemu.confinement import Confinement, Root
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.qemu_program import Qemu
+
+#: Devices that QEMU opens in any machine.
+_DEVICES = ("/dev/null", "/dev/urandom")
+_KVM = "/dev/kvm"
+#: Where copies are in QEMU's own root.
+_FOLDER = "/machine"
+#: Where QEMU puts temporary files.
+_OVERLAYS = "/var/tmp"
+#: Who answers names for the guest's network.
+_RESOLVER = Path("/etc/resolv.conf")
+#: QEMU's own threads, which the plugin watches (native/tcg-plugin/settle.c); the launcher becomes QEMU.
+_THREADS = "/proc/self/task"
+#: Names the library that the dynamic linker loads first.
+_PRELOAD = "LD_PRELOAD"
+_READ_WRITE = os.O_RDWR | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a machine needs of the host. `named`: files that QEMU opens by name: what it is called there → its path.
+    `disks`: path → whether it is written. `overlays`: disks are written into temporary files. `low_ports`: it binds
+    ports below 1024. `variables`: of its environment, besides what every QEMU sees; a library that it is to load first
+    (LD_PRELOAD) is a file that it opens by name."""
+
+    named: Mapping[str, str] = field(default_factory=dict)
+    disks: Mapping[str, bool] = field(default_factory=dict)
+    plugin: Plugin | None = None
+    overlays: bool = False
+    kvm: bool = False
+    outbound: bool = False
+    low_ports: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What must be there before anything starts."""
+        return (*self.named.values(), *self.disks)
+
+
+@dataclass
+class Handed:
+    """What QEMU is told, and what its launcher is. `names`: path → what QEMU calls it, where that is not the same.
+    `sets`: descriptors and the numbers of QEMU's descriptor sets that they are in; `descriptors`: all that are
+    inherited."""
+
+    launcher: list[str]
+    environment: dict[str, str]
+    names: dict[str, str] = field(default_factory=dict)
+    sets: list[tuple[int, int]] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
+    _overlays: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def argv(self, command: list[str]) -> list[str]:
+        """The command as it is started."""
+        return [*self.launcher, "--", *command]
+
+    def settled(self) -> None:
+        """QEMU runs, and has opened what it needs: its place for temporary files can go, with nothing in it."""
+        self._overlays.close()
+
+
+@contextlib.contextmanager
+def handed(wanted: Wanted, qemu: Qemu, how: Confinement | None = None) -> Iterator[Handed]:
+    """Open and name everything. Raises UserInputError when a file cannot be opened."""
+    how = how or confinement.of(qemu)
+    launcher = [str(confinement.launcher()), "parent", str(os.getpid()), *how.words]
+    made = Handed(launcher, {**qemu_program.environment(), **wanted.variables})
+    with contextlib.ExitStack() as stack:
+        stack.callback(made.settled)
+        if not how.by_path:
+            _give_rights(made, wanted, how)
+            for called, path in wanted.named.items():
+                _give_copy(made, stack, how, called, path)
+            for path, written in wanted.disks.items():
+                _give_disk(made, stack, path, written)
+            if wanted.plugin is not None:
+                _give_plugin(made, stack, how, wanted.plugin)
+            if library := wanted.variables.get(_PRELOAD):
+                _give_copy(made, stack, how, "preloaded.so", library)
+                made.environment[_PRELOAD] = made.names[library]
+            if wanted.overlays:
+                _give_place(made, how)
+        if how.root is not Root.SHARED:
+            _show_host(made, wanted, qemu)
+        yield made
+
+
+def _give_rights(made: Handed, wanted: Wanted, how: Confinement) -> None:
+    if not how.stranger:
+        return
+    if wanted.low_ports:
+        made.launcher.append("low-ports")
+    if wanted.kvm:
+        with contextlib.suppress(OSError):
+            device = Path(_KVM).stat()
+            if device.st_gid != 0 and device.st_mode & 0o060 == 0o060:
+                made.launcher += ["group", str(device.st_gid)]
+
+
+def _show_host(made: Handed, wanted: Wanted, qemu: Qemu) -> None:
+    for path in qemu.needs or ():
+        made.launcher += ["show", path]
+    for device in (*_DEVICES, *((_KVM,) if wanted.kvm else ())):
+        if Path(device).exists():
+            made.launcher += ["device", device]
+    if wanted.outbound and _RESOLVER.is_file():
+        made.launcher += ["show", str(_RESOLVER)]
+    if wanted.plugin is not None:
+        made.launcher += ["show", _THREADS]
+
+
+def _open(stack: contextlib.ExitStack, path: str, flags: int) -> int:
+    try:
+        number = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise UserInputError(
+            f"{path} cannot be opened: {os.strerror(error.errno or 0).lower()}",
+            hint="the machine cannot be booted without it",
+        ) from error
+    stack.callback(os.close, number)
+    return number
+
+
+def _give_disk(made: Handed, stack: contextlib.ExitStack, path: str, written: bool) -> None:
+    """A descriptor set, out of which QEMU takes what it asks for: a disk that is written is read first, too."""
+    opened = [_open(stack, path, flags) for flags in ((_READ, _READ_WRITE) if written else (_READ,))]
+    made.names[path] = f"/dev/fdset/{opened[0]}"
+    made.sets += [(number, opened[0]) for number in opened]
+    made.descriptors += opened
+
+
+def _give_copy(made: Handed, stack: contextlib.ExitStack, how: Confinement, called: str, path: str) -> None:
+    number = _open(stack, path, _READ)
+    if how.root is Root.SHARED:
+        number = _in_memory(stack, number)
+        made.names[path] = f"/proc/self/fd/{number}"
+    else:
+        made.names[path] = f"{_FOLDER}/{called}"
+        made.launcher += ["copy", str(number), made.names[path]]
+    made.descriptors.append(number)
+
+
+def _in_memory(stack: contextlib.ExitStack, source: int) -> int:
+    """A copy that whoever inherits it may open again."""
+    number = os.memfd_create("vmtailor")
+    stack.callback(os.close, number)
+    os.fchmod(number, 0o555)
+    while os.sendfile(number, source, None, 1 << 30):  # None: from where it stands
+        pass
+    return number
+
+
+def _give_plugin(made: Handed, stack: contextlib.ExitStack, how: Confinement, plugin: Plugin) -> None:
+    _give_copy(made, stack, how, "plugin.so", str(plugin.library))
+    _give_copy(made, stack, how, "plugin.conf", str(plugin.config))
+    number = _open(stack, str(plugin.out), _READ_WRITE | os.O_CREAT | os.O_TRUNC)
+    stack.callback(_unlink_if_empty, plugin.out)
+    made.names[str(plugin.out)] = f"fd:{number}"
+    made.descriptors.append(number)
+
+
+def _unlink_if_empty(path: Path) -> None:
+    """A QEMU that wrote nothing left no file."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+def _give_place(made: Handed, how: Confinement) -> None:
+    """A folder on a disk for temporary files: where the user said, or where QEMU itself would put them."""
+    chosen = Path(os.environ.get("TMPDIR") or _OVERLAYS)
+    if chosen == Path("/tmp"):  # often in memory: QEMU does not take it either
+        chosen = Path(_OVERLAYS)
+    where = chosen if chosen.is_dir() else Path(tempfile.gettempdir())
+    folder = made._overlays.enter_context(temporary.held_folder(where.absolute())) / "overlays"
+    folder.mkdir(mode=stat.S_IRWXU)
+    if how.root is Root.SHARED:
+        made.launcher += ["work", str(folder)]
+        made.environment["TMPDIR"] = "."
+    else:
+        made.launcher += ["place", str(folder), _OVERLAYS]
+        made.environment["TMPDIR"] = _OVERLAYS

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether KVM works here: a small guest really runs, with a deadline. /dev/kvm can be there, open, and hang."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from vmtailor.base import natives
+from vmtailor.base.process import pasteable, spawn
+from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.qemu.handover import Wanted, handed
+
+#: What the guest says when everything a kernel needs has worked (native/kvm-probe).
+SAID_WHEN_FINE = b"VTKVM ok\n"
+PROBE = "kvm-probe.bin"
+DEVICE = Path("/dev/kvm")
+
+
+class KvmState(StrEnum):
+    WORKS = "works"
+    ABSENT = "absent"  # no device
+    FORBIDDEN = "forbidden"  # the device cannot be opened
+    HANGS = "hangs"  # the guest did not come to its end in time
+    FAILS = "fails"  # the guest or QEMU ended wrongly
+
+
+@dataclass(frozen=True)
+class KvmVerdict:
+    """`reason` is a sentence for a person, empty when it works; `said` what guest and QEMU said; `seconds` it took."""
+
+    state: KvmState
+    reason: str = ""
+    said: str = ""
+    seconds: float = 0.0
+
+    @property
+    def works(self) -> bool:
+        return self.state is KvmState.WORKS
+
+
+def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm", device: Path = DEVICE) -> KvmVerdict:
+    """Start a small guest under KVM and see whether it gets to its end within `deadline_s` seconds of host time.
+
+    The guest takes a millisecond where KVM works. `accelerator` is for tests: TCG runs the same guest. Raises HostError
+    when QEMU or the guest is not installed."""
+    if accelerator == "kvm":
+        if not device.exists():
+            return KvmVerdict(KvmState.ABSENT, f"there is no {device}")
+        try:
+            with device.open("r+b", buffering=0):
+                pass
+        except OSError as error:
+            return KvmVerdict(KvmState.FORBIDDEN, f"{device} cannot be opened: {os.strerror(error.errno or 0)}")
+    return _try(accelerator, deadline_s)
+
+
+def probe_command(program: str, guest: str, accelerator: str) -> list[str]:
+    """QEMU's argument list: the guest stands in for the BIOS."""
+    model = "host" if accelerator == "kvm" else "max"
+    argv = [program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-accel", accelerator, "-cpu", model]
+    argv += ["-m", "16M", "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]
+    return [*argv, "-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial", "-bios", guest]
+
+
+def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
+    qemu, guest = qemu_program.installed(), str(natives.locate().folder / PROBE)
+    wanted = Wanted(named={"firmware": guest}, kvm=accelerator == "kvm")
+    started = time.monotonic()
+    end = started + deadline_s
+    # Shut in as any machine is, so that the answer holds for them.
+    with tempfile.TemporaryFile() as errors, SerialLine() as serial, handed(wanted, qemu) as given:
+        argv = given.argv(probe_command(qemu.program, given.names.get(guest, guest), accelerator))
+        with spawn(
+            argv,
+            stdin=serial.guest_in,
+            stdout=serial.guest_out,
+            stderr=errors,
+            env=given.environment,
+            pass_fds=given.descriptors,
+        ) as process:
+            serial.started()
+            while (left := end - time.monotonic()) > 0 and serial.wait_readable(left) and serial.recv(4096):
+                pass
+            if select.select([serial], [], [], 0)[0]:  # the line's end: QEMU is on its way out
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+            code = process.poll()
+            seconds = time.monotonic() - started
+        errors.seek(0)
+        words = errors.read()[-2000:].decode("utf-8", "replace").strip()
+    shown = pasteable(probe_command(qemu.program, guest, accelerator))
+    said = f"{bytes(serial.tail).decode('utf-8', 'replace')}\n{words}\n{shown}".strip()
+    if code is None:
+        first = f": {words.splitlines()[0]}" if words else ""
+        reason = f"a small guest under KVM hangs; it was ended after {seconds:.0f} s{first}"
+        return KvmVerdict(KvmState.HANGS, reason, said, seconds)
+    if code != 0 or SAID_WHEN_FINE not in serial.tail:
+        return KvmVerdict(KvmState.FAILS, f"a small guest under KVM fails (QEMU's status {code})", said, seconds)
+    return KvmVerdict(KvmState.WORKS, "", said, seconds)

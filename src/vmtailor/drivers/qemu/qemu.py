@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A QEMU under way: a context manager that owns the process, its lines and its monitor; how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Protocol
+
+from vmtailor.base.errors import GuestError, HostError, UserInputError
+from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
+from vmtailor.drivers.guest.guest_text import kernel_text
+from vmtailor.drivers.guest.serial_line import SerialLine
+from vmtailor.drivers.qemu import forwards, net_guard
+from vmtailor.drivers.qemu.handover import Wanted, handed
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.qemu_command import Board, Ends, command
+from vmtailor.drivers.qemu.qemu_program import installed
+from vmtailor.drivers.qemu.qmp import Qmp
+from vmtailor.model.machine import Accelerator, Machine
+
+_PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
+_PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
+
+
+class Ending(StrEnum):
+    """How a machine ended."""
+
+    EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
+    PANIC = "panic"  # the kernel said so on its console
+    DEADLINE = "deadline"  # it still ran when its time was over
+    DIED = "died"  # QEMU failed, or was killed from outside
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of one boot, with what a person needs to see why. `seconds` of host time since QEMU was started."""
+
+    ending: Ending
+    command: str
+    console_tail: str
+    stderr: str
+    seconds: float
+    returncode: int | None
+
+    def error(self) -> GuestError:
+        """This end as the error it is where it was not wanted."""
+        what = {
+            Ending.EXITED: "the machine ended by itself too early",
+            Ending.PANIC: "the guest's kernel panicked",
+            Ending.DEADLINE: f"the guest was not done after {self.seconds:.0f} s",
+            Ending.DIED: f"QEMU ended with status {self.returncode}",
+        }[self.ending]
+        parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
+        hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
+        return GuestError(what, hint=hint, details="\n".join(part.strip() for part in parts if part.strip()))
+
+
+class RunningMachine:
+    """A machine under way. `serial` is its serial line; `qmp`, and `probe`, the output of its second serial port, are
+    there when they were asked for."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        serial: SerialLine,
+        qmp: Qmp | None,
+        probe: SerialLine | None,
+        command: str,
+        errors: IO[bytes],
+    ) -> None:
+        self.serial = serial
+        self.qmp = qmp
+        self.probe = probe
+        self.command = command
+        self.started_s = time.monotonic()
+        self._process = process
+        self._errors = errors
+
+    @property
+    def elapsed_s(self) -> float:
+        """Host seconds since the start."""
+        return time.monotonic() - self.started_s
+
+    def left(self, deadline_s: float) -> float:
+        """Host seconds left of a deadline that counts from the start; 0 when it is over."""
+        return max(0.0, deadline_s - self.elapsed_s)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """QEMU's status, once it has ended."""
+        return self._process.poll()
+
+    @property
+    def cpu_s(self) -> float | None:
+        """Processor seconds that QEMU has used on the host, user and system; None once it has ended."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait(self, timeout_s: float, console: str | None = None) -> End:
+        """Wait for QEMU's end, at most so long. Somebody must have read the serial line, or its pipe may fill.
+
+        `console`: what of the serial line is the kernel's, when the caller can tell; the guest's programs could fake a
+        panic elsewhere. Raises HostError when QEMU could not even start."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        return self._end(console)
+
+    def run(self, deadline_s: float, on_output: Callable[[bytes], object] = lambda data: None) -> End:
+        """Read the serial line until the machine ends or the deadline (from its start) is over."""
+        while (left := self.left(deadline_s)) > 0 and self.serial.wait_readable(left):
+            data = self.serial.recv(65536)
+            if not data:
+                return self.wait(max(1.0, self.left(deadline_s)))
+            on_output(data)
+        return self._end(None)
+
+    def stop(self, grace_s: float = TERM_GRACE_S) -> None:
+        """End QEMU now. The plugin writes its file, for which it has so many seconds; what the guest said last can
+        still be read."""
+        kill_group(self._process, grace_s)
+
+    def stderr(self) -> str:
+        """What QEMU itself has said so far."""
+        self._errors.seek(0)
+        return self._errors.read()[-8000:].decode("utf-8", "replace").strip()
+
+    def _end(self, console: str | None) -> End:
+        code = self._process.poll()
+        text = kernel_text(bytes(self.serial.tail)) if console is None else console
+        if code is None:
+            ending = Ending.DEADLINE
+        elif code != 0:
+            ending = Ending.DIED
+        else:
+            ending = Ending.PANIC if _PANIC.search(text) else Ending.EXITED
+        end = End(ending, self.command, text, self.stderr(), self.elapsed_s, code)
+        # A QEMU that refuses says so with its status. One that a signal ended did start: 7.2 aborts in some guests that
+        # run out of memory before they have said a word ("cpu_io_recompile").
+        if ending is Ending.DIED and not self.serial.heard and code is not None and code > 0:
+            raise _did_not_start(end)
+        return end
+
+
+def _did_not_start(end: End) -> HostError:
+    refused = _PORT_REFUSED.search(end.stderr)
+    if refused:
+        return forwards.refusal(refused[1])
+    return HostError(
+        "QEMU did not start", hint="vmtailor doctor checks the host", details=f"{end.stderr}\n{end.command}"
+    )
+
+
+class Builder(Protocol):
+    """Gives the argument list of one machine."""
+
+    def __call__(self, ends: Ends = ..., *, program: str, sandbox: bool) -> list[str]: ...
+
+
+@contextlib.contextmanager
+def launch(build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = False) -> Iterator[RunningMachine]:
+    """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
+    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. Raises UserInputError
+    when a file is not there, HostError when QEMU does not start."""
+    qemu = installed()
+    for path in wanted.files:
+        if not Path(path).is_file():
+            raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
+    with contextlib.ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        monitor = stack.enter_context(Qmp()) if qmp else None
+        serial = stack.enter_context(SerialLine())
+        second = stack.enter_context(SerialLine()) if probe else None
+        given = stack.enter_context(handed(wanted, qemu))
+        ends = Ends(
+            monitor.theirs if monitor else None, second.guest_out if second else None, given.names, tuple(given.sets)
+        )
+        argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
+        words = [f"{name}={value}" for name, value in wanted.variables.items()]
+        shown = pasteable([*(("env", *words) if words else ()), *build(program=qemu.program, sandbox=qemu.sandbox)])
+        process = stack.enter_context(
+            spawn(
+                given.argv(argv),
+                stdin=serial.guest_in,
+                stdout=serial.guest_out,
+                stderr=errors,
+                env=given.environment,
+                pass_fds=[one for one in (ends.qmp, ends.probe, *given.descriptors) if one is not None],
+            )
+        )
+        serial.started()
+        if second is not None:
+            second.started()
+        running = RunningMachine(process, serial, monitor, second, shown, errors)
+        if monitor is not None:
+            monitor.started()
+            monitor.accept(20.0, lambda: running.running, running.stderr)
+            given.settled()
+        yield running
+
+
+def named(machine: Board) -> dict[str, str]:
+    """The files of a machine that QEMU opens by name."""
+    files = {"kernel": machine.kernel, "initrd": machine.initrd}
+    return {called: path for called, path in files.items() if path}
+
+
+def boot(
+    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False
+) -> contextlib.AbstractContextManager[RunningMachine]:
+    """Start a container's machine; `launch` says what else holds."""
+    build = functools.partial(command, machine, plugin=plugin)
+    wanted = Wanted(
+        named=named(machine),
+        disks={disk.path: not disk.read_only for disk in machine.disks},
+        plugin=plugin,
+        kvm=machine.accelerator is Accelerator.KVM,
+        outbound=machine.outbound,
+        low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
+        variables=net_guard.variables(machine, installed().program),
+    )
+    return launch(build, wanted, qmp=qmp)

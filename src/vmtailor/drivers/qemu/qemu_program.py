@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which QEMU is used, what it can do, and what it sees of our environment."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.qemu import qemu_needs
+
+#: Names another QEMU than the one on the PATH.
+BINARY_VARIABLE = "VMTAILOR_QEMU"
+#: What QEMU puts before a kernel on `microvm` and `q35`.
+_FIRMWARE = ("bios-256k.bin", "bios-microvm.bin", "qboot.rom", "pvh.bin", "linuxboot_dma.bin", "kvmvapic.bin")
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """One QEMU: its program, version and what it can do. `plugin_api` is None where its plugins cannot be used;
+    `needs`, files and folders of the host that it cannot do without, is None where a script stands in its place.
+    `full_version` is what it says of itself, the package's revision included."""
+
+    program: str
+    version: tuple[int, int]
+    sandbox: bool
+    plugin_api: int | None
+    needs: tuple[str, ...] | None = None
+    full_version: str = ""
+
+
+@functools.cache
+def _probe(program: str) -> Qemu:
+    program = shutil.which(program) or program
+    if not Path(program).is_file():
+        raise HostError(f"the program '{program}' is not installed", hint="run: vmtailor doctor")
+    script = qemu_needs.is_script(Path(program))
+    real = str(Path(program).resolve())
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        asked = pool.submit(lambda: run([program, "--version"], timeout_s=20).text)
+        helping = pool.submit(lambda: run([program, "-help"], timeout_s=20).text)
+        loads = pool.submit(qemu_needs.listed, Path(real))
+        text = asked.result()
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    if found is None:
+        raise HostError(f"{program} does not say its version", details=text[:200])
+    version = (int(found[1]), int(found[2]))
+    helped = helping.result()
+    api = plugin_api_of(version) if "-plugin " in helped else None
+    full = text.splitlines()[0]
+    if script:
+        return Qemu(program, version, "-sandbox " in helped, api, full_version=full)
+    return Qemu(real, version, "-sandbox " in helped, api, qemu_needs.needs(Path(real), loads.result()), full)
+
+
+@functools.cache
+def firmware(program: str) -> tuple[Path, ...]:
+    """The files of a QEMU that guests of ours execute before their kernel."""
+    return firmware_in(run([program, "-L", "help"], timeout_s=20).text.splitlines())
+
+
+def firmware_in(folders: Iterable[str]) -> tuple[Path, ...]:
+    """The firmware files of our machines, in QEMU's folders for data."""
+    found = {Path(folder, name).resolve() for folder in folders for name in _FIRMWARE}
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
+def plugin_api_of(version: tuple[int, int]) -> int | None:
+    """The build of the plugin that a version of QEMU loads: 1 up to 8.2, 4 from 9.2 on; between them, none."""
+    if version < (9, 0):
+        return 1
+    return 4 if version >= (9, 2) else None
+
+
+def installed() -> Qemu:
+    """The QEMU to use: $VMTAILOR_QEMU, or the one on the PATH. Raises HostError when there is none."""
+    return _probe(os.environ.get(BINARY_VARIABLE) or require_tool("qemu-system-x86_64", "qemu-system-x86"))
+
+
+def plugin_api() -> int:
+    """Which build of the plugin `installed()` loads. Raises HostError when it loads none."""
+    qemu = installed()
+    if qemu.plugin_api is None:
+        raise HostError(
+            f"QEMU {qemu.version[0]}.{qemu.version[1]} ({qemu.program}) cannot load the counting plugin",
+            hint="use the QEMU of Debian 12 (7.2) or 13 (10.0)",
+        )
+    return qemu.plugin_api
+
+
+def environment() -> dict[str, str]:
+    """What QEMU sees of our environment: next to nothing."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return {"LC_ALL": "C", **kept}

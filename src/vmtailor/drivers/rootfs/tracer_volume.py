@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tools volume: the host's strace with its loader and libraries, as a read-only disk of its own.
+
+The container's libraries are never used for it, so it works in any image, and the same tracer runs on the baseline and
+on the tailored machine. Layout: `strace`, `ld.so`, `lib/`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import tarfile
+from pathlib import Path
+
+from vmtailor.base import temporary
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
+from vmtailor.model.plan import RootFormat
+
+_LIBRARY = re.compile(r"^\s*(\S+) => (/\S.*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_PT_INTERP = 3
+
+
+def interpreter(elf: bytes) -> str:
+    """The loader that a 64-bit ELF program names, or an empty string for a static one."""
+    try:
+        if elf[:6] != b"\x7fELF\x02\x01":
+            return ""
+        start = struct.unpack_from("<Q", elf, 0x20)[0]
+        size, count = struct.unpack_from("<HH", elf, 0x36)
+        for at in range(start, start + size * count, size):
+            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", elf, at)
+            if kind == _PT_INTERP:
+                return elf[offset : offset + length].rstrip(b"\0").decode("utf-8", "replace")
+    except struct.error:
+        pass
+    return ""
+
+
+def libraries(program: Path) -> tuple[str, dict[str, Path]]:
+    """The loader of a program, and the libraries it would load: name → file. Asked of the loader itself."""
+    loader = interpreter(program.read_bytes())
+    if not loader:
+        return "", {}
+    try:
+        listed = run([loader, "--list", str(program)], timeout_s=30).text
+    except CommandFailed as error:
+        raise HostError(f"the libraries of {program} cannot be listed", details=error.details) from error
+    return loader, {name: Path(path) for name, path in _LIBRARY.findall(listed)}
+
+
+def write_tools_volume(out: Path, form: RootFormat = RootFormat.EROFS) -> None:
+    """Write the tools volume. Raises HostError when strace is missing."""
+    program = Path(require_tool("strace"))
+    loader, found = libraries(program)
+    if not loader:
+        raise HostError(f"{program} is linked statically", hint="install the distribution's strace")
+    entries = [
+        Extra("strace", data=program, mode=0o755),
+        Extra("ld.so", data=Path(loader), mode=0o755),
+        Extra("lib", ExtraKind.DIRECTORY, mode=0o755),
+        *(Extra(f"lib/{name}", data=path, mode=0o755) for name, path in sorted(found.items())),
+    ]
+    with temporary.held_folder() as folder:
+        empty = folder / "empty.tar"
+        with tarfile.open(empty, "w"):
+            pass
+        build(empty, out, form, entries)

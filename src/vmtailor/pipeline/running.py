@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base import records, temporary
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plural
 from vmtailor.drivers.guest import guest_volume, rig
@@ -65,14 +65,14 @@ def best_accelerator(store: Store | None = None) -> Accelerator:
     if not kvm.DEVICE.exists():
         return Accelerator.TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    path = (store or Store()).root / "kvm" / boot
     state = ""
-    with contextlib.suppress(OSError):
-        state = path.read_text()
+    # Where the cache cannot be used, it is asked each time.
+    with contextlib.suppress(OSError, HostError):
+        state = ((store or Store()).root / "kvm" / boot).read_text()
     if not state:
         state = kvm.kvm_works().state.value
-        with contextlib.suppress(OSError):  # a home that cannot be written to: it is asked again next time
-            records.write_atomic(path, state.encode(), private=True)
+        with contextlib.suppress(OSError, HostError):
+            records.write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
     return Accelerator.KVM if state == kvm.KvmState.WORKS.value else Accelerator.TCG
 
 

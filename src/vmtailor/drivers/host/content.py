@@ -7,39 +7,44 @@ file that was changed a moment ago is not remembered: a second change within one
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import time
 from io import BufferedReader
-from pathlib import Path
 
+from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
-from vmtailor.base.store import Store, digest
+from vmtailor.base.store import Store, digest, require_own
 
+_KIND = "content"
 #: Seconds for which a changed file is too new to be remembered.
 SETTLED_S = 2.0
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
 def sha256_of(file: BufferedReader, store: Store) -> str:
-    """The SHA-256, in hex, of an open file's content. Reading it all costs a second for each gigabyte or two."""
+    """The SHA-256, in hex, of an open file's content. Reading it all costs a second for each gigabyte or two. A cache
+    that cannot be used remembers nothing."""
     before = os.fstat(file.fileno())
-    memo = _memo(before, store)
-    try:
+    name = _name(before)
+    with contextlib.suppress(OSError, HostError):
+        memo = store.root / _KIND / name
+        for one in (memo.parent, memo):
+            require_own(one)
         known = memo.read_bytes()
         if _SHA256.fullmatch(known):
             return known.decode()
-    except OSError:
-        pass
     file.seek(0)
     found = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    if _memo(os.fstat(file.fileno()), store) == memo and time.time() - before.st_ctime > SETTLED_S:
-        write_atomic(memo, found.encode())
+    if _name(os.fstat(file.fileno())) == name and time.time() - before.st_ctime > SETTLED_S:
+        with contextlib.suppress(OSError, HostError):
+            write_atomic(store.folder(_KIND) / name, found.encode(), private=True)
     return found
 
 
-def _memo(status: os.stat_result, store: Store) -> Path:
+def _name(status: os.stat_result) -> str:
     what = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return store.root / "content" / digest("1", *(str(part) for part in what))[:40]
+    return digest("1", *(str(part) for part in what))[:40]

@@ -19,3 +19,5 @@ settings.load_profile("repeatable")
 # A shell without a terminal starts what it puts into the background with Ctrl-C ignored, which is inherited: tests that
 # interrupt would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The same for the end of a terminal, which nohup has ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)

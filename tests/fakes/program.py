@@ -19,6 +19,10 @@ import pytest
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+#: Seconds within which what ends others has ended itself.
+GUARD_S = 5.0
+
+
 @dataclass(frozen=True)
 class Ended:
     """How the program ended. `left_over`: command lines of processes that it started and that outlived it;
@@ -159,7 +163,7 @@ def finish(running: Started, timeout_s: float) -> Ended:
         running.process.terminate()  # it takes down what it started
         running.process.wait(20.0)
         raise
-    left = {pid: line for pid, line in children().items() if pid not in running.before}
+    left = _left(running)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -174,6 +178,16 @@ def finish(running: Started, timeout_s: float) -> Ended:
         tuple(left.values()),
         files,
     )
+
+
+def _left(running: Started) -> dict[int, str]:
+    """What it left running. What ends others when it ends (native/launch/guard.c) ends a moment after it."""
+    end = time.monotonic() + GUARD_S
+    while True:
+        left = {pid: line for pid, line in children().items() if pid not in running.before}
+        if not left or any(not line.endswith("/_native/guard") for line in left.values()) or time.monotonic() > end:
+            return left
+        time.sleep(0.01)
 
 
 def run_program(

@@ -206,7 +206,7 @@ def test_qemu_has_as_little_as_the_host_allows(booted: Booted, kind: Kind, place
     assert not (booted.root / "etc" / "passwd").exists()
     assert not (booted.root / str(place).lstrip("/")).exists()
     assert not (booted.root / "proc").exists()
-    assert {path.name for path in (booted.root / "machine").iterdir()} == {"kernel"}
+    assert {path.name for path in (booted.root / "machine").iterdir()} == {"kernel", "preloaded.so"}
     assert {path.name for path in (booted.root / "dev").iterdir()} == {"null", "urandom"}
     mounts = Path(f"/proc/{booted.pid}/mounts").read_text().splitlines()
     assert all("ro" in line.split()[3].split(",") for line in mounts if " /dev/" not in line)

@@ -116,7 +116,7 @@ def test_a_guest_reaches_the_hosts_loopback_where_that_is_asked_for(dialer: Path
 
 def test_the_hosts_loopback_is_part_of_the_outside(dialer: Path, tmp_path: Path) -> None:
     ended = run_program(tmp_path, "run", "--host-loopback", "--no-outbound", dialer)
-    assert_clear(ended, 2, "--host-loopback needs outbound connections")
+    assert_clear(ended, 125, "--host-loopback needs outbound connections")
 
 
 #: A network of its own with nothing but loopback addresses, whose resolver is on one of them.
@@ -264,7 +264,7 @@ def await_answer(port: int, running: Started) -> None:
 
 def test_an_address_of_another_host_is_named_as_that(dialer: Path, tmp_path: Path) -> None:
     ended = run_program(tmp_path, "run", "-p", "192.0.2.77:8080:80", dialer)
-    assert_clear(ended, 3, "192.0.2.77 is not an address of this host")
+    assert_clear(ended, 125, "192.0.2.77 is not an address of this host")
     assert "in use" not in ended.stderr
 
 
@@ -277,5 +277,5 @@ def test_a_port_that_needs_privileges_is_named_as_that(dialer: Path, tmp_path: P
         ["unshare", "--map-root-user", *argv_of("run", "-p", f"81:80/{protocol}", dialer)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == 125, done.stderr
     assert f"127.0.0.1:81/{protocol} needs privileges" in done.stderr and "in use" not in done.stderr

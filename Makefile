@@ -67,7 +67,8 @@ system: setup
 	$(BIN)/pytest -q tests/system
 
 attack: setup
-	$(BIN)/pytest -q -m attack
+	$(BIN)/pytest -q -m attack tests/system & machines=$$!; $(BIN)/pytest -q -m attack tests/unit tests/contract; rest=$$?; \
+	  wait $$machines && exit $$rest
 
 test: check
 	$(BIN)/pytest

@@ -110,6 +110,6 @@ def _range(text: str, numbers: str) -> list[int]:
 
 def _no_port(text: str) -> UserInputError:
     return UserInputError(
-        f"'{text}' publishes no port",
+        f"'{text[:60]}' publishes no port",
         hint="for example -p 8080:80, -p 80 (a free host port), -p 8000-8002:80-82, or -p 0.0.0.0:8080:80/tcp",
     )

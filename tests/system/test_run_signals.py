@@ -142,6 +142,13 @@ def test_a_container_that_ends_the_machine(talker: Path, tmp_path: Path, what: s
     assert_clear(ended, 125, "the container ended the machine", "reboot: ")
 
 
+@pytest.mark.attack
+def test_a_container_that_halts_in_silence(talker: Path, tmp_path: Path) -> None:
+    """The kernel's console is silenced first: there are no last words to hear."""
+    ended = run_program(tmp_path, "run", "--privileged", talker, "silent-halt")
+    assert_clear(ended, 125, "the container ended the machine", "in silence")
+
+
 # --- terminals ---
 
 

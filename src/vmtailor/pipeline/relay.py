@@ -29,6 +29,9 @@ READER_S = 1.0
 #: Bytes of standard input that may wait for the guest.
 _AHEAD_BYTES = 65536
 _LOOK_S = 0.5
+#: Seconds of silence after which it is asked whether the machine's CPUs still take interrupts, and between two such
+#: looks: a kernel whose console was silenced says nothing when it halts.
+_SILENCE_S = 5.0
 #: What writing fails with when the other end is gone, and no disk is full.
 _GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)
 
@@ -38,6 +41,7 @@ class Finish(StrEnum):
 
     CLOSED = "closed"  # the machine has ended, or its init has said all
     FAREWELL = "farewell"  # the kernel was made to halt, power off or start again, not by init
+    HALTED = "halted"  # the same, without a word of the kernel
     KILLED = "killed"  # the grace period is over, or it was asked twice
     NOT_STARTED = "not started"  # init has not spoken in time
 
@@ -70,6 +74,7 @@ class Relay:
         self._waiting = wishes.once_up
         self._asked_s = math.inf
         self._ended_s = math.inf
+        self._heard_s = time.monotonic()
         self._killed = False
         self._gone = False
 
@@ -125,7 +130,14 @@ class Relay:
             return Finish.KILLED
         if not session.listening and self._running.elapsed_s > self._wishes.start_s:
             return Finish.NOT_STARTED
-        return None
+        return Finish.HALTED if self._halted(now) else None
+
+    def _halted(self, now: float) -> bool:
+        """Has the machine halted in silence? Asked seldom: it stops the machine for a moment."""
+        if self._held_back or now < self._heard_s + _SILENCE_S:
+            return False
+        self._heard_s = now
+        return self._running.halted()
 
     @property
     def _held_back(self) -> bool:
@@ -146,6 +158,7 @@ class Relay:
             self._read()
         if line.fileno() in ready:
             session.pump(0)
+            self._heard_s = time.monotonic()
             self._announce()
         elif writable:
             session.send_waiting()

@@ -92,9 +92,9 @@ def _without_status(
         if memory.too_little:
             return memory.error(what)
         return GuestError(what, hint="give the machine more memory, or fit the image again", details=details)
-    if session.farewell:
+    if session.farewell or finish is Finish.HALTED:
         return GuestError(
-            f"the container ended the machine, and left no exit status ('{session.farewell}')",
+            f"the container ended the machine, and left no exit status ('{session.farewell or 'halted in silence'}')",
             hint="a container ends when its first program ends; poweroff, halt and reboot are for whole machines",
         )
     end = running.wait(5.0, report.console)

@@ -130,7 +130,7 @@ def run_bundle(options: RunOptions) -> int:
         # On no disk: the container's environment is in it.
         with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
             machine = replace(machine, disks=(*machine.disks, Disk(volume, read_only=False)))
-            with qemu.boot(machine) as running:
+            with qemu.boot(machine, qmp=True, greeted=False) as running:
                 relay = Relay(running, run.key, wishes, signals)
                 end = run_ending.verdict(relay.run(), relay.session, running, memory)
         for line in end.words:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Says how it was started. `say`: and exits 3. `copy`: copies its input to its output, and exits 4. `wait`: until a
-// signal comes, whose number is its exit status. `stubborn`: for ever. `signals`: names each signal that comes, and ends
-// at SIGTERM with 5. `flood`: fills its output until SIGUSR1 comes, and exits 6; `drown`: for ever. `key`: waits for a
-// byte of input and exits with its value. `poweroff`, `halt`, `restart`: the machine.
+// signal comes, whose number is its exit status. `stubborn`: for ever. `signals`: names each signal that comes, and
+// ends at SIGTERM with 5. `flood`: fills its output until SIGUSR1 comes, and exits 6; `drown`: for ever. `key`: waits
+// for a byte of input and exits with its value. `poweroff`, `halt`, `restart`: the machine; `silent-halt`: with its
+// console silenced before.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@ extern char **environ;
 
 static volatile sig_atomic_t heard;
 
-static void hear(int number) { heard = number; }
+static void hear(int number) {
+    heard = number;
+}
 
 static int wait_for_a_signal(int stubborn) {
     struct sigaction action = {.sa_handler = hear};
@@ -69,6 +72,16 @@ static int end_machine(const char *what) {
     return 1;
 }
 
+/* From then on not even the kernel's last words reach the console. */
+static int silence_console(void) {
+    FILE *levels = fopen("/proc/sys/kernel/printk", "w");
+    if (!levels || fputs("0\n", levels) < 0 || fclose(levels)) {
+        perror("printk");
+        return 1;
+    }
+    return 0;
+}
+
 static int copy(void) {
     char data[512];
     ssize_t size;
@@ -90,6 +103,8 @@ int main(int argc, char *argv[]) {
         return flood(!strcmp(what, "drown"));
     if (!strcmp(what, "key"))
         return wait_for_a_key();
+    if (!strcmp(what, "silent-halt"))
+        return silence_console() ? 1 : end_machine("halt");
     if (!strcmp(what, "poweroff") || !strcmp(what, "halt") || !strcmp(what, "restart"))
         return end_machine(what);
     char folder[512];

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Protocol
 
-from vmtailor.base.errors import GuestError, HostError, UserInputError
+from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.serial_line import SerialLine
@@ -26,6 +26,7 @@ from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Board, Ends, command
 from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
+from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.model.machine import Accelerator, Machine
 
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
@@ -69,6 +70,9 @@ class RunningMachine:
     """A machine under way. `serial` is its serial line; `qmp`, and `probe`, the output of its second serial port, are
     there when they were asked for."""
 
+    #: Host seconds that QEMU has to greet on its monitor.
+    GREETING_S = 20.0
+
     def __init__(
         self,
         process: subprocess.Popen[bytes],
@@ -83,6 +87,7 @@ class RunningMachine:
         self.probe = probe
         self.command = command
         self.started_s = time.monotonic()
+        self._greeted = False
         self._process = process
         self._errors = errors
 
@@ -98,6 +103,22 @@ class RunningMachine:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    def greet(self) -> None:
+        """Wait for the monitor's greeting, once. Raises HostError when QEMU ends first, or says none."""
+        if self.qmp is not None and not self._greeted:
+            self._greeted = True
+            self.qmp.accept(self.GREETING_S, lambda: self.running, self.stderr)
+
+    def halted(self) -> bool:
+        """Do all CPUs wait for interrupts that none of them takes? Then nothing in the guest runs any more, for ever.
+        Needs the monitor; False where it cannot be told."""
+        said = ""
+        if self.qmp is not None:
+            with contextlib.suppress(VmtailorError):
+                self.greet()
+                said = self.qmp.ask_person("info registers -a")
+        return all_halted(said)
 
     @property
     def returncode(self) -> int | None:
@@ -174,10 +195,13 @@ class Builder(Protocol):
 
 
 @contextlib.contextmanager
-def launch(build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = False) -> Iterator[RunningMachine]:
+def launch(
+    build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = False, greeted: bool = True
+) -> Iterator[RunningMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
-    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. Raises UserInputError
-    when a file is not there, HostError when QEMU does not start."""
+    or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. `greeted`: wait for the
+    monitor; else `greet` does when it is needed. Raises UserInputError when a file is not there, HostError when QEMU
+    does not start."""
     qemu = installed()
     for path in wanted.files:
         if not Path(path).is_file():
@@ -210,8 +234,9 @@ def launch(build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = F
         running = RunningMachine(process, serial, monitor, second, shown, errors)
         if monitor is not None:
             monitor.started()
-            monitor.accept(20.0, lambda: running.running, running.stderr)
-            given.settled()
+            if greeted:
+                running.greet()
+                given.settled()
         yield running
 
 
@@ -222,7 +247,7 @@ def named(machine: Board) -> dict[str, str]:
 
 
 def boot(
-    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False
+    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False, greeted: bool = True
 ) -> contextlib.AbstractContextManager[RunningMachine]:
     """Start a container's machine; `launch` says what else holds."""
     build = functools.partial(command, machine, plugin=plugin)
@@ -235,4 +260,4 @@ def boot(
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed().program),
     )
-    return launch(build, wanted, qmp=qmp)
+    return launch(build, wanted, qmp=qmp, greeted=greeted)

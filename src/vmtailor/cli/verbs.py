@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from vmtailor.cli.entry import work_begins
+from vmtailor.cli.interrupt import work_begins
 
 
 @dataclass(frozen=True)

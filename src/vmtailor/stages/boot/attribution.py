@@ -18,7 +18,8 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
@@ -63,18 +64,19 @@ def release_of(kernel: Path) -> str:
     return ""
 
 
-def of_package(kernel: Path, store: Store) -> Known:
+def of_package(kernel: Path, store: Store, distribution: Distribution | None = None) -> Known:
     """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
-    distribution's."""
+    distribution's (this host's, where none is named)."""
+    asked = distribution or choice.of_host()
     release = release_of(kernel)
-    offered = [k for k in kernel_packages.available() if k.release == release]
+    offered = [k for k in asked.kernels() if k.release == release]
     if not offered:
         raise UserInputError(
             f"{kernel} is {release or 'no kernel that says its release'}: no package with its symbols and "
             f"source is known",
             hint="attribution works with the distribution's cloud kernels",
         )
-    found: KernelBaseline = kernel_packages.provide(store, offered[0].version)
+    found: KernelBaseline = packaged.provide(asked, store, release)
     return Known(
         found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
         found.source_digest, Path(found.config),

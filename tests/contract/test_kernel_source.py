@@ -21,11 +21,11 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.process import run
 from vmtailor.base.versions import version_key
-from vmtailor.drivers.kernel import kbuild, kernel_compiled
+from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_compiled
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
@@ -95,10 +95,11 @@ def facts(source: Path) -> Facts:
 
 
 def make_config(source: Path, folder: Path, fragment: list[tuple[str, str]]) -> dict[str, str]:
-    (folder / "fragment").write_text(fragment_text(fragment))
+    (folder / "fragment").write_text(kconfig_file.render(dict(fragment)))
     env = {**os.environ, "KCONFIG_ALLCONFIG": str(folder / "fragment")}
     run(["make", "-C", str(source), f"O={folder}", "allnoconfig"], timeout_s=300, env=env)
-    return parse_config((folder / ".config").read_text())
+    made = kconfig_file.parse((folder / ".config").read_text())
+    return {name: value for name, value in made.items() if value not in ("n", "")}
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vmtailor.base import process
+from vmtailor.base import figures, process
 from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import HostError
 from vmtailor.base.progress import step
@@ -52,7 +52,7 @@ def download(package: Package, store: Store) -> Path:
     """The package's .deb in the cache, fetched when it is not there yet and checked against its SHA-256."""
 
     def fill(folder: Path) -> None:
-        with step(f"downloading {package} ({package.size_bytes / 1e6:.0f} MB)") as progress:
+        with step(f"downloading {package} ({figures.file_bytes(package.size_bytes)})") as progress:
             # The sandbox user of apt cannot write to a folder of ours; run as root it would only warn about that.
             argv = ["apt-get", "-o", "APT::Sandbox::User=root", "-o", "Dpkg::Use-Pty=0", "-q", "download"]
             _watched([*argv, f"{package.name}={package.version}"], folder, package, progress.update)

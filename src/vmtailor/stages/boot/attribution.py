@@ -12,7 +12,7 @@ from vmtailor.analysis.cost import attribution_boot
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute
 from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
 from vmtailor.analysis.ksource import facts as ksource_facts
-from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
@@ -20,6 +20,7 @@ from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
@@ -180,7 +181,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
     finally:
         shell.close()
     facts = ksource_facts.load(known.source, known.version, known.source_digest, store)
-    values = parse_config(known.config.read_text())
+    values = kconfig_file.parse(known.config.read_text())
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
     found = attribute(
         counted, frames, Conditions(facts, ksource_facts.reader(known.source)),

@@ -14,7 +14,7 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import holds, truth
 from vmtailor.analysis.ksource.kbuild import file_conditions
 from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import apt, kernel_packages
+from vmtailor.drivers.distribution import apt, choice, packaged
 from vmtailor.drivers.kernel import elf_pack, kbuild, kconfig_file, kernel_source
 from vmtailor.model.kernel import KernelBaseline
 
@@ -29,7 +29,7 @@ TINY = [
 
 @pytest.fixture(scope="session")
 def baseline() -> KernelBaseline:
-    return kernel_packages.provide(Store())
+    return packaged.provide(choice.of_host(), Store())
 
 
 def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
@@ -49,7 +49,7 @@ def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
 
 def test_a_second_question_is_answered_at_once(baseline: KernelBaseline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apt, "packaged", lambda pattern: pytest.fail("apt was asked again"))
-    assert kernel_packages.provide(Store()) == baseline
+    assert packaged.provide(choice.of_host(), Store()) == baseline
 
 
 def test_allnoconfig_stays_minimal_and_losses_are_told(baseline: KernelBaseline, tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.packaged_series import packaged_series, packaged_source
 
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import UNKNOWN, truth
 from vmtailor.analysis.ksource.kbuild import Compiled, compiled_files
-from vmtailor.analysis.ksource.kconfig import parse_config
 from vmtailor.base.process import run
-from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.kernel import kconfig_file
 
 pytestmark = pytest.mark.contract
 
@@ -46,12 +45,9 @@ SEEDS = range(1, 1 + int(os.environ.get("VMTAILOR_TEST_SEEDS", "1")))
 NOT_KNOWN = {"net/wireless/extra-certs"}
 
 
-@pytest.fixture(scope="module", params=kernel_packages.SERIES)
+@pytest.fixture(scope="module", params=packaged_series())
 def source(request: pytest.FixtureRequest) -> Path:
-    kernels = kernel_packages.available()
-    if request.param not in {kernel.series for kernel in kernels}:
-        pytest.skip(f"no kernel {request.param} is packaged here")
-    return kernel_packages.packaged_source(Store(), kernel_packages.select(kernels, request.param)).path
+    return packaged_source(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +69,7 @@ def configure(source: Path, objects: Path, target: str, symbols: tuple[str, ...]
     whole = {**os.environ, **({"KCONFIG_ALLCONFIG": str(preset)} if symbols else {}), **env}
     for goal in (target, "syncconfig"):
         run(["make", "-s", "-C", str(source), f"O={objects}", goal], timeout_s=300, env=whole)
-    return {n: v for n, v in parse_config((objects / ".config").read_text()).items() if v in ("y", "m")}
+    return {n: v for n, v in kconfig_file.parse((objects / ".config").read_text()).items() if v in ("y", "m")}
 
 
 def kbuild_says(source: Path, objects: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.packaged_series import packaged_series, packaged_source
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Situation
@@ -20,12 +21,11 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
-from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.analysis.ksource.modules import symbol_of
 from vmtailor.base.process import run
-from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
-from vmtailor.drivers.kernel import kbuild, kernel_compiled
+from vmtailor.base.versions import version_key
+from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_compiled
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
@@ -72,7 +72,7 @@ POOR = {
 }
 
 
-@pytest.fixture(scope="module", params=kernel_packages.SERIES)
+@pytest.fixture(scope="module", params=packaged_series())
 def source(request: pytest.FixtureRequest) -> Path:
     given = os.environ.get("VMTAILOR_TEST_SOURCE")
     if given:
@@ -80,10 +80,7 @@ def source(request: pytest.FixtureRequest) -> Path:
         if not kernel_version(tree).startswith(f"{request.param}."):
             pytest.skip(f"{given} is of another series")
         return tree
-    kernels = kernel_packages.available()
-    if request.param not in {kernel.series for kernel in kernels}:
-        pytest.skip(f"no kernel {request.param} is packaged here")
-    return kernel_packages.packaged_source(Store(), kernel_packages.select(kernels, request.param)).path
+    return packaged_source(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +95,11 @@ def facts(source: Path) -> Facts:
 
 
 def make_config(source: Path, folder: Path, fragment: list[tuple[str, str]]) -> dict[str, str]:
-    (folder / "fragment").write_text(fragment_text(fragment))
+    (folder / "fragment").write_text(kconfig_file.render(dict(fragment)))
     env = {**os.environ, "KCONFIG_ALLCONFIG": str(folder / "fragment")}
     run(["make", "-C", str(source), f"O={folder}", "allnoconfig"], timeout_s=300, env=env)
-    return parse_config((folder / ".config").read_text())
+    made = kconfig_file.parse((folder / ".config").read_text())
+    return {name: value for name, value in made.items() if value not in ("n", "")}
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
@@ -204,7 +202,7 @@ def test_what_trials_count_and_leave_out_is_in_the_source(source: Path) -> None:
     """A word of `initcall_blacklist=` that names nothing is taken in silence, and so is an activity without an end."""
     ends = {function for both in ACTIVITIES.values() for function in both}
     assert {line.rstrip("(") for line in grep(rf"\b({'|'.join(ends)})\(", source, "crypto", "kernel")} == ends
-    if kernel_version(source).startswith(f"{kernel_packages.SERIES[0]}."):  # older ones lack some initcalls
+    if version_key(kernel_version(source)) >= (6, 12):  # older ones lack some initcalls
         initcalls = {line.partition("(")[2].rstrip(")") for line in grep(r"^[a-z_]*init[a-z_]*\(\w+\)", source, ".")}
         words = [word.partition("=") for one in recipes.recipes() for word in one.add]
         left_out = {name for key, _, value in words if key == "initcall_blacklist" for name in value.split(",")}

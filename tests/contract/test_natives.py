@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.base.elf import interpreter
 from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.rootfs.tracer_volume import interpreter, libraries, write_tools_volume
+from vmtailor.drivers.rootfs.tracer_volume import libraries, write_tools_volume
 
 pytestmark = pytest.mark.contract
 

@@ -11,7 +11,7 @@ import pytest
 from vmtailor.base import natives
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return kernel_packages.provide(Store())
+    return packaged.provide(choice.of_host(), Store())
 
 
 def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from vmtailor.base.natives import Natives, locate
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import (
     TRACER_OPTIONS,
@@ -112,7 +112,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 def make_bench(folder: Path) -> Bench:
     natives = locate()
-    kernel = kernel_packages.provide(Store())
+    kernel = packaged.provide(choice.of_host(), Store())
     baseline_initramfs(folder / "initrd", stage1=natives.stage1, modules=Path(kernel.modules_dir))
     image_archive(folder / "image.tar")
     rootfs.build(folder / "image.tar", folder / "root.erofs", extra=root_entries(natives, config_bytes(CONFIG)))

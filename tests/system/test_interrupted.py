@@ -24,7 +24,7 @@ from tests.fakes.program import (
 from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.store import Store, cache_root
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ EXERCISE = EXAMPLES / "hello" / "exercise.toml"
 @pytest.fixture(scope="module")
 def version() -> str:
     """Upstream version of the packaged baseline, which is in the cache afterwards."""
-    return kernel_packages.provide(Store()).version
+    return packaged.provide(choice.of_host(), Store()).version
 
 
 @pytest.fixture

@@ -8,9 +8,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.fakes.hostile_bundles import own_cache, verified
 from tests.fakes.started import Ended, Start
 
 from vmtailor.cli.main import main
+
+__all__ = ["own_cache", "start", "verified"]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes.kernel_tree import SOURCE, read_kconfig
 
 from vmtailor.analysis.ksource.closure import addable, close
-from vmtailor.analysis.ksource.kconfig import Kconfig, fragment_text, modernise, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig, modernise
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError
 
@@ -155,19 +155,6 @@ def test_every_symbol_that_is_set_has_a_reason(wanted: set[str]) -> None:
     asked = {name for name, _ in found.fragment}
     for name in kconfig.resolve(found.fragment).enabled - asked:
         assert why_set(kconfig, name) is not None, name
-
-
-# ---- text
-
-
-def test_a_fragment_is_written_as_make_reads_it() -> None:
-    text = fragment_text([("A", "y"), ("B", "n"), ("C", "12"), ("D", 'say "x"')], strings=lambda name: name == "D")
-    assert text == 'CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=12\nCONFIG_D="say \\"x\\""\n'
-
-
-@given(st.text())
-def test_reading_a_configuration_never_fails(text: str) -> None:
-    assert all(value not in ("n", "") for value in parse_config(text).values())
 
 
 def test_what_would_take_something_away_cannot_be_added(kconfig: Kconfig) -> None:

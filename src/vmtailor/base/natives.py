@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base import installing
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.base.store import locked
@@ -88,7 +89,7 @@ def locate() -> Natives:
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({', '.join(missing)})",
-            hint="install it again with a C compiler at hand: apt-get install musl-tools make",
+            hint=f"install it again with a C compiler at hand: {installing.command('musl-tools', 'make')}",
         )
     return natives
 
@@ -109,7 +110,9 @@ def _make() -> None:
         run([make, "-C", str(SOURCES), f"OUT={FOLDER}"], timeout_s=300)
     except CommandFailed as error:
         raise HostError(
-            "the native parts could not be compiled", hint="apt-get install musl-tools gcc make", details=error.details
+            "the native parts could not be compiled",
+            hint=installing.command("musl-tools", "gcc", "make"),
+            details=error.details,
         ) from error
 
 

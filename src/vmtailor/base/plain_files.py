@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from vmtailor.base import sizes
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 
@@ -79,7 +80,7 @@ def read(folder: Path, name: str, most_bytes: int) -> bytes:
     """The content of a regular file of a folder. Raises UserInputError as `opened` does, and for a longer file."""
     with opened(folder, name) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise UserInputError(f"{folder / name} is larger than {most_bytes >> 20} MiB", hint=_HINT)
+            raise UserInputError(f"{folder / name} is larger than {sizes.mebibytes(most_bytes)}", hint=_HINT)
         return file.read(most_bytes)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import guard
+from vmtailor.base import guard, installing
 from vmtailor.base.errors import HostError, VmtailorError
 
 log = logging.getLogger(__name__)
@@ -56,14 +56,19 @@ class CommandFailed(VmtailorError):
 
 def require_tool(name: str, package: str = "") -> str:
     """Return the absolute path of a program, or raise HostError naming the package that has it."""
-    # /sbin and /usr/sbin hold mkfs tools, and are not on every user's PATH.
-    path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+    path = on_path(name)
     if path is None:
         raise HostError(
             f"the program '{name}' is not installed",
-            hint=f"install it: apt-get install {package or name} (vmtailor doctor lists all that is missing)",
+            hint=f"install it: {installing.command(package or name)} (vmtailor doctor lists all that is missing)",
         )
     return path
+
+
+def on_path(name: str) -> str | None:
+    """The absolute path of a program; None when it is not installed."""
+    # /sbin and /usr/sbin hold mkfs tools, and are not on every user's PATH.
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
 def pasteable(argv: Sequence[str]) -> str:

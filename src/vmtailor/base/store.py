@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmtailor.base import store_use, temporary
+from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import HostError
 
 #: Every bit that is somebody else's.
@@ -34,8 +35,7 @@ def digest(*parts: str | bytes | Path) -> str:
     total = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
-            with part.open("rb") as file:
-                inner = hashlib.file_digest(file, "sha256").digest()
+            inner = bytes.fromhex(sha256_of(part))
         else:
             inner = hashlib.sha256(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part).digest()
         total.update(inner)

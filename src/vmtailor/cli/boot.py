@@ -19,6 +19,7 @@ from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
 from vmtailor.cli.cost_table import show_cost
+from vmtailor.cli.sizes import parse_memory
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
@@ -28,8 +29,6 @@ from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
 from vmtailor.pipeline.measuring import loop_table
 from vmtailor.stages.boot import attribution, profile, recipes, series, trial
 from vmtailor.stages.boot.once import Plan, boot_once
-
-_SIZE = re.compile(r"([0-9]{1,12})([KMG]?)i?B?")
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,9 @@ def boot(
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
     plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
+    size = parse_memory(memory, least=16 << 20, most=1 << 44)
     vm = Vm(
-        kind=machine, memory_bytes=_bytes(memory), cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
+        kind=machine, memory_bytes=size, cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
         append=tuple(line), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
         accelerator=accel, clock=clock, options=tuple(qemu or ()),
     )  # fmt: skip
@@ -257,11 +257,3 @@ def _file(path: Path | None) -> str | None:
     if not path.is_file():
         raise UserInputError(f"{path} does not exist or is no file")
     return str(path.absolute())
-
-
-def _bytes(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    size = int(match[1]) << {"": 20, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
-    if not 16 << 20 <= size <= 1 << 44:
-        raise UserInputError(f"{text[:40]!r} is no amount of memory", hint="such as 512M or 2G")
-    return size

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.base import output
+from vmtailor.base import installing, output
 from vmtailor.base.errors import ExitCode
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.drivers.host import host
@@ -63,9 +63,9 @@ def document(checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def install_line(checks: Sequence[Check]) -> str:
-    """One apt-get line for all that is missing; empty when nothing is."""
+    """One line that installs all that is missing; empty when nothing is."""
     packages = dict.fromkeys(c.package for c in checks if c.package and c.state in (State.MISSING, State.OLD))
-    return f"apt-get install -y {' '.join(packages)}" if packages else ""
+    return installing.command(*packages, sure=True) if packages else ""
 
 
 def show(checks: Sequence[Check], console: Console) -> None:

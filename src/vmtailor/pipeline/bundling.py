@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import records
+from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers.host import bundle_folder
@@ -16,7 +17,6 @@ from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
 
@@ -125,10 +125,10 @@ def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:
         version=ground.kernel.version,
         origin=ground.kernel.origin,
         sha256=fitted.kernel.sha256,
-        config_sha256=keys.content_sha256(Path(fitted.kernel.config)),
+        config_sha256=sha256_of(Path(fitted.kernel.config)),
     )
     own = [
-        FilePart(name, keys.content_sha256(path))
+        FilePart(name, sha256_of(path))
         for name, path in (("init", ground.natives.init), ("client", ground.natives.client), (root.name, root))
     ]
     return sbom.document(

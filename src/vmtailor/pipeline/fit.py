@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmtailor import __version__
-from vmtailor.analysis.cost.sides import KernelFacts
+from vmtailor.analysis.cost import sides
 from vmtailor.analysis.demands import file_uses, strace_log
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
@@ -89,25 +89,11 @@ def _make(ground: Ground, times: _Times, folder: Path) -> FitRun:
         if fitted.verification.passed:
             baseline, tailored = measuring.both_sides(findings, fitted)
         else:
-            baseline = unmeasured("baseline", measuring.baseline_facts(findings))
-            tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
+            baseline = sides.unmeasured("baseline", measuring.baseline_facts(findings))
+            tailored = sides.unmeasured("tailored", measuring.tailored_facts(fitted))
     run = record(findings, fitted, baseline, tailored, times.seconds)
     bundling.fill(folder, run, findings, fitted)
     return run
-
-
-def unmeasured(name: str, kernel: KernelFacts) -> Side:
-    """A side without figures: nothing is measured of a machine that does not work."""
-    return Side(
-        name=name,
-        kernel=kernel.label,
-        kernel_file=kernel.file,
-        symbols_y=kernel.symbols_y,
-        symbols_prompted=kernel.symbols_prompted,
-        kernel_bytes=kernel.bytes,
-        kernel_compressed_bytes=kernel.compressed_bytes,
-        boots=0,
-    )
 
 
 def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, seconds: dict[str, float]) -> FitRun:

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.kernel import kconfig_file, kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -57,7 +57,7 @@ class Ground:
         """The ground once it is known which modules the container needs. `names`: all modules that were loaded."""
         kernel = self.kernel
         if modules:
-            kernel = kernel_packages.with_debug_modules(kernel, self.options.store, names)
+            kernel = packaged.with_debug_modules(self.options.distribution, kernel, self.options.store, names)
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
 
     @property
@@ -117,7 +117,7 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
 def kernel_of(options: FitOptions) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
-        return kernel_packages.provide(options.store, options.kernel)
+        return packaged.provide(options.distribution, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -49,12 +48,6 @@ def of_run(judge: ModuleType, machine: Machine, exercise: Exercise, natives: Nat
     qemu = qemu_program.installed()
     tools = [qemu.full_version, *(content(path) for path in qemu_program.firmware(qemu.program))]
     return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)
-
-
-def content_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.base.store import Store
+from vmtailor.drivers.distribution.choice import of_host
+from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
@@ -27,7 +29,7 @@ class FitOptions:
     `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `baseline_config`: a file, or
     `defconfig`, with which the baseline itself is compiled from `source`. `budget`: how many kernels
     repair may build. `boots`: how often each side is measured. `max_image_bytes`: content that an image may
-    have; None: as much as fits this disk."""
+    have; None: as much as fits this disk. `distribution`: whose packages the baseline is of."""
 
     reference: str
     out: Path
@@ -53,3 +55,4 @@ class FitOptions:
     max_image_bytes: int | None = None
     command: str = ""
     store: Store = field(default_factory=Store)
+    distribution: Distribution = field(default_factory=of_host)

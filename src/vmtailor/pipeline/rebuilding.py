@@ -15,7 +15,8 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
@@ -46,8 +47,9 @@ def source_digest(loaded: Loaded) -> str:
     return digests[0]
 
 
-def source_of(loaded: Loaded, store: Store) -> SourceTree:
-    """The source that a bundle's kernel was compiled from: in the cache, or fetched as a package.
+def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = None) -> SourceTree:
+    """The source that a bundle's kernel was compiled from: in the cache, or fetched as a package of the distribution
+    (this host's, where none is named).
 
     Raises UserInputError when it is another one than any that can be had here."""
     wanted = source_digest(loaded)
@@ -63,7 +65,7 @@ def source_of(loaded: Loaded, store: Store) -> SourceTree:
             store.used(kernel.source_dir)
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     try:
-        found = kernel_packages.provide(store, version)
+        found = packaged.provide(distribution or choice.of_host(), store, version)
     except UserInputError:
         found = None
     if found is None or found.source_digest != wanted:

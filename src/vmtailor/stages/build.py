@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base import process, records
+from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import BuildError
 from vmtailor.base.store import Store, digest, locked
-from vmtailor.drivers.distribution.apt import digest_of_file
 from vmtailor.drivers.kernel import elf_pack, kbuild
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
@@ -101,7 +101,7 @@ def collect(
         xz_bytes=len(lzma.compress(image.read_bytes(), check=lzma.CHECK_CRC32)),
         config=str(folder / "config"),
         system_map=str(folder / "System.map"),
-        sha256=digest_of_file(image),
+        sha256=sha256_of(image),
         compiler=compiled.compiler,
         objects_compiled=compiled.objects,
         seconds=compiled.seconds,

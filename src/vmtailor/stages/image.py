@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base import records, temporary
+from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.regular_file import open_regular
 from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
@@ -307,7 +308,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
         )
     diff_ids = image_config.diff_ids_of(document, len(layer_digests))
     stack = [Layer(_blob(copied, blob), blob, diff_id) for blob, diff_id in zip(layer_digests, diff_ids, strict=True)]
-    manifest_digest = f"sha256:{digest_of_file(manifest_file)}"
+    manifest_digest = f"sha256:{sha256_of(manifest_file)}"
 
     def fill(folder: Path) -> None:
         merged = layers.merge(stack, folder / "rootfs.tar", limits)
@@ -349,17 +350,11 @@ def _blob(folder: Path, blob: str) -> Path:
     return folder / blob.removeprefix("sha256:")
 
 
-def digest_of_file(path: Path) -> str:
-    """Hex SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _verify(parsed: Reference, folder: Path, blob: str) -> None:
     path = _blob(folder, blob)
     if not path.is_file():
         raise UserInputError(f"{parsed.name} is incomplete: {blob} is missing", hint="fetch or build it again")
-    if f"sha256:{digest_of_file(path)}" != blob:
+    if f"sha256:{sha256_of(path)}" != blob:
         raise UserInputError(
             f"{parsed.name} is damaged: the content of {blob} does not match its digest", hint="fetch or build it again"
         )

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import process
+from vmtailor.base import process, sizes
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest import rig
@@ -171,7 +171,7 @@ def conditions(subject: Subject, clock: Clock) -> tuple[tuple[str, str], ...]:
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
     return (
         ("machine", machine.kind.value),
-        ("memory", f"{machine.memory_bytes >> 20} MiB"),
+        ("memory", sizes.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),
         ("accelerator", "TCG"),

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from vmtailor.base import sizes
 from vmtailor.base.regular_file import kind_of
 
 CHUNK = 1 << 20
@@ -80,7 +81,7 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
         for piece in [chunk] if worker is None else _expand(worker, chunk):
             total += len(piece)
             if total > limit:
-                raise Bomb(f"more than {limit >> 20} MiB came out of it")
+                raise Bomb(f"more than {sizes.mebibytes(limit)} came out of it")
             if worker is not None and total > max(RATIO_FROM, MAX_RATIO * taken):
                 raise Bomb(f"more than {MAX_RATIO} times its size came out of it")
             if piece:

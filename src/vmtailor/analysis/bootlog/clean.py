@@ -8,15 +8,11 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator
 
+from vmtailor.base import escapes
+
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384
 
-_ESCAPES = re.compile(
-    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
-    rb"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # operating system commands and other strings
-    rb"|\x1b[ -/]*[0-~]?"  # the short ones
-)
-_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _EQUALS = re.compile(rb"=(?:([0-9A-F]{2})|(\r?\n)|)")
 _QUOTE = re.compile(rb"^(?:[>|:] ?){1,8}(?=\S| {2,})", re.M)
@@ -96,14 +92,13 @@ class Cleaner:
     def _clean(self, block: bytes) -> list[bytes]:
         if self.quoted_printable:
             block = binascii.a2b_qp(block)
-        if b"\x1b" in block:
-            block, count = _ESCAPES.subn(b"", block)
-            self.escapes += count
+        block, count = escapes.count_and_remove(block)
+        self.escapes += count
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not block.isascii():
             block = block.replace(b"\xc2\xa0", b" ")
-        block = block.translate(None, _CONTROLS)
+        block = escapes.without_controls(block)
         if self.quoted:
             block = _QUOTE.sub(b"", block)
         lines = block.split(b"\n")

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import architecture
+from vmtailor.drivers.kernel import kconfig_file
 
-_SET = re.compile(rb"CONFIG_(\w{1,120})=(.*)$")
 _TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
 
@@ -20,12 +20,8 @@ def recognise(sample: bytes) -> bool:
 
 def parse(lines: Iterable[bytes]) -> dict[str, str]:
     """Symbol (without CONFIG_) → value, without the quotes of strings. What is not set is not there."""
-    config: dict[str, str] = {}
-    for line in lines:
-        match = _SET.match(line)
-        if match:
-            config[match[1].decode("ascii", "replace")] = decode(match[2].strip(), 1000).strip('"')
-    return config
+    text = "\n".join(decode(line.strip(), 1200) for line in lines if b"CONFIG_" in line)
+    return {name: value for name, value in kconfig_file.parse(text).items() if value != "n"}
 
 
 def arch_of(lines: Iterable[bytes]) -> str | None:

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.versions import version_key
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, RootFormat
 
@@ -108,12 +109,6 @@ class Catalogue:
     def resolve(self, reference: str) -> Entry | None:
         """The entry that `platform:ID` or `policy:ID` refers to."""
         return next((e for e in self.entries if e.reference == reference), None)
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """`6.12.117-1~deb` → (6, 12, 117), for comparison."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(p) for p in match.group().split(".")) if match else ()
 
 
 def in_bounds(bounds: str, version: str) -> bool:

@@ -17,6 +17,7 @@ from vmtailor.analysis.compare.gate import metrics_of
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import json_chunks
 from vmtailor.base import plain_files
+from vmtailor.base.digests import sha256_of, sha256_of_rest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plural
 
@@ -57,7 +58,7 @@ def read(path: Path) -> Document:
         metrics = {**metrics_of(content), **samples(content)}
         return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
     content = msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
-    digest = _sha256(path) if path.is_file() else ""
+    digest = sha256_of(path) if path.is_file() else ""
     return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
 
 
@@ -97,7 +98,7 @@ def _of_fit(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str
 def _digest_beside(folder: Path, name: str) -> str:
     try:
         with plain_files.opened(folder, name) as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            return f"sha256:{sha256_of_rest(file)}"
     except UserInputError:
         return ""
 
@@ -109,7 +110,7 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     vm = next(_mappings(content.get("variants")), {}).get("vm")
     if isinstance(vm, Mapping) and (kernel := _text(vm.get("kernel"))):
         file = Path(kernel)
-        yield "kernel", _joined(kernel, f"sha256:{_sha256(file)}" if file.is_file() else "no longer there")
+        yield "kernel", _joined(kernel, f"sha256:{sha256_of(file)}" if file.is_file() else "no longer there")
         words = vm.get("append")
         yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
 
@@ -149,8 +150,3 @@ def _joined(*parts: Any) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.model.boot import Boot, FunctionCost, Phase
 from vmtailor.model.fit import EmulationLoop, Side
@@ -108,6 +108,20 @@ def top_functions(boot: Boot, most: int = TOP_FUNCTIONS) -> tuple[FunctionCost, 
     return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:most])
 
 
+def unmeasured(name: str, kernel: KernelFacts) -> Side:
+    """A side without figures: what is known of its kernel, which may not work."""
+    return Side(
+        name=name,
+        kernel=kernel.label,
+        kernel_file=kernel.file,
+        symbols_y=kernel.symbols_y,
+        symbols_prompted=kernel.symbols_prompted,
+        kernel_bytes=kernel.bytes,
+        kernel_compressed_bytes=kernel.compressed_bytes,
+        boots=0,
+    )
+
+
 def make_side(
     kernel: KernelFacts,
     name: str,
@@ -142,14 +156,8 @@ def make_side(
         )
         accesses_net = accesses - port_accesses_of(device_boot, loops, TO_READY)
     init_middle, reset_middle = _median_int(init), _median_int(reset)
-    return Side(
-        name=name,
-        kernel=kernel.label,
-        kernel_file=kernel.file,
-        symbols_y=kernel.symbols_y,
-        symbols_prompted=kernel.symbols_prompted,
-        kernel_bytes=kernel.bytes,
-        kernel_compressed_bytes=kernel.compressed_bytes,
+    return replace(
+        unmeasured(name, kernel),
         boots=len(boots),
         init_instructions=init_middle,
         init_instructions_net=None if init_middle is None else init_middle - sum(x.instructions for x in to_init),

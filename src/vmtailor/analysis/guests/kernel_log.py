@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable
 
 from vmtailor.analysis.cost.counters import UNKNOWN, SymbolTable
+from vmtailor.base import escapes
 
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 #: The same on a console, where the level is not shown.
 _SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
 WARNING = 4
@@ -29,11 +29,11 @@ def complaints(log: str, console: str = "") -> list[str]:
     """
     found = []
     for line in log.splitlines():
-        match = _LOGGED.match(_ESCAPES.sub("", line))
+        match = _LOGGED.match(escapes.without(line))
         if match and int(match.group(1)) & 7 <= WARNING:
             found.append(match.group(2).strip())
     for line in console.splitlines():
-        match = _SHOWN.match(_ESCAPES.sub("", line))
+        match = _SHOWN.match(escapes.without(line))
         if match:
             found.append(match.group(1).strip())
     return [message for message in dict.fromkeys(found) if message][:MOST_LINES]

@@ -209,10 +209,6 @@ class Kconfig:
         lost = [self._lost(name, value) for name, value in wanted if not self._got(name, value)]
         return Resolution(values, self._prompted, tuple(lost))
 
-    def load_config(self, text: str) -> dict[str, str]:
-        """The values other than n that a whole `.config` states (nothing is resolved)."""
-        return parse_config(text)
-
     def _got(self, name: str, value: str) -> bool:
         symbol = self.symbols.get(name)
         if symbol is None:
@@ -252,33 +248,6 @@ class Kconfig:
 
 
 _TRISTATES = (k.BOOL, k.TRISTATE)
-_CONFIG_LINE = re.compile(r'CONFIG_(\w+)=(?:"(.*)"|(.*))$')
-
-
-def parse_config(text: str) -> dict[str, str]:
-    """`.config` text → symbol → value (strings without their quotes); unset symbols are left out."""
-    found = {}
-    for line in text.splitlines():
-        match = _CONFIG_LINE.match(line.strip())
-        if match:
-            found[match.group(1)] = match.group(3) if match.group(2) is None else match.group(2)
-    return {n: v for n, v in found.items() if v not in ("n", "")}
-
-
-def fragment_text(fragment: Iterable[tuple[str, str]], strings: Callable[[str], bool] = lambda name: False) -> str:
-    """A fragment as `KCONFIG_ALLCONFIG` reads it. `strings(name)` says which values are to be quoted."""
-    lines = []
-    for name, value in fragment:
-        if value == "n":
-            lines.append(f"# CONFIG_{name} is not set")
-        elif strings(name):
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            lines.append(f'CONFIG_{name}="{escaped}"')
-        else:
-            lines.append(f"CONFIG_{name}={value}")
-    return "\n".join(lines) + "\n"
-
-
 # ---- expressions of kconfiglib: nested tuples (operator, operand, operand), symbols, choices
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.base import pages
-from vmtailor.model.timeline import Path, Timeline
+from vmtailor.model.timeline import Initcall, Path, Probe, Process, Timeline, Unit
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000
@@ -74,68 +74,16 @@ def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
             # Drawn so that it ends where its line says: the printing before it is not its own.
             start = call.end_us - call.duration_us if call.end_us is not None else call.start_us
             name = f"{call.name} [{call.module}]" if call.module else call.name
-            rows.append(
-                [
-                    "initcall",
-                    name,
-                    start,
-                    call.duration_us,
-                    call.exclusive_us,
-                    call.path == Path.BESIDE,
-                    call.occurrence,
-                    call.duration_source,
-                    call.returned,
-                    call.reported_us,
-                ]
-            )
+            rows.append(_called("initcall", name, start, call))
     for probe in timeline.probes:
         if probe.start_us is not None and probe.duration_us is not None:
-            rows.append(
-                [
-                    "probe",
-                    probe.name,
-                    probe.start_us,
-                    probe.duration_us,
-                    probe.exclusive_us,
-                    probe.path == Path.BESIDE,
-                    probe.occurrence,
-                    probe.duration_source,
-                    probe.returned,
-                    probe.reported_us,
-                ]
-            )
+            rows.append(_called("probe", probe.name, probe.start_us, probe))
     for unit in timeline.units:
         if unit.start_us is not None and unit.duration_us is not None:
-            rows.append(
-                [
-                    "unit",
-                    unit.name,
-                    unit.start_us,
-                    unit.duration_us,
-                    unit.exclusive_us,
-                    unit.critical is False,
-                    1,
-                    unit.duration_source,
-                    None,
-                    None,
-                ]
-            )
+            rows.append(_started("unit", unit, unit.critical is False, 1))
     for process in timeline.processes:
         if process.start_us is not None and process.duration_us is not None:
-            rows.append(
-                [
-                    "process",
-                    process.name,
-                    process.start_us,
-                    process.duration_us,
-                    process.exclusive_us,
-                    process.observer,
-                    process.pid or 0,
-                    process.duration_source,
-                    None,
-                    None,
-                ]
-            )
+            rows.append(_started("process", process, process.observer, process.pid or 0))
     if len(rows) > MOST_BARS:
         rows.sort(key=lambda row: -row[3])
         left_out = len(rows) - MOST_BARS
@@ -144,3 +92,19 @@ def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
         left_out = 0
     rows.sort(key=lambda row: (row[2], -row[3]))
     return rows, left_out
+
+
+def _called(kind: str, name: str, start_us: int, one: Initcall | Probe) -> list[Any]:
+    """The row of what the kernel called: it returns, and says how long it took."""
+    return [
+        kind, name, start_us, one.duration_us, one.exclusive_us, one.path == Path.BESIDE, one.occurrence,
+        one.duration_source, one.returned, one.reported_us,
+    ]  # fmt: skip
+
+
+def _started(kind: str, one: Unit | Process, beside: bool, occurrence: int) -> list[Any]:
+    """The row of what was started in user space."""
+    return [
+        kind, one.name, one.start_us, one.duration_us, one.exclusive_us, beside, occurrence, one.duration_source,
+        None, None,
+    ]  # fmt: skip

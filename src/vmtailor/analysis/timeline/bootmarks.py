@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from vmtailor.base import escapes
 from vmtailor.model.vm import VmMilestone
 
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|[\x00-\x08\x0b-\x1f\x7f]")
 _STAMP = re.compile(r"(?:^|(?<=[^\d]))\[ *(\d{1,6}\.\d{6})\](?:\[ *[TC]\d+\])? ?")
 #: A guest whose console says so will not get ready any more; what it means, for a person.
 DEAD_ENDS = (
@@ -50,7 +50,7 @@ def lines_of(timed: Iterable[tuple[float, str]]) -> list[Line]:
     """Clean lines; one that a kernel message was printed into (behind a prompt, say) becomes two."""
     found = []
     for wall_s, raw in timed:
-        text = ESCAPES.sub("", raw)
+        text = escapes.without(raw)
         stamps = list(_STAMP.finditer(text))[:8]
         if not stamps or stamps[0].start() > 0:
             head = text[: stamps[0].start()] if stamps else text
@@ -88,7 +88,7 @@ def milestones(lines: Sequence[Line], extra: Sequence[tuple[str, re.Pattern[str]
 
 def line_with(lines: Sequence[Line], said: str) -> Line | None:
     """The first line that has what a watcher saw of it."""
-    wanted = [part.strip() for part in _STAMP.split(ESCAPES.sub("", said))[::2] if part.strip()]
+    wanted = [part.strip() for part in _STAMP.split(escapes.without(said))[::2] if part.strip()]
     return next((line for line in lines if wanted and wanted[-1] in line.text), None)
 
 
@@ -105,7 +105,7 @@ def guest_time(lines: Sequence[Line], line: Line | None) -> float | None:
 
 def dead_end(text: str) -> str:
     """Why a guest that printed this line is lost, or ""."""
-    clean = ESCAPES.sub("", text)
+    clean = escapes.without(text)
     for pattern, words in DEAD_ENDS:
         if found := pattern.search(_STAMP.sub("", clean)):
             return words.format(found[1].strip()[:200] if found.groups() else "")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from vmtailor.base import escapes
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.vm import ReadyBy, ReadySignal
 
@@ -19,7 +20,6 @@ MAX_LINE = 4096
 LOGIN = re.compile(r"(?:^|[\r\n])[\w.() -]{0,80}login: ?$")
 SYSTEMD = re.compile(r"Startup finished in ")
 FORMS = "log:REGEX, tcp:PORT, ssh[:PORT], http:PORT[/PATH], login, systemd or event:NAME"
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
 def parse_signal(text: str) -> ReadySignal:
@@ -86,7 +86,7 @@ class ConsoleWatcher:
         *lines, self._line = (self._line + text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._line = self._line[-MAX_LINE:]
         for line in (*lines, self._line):
-            clean = _ESCAPES.sub("", line[:MAX_LINE])
+            clean = escapes.without_sequences(line[:MAX_LINE])
             if self._pattern.search(clean):
                 return clean.strip()[:200]
         return ""

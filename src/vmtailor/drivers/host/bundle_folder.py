@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import plain_files, records
+from vmtailor.base.digests import sha256_of_rest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plain
@@ -127,6 +128,6 @@ def describe(folder: Path, without: Collection[str] = ()) -> tuple[BundleFile, .
         name = path.relative_to(folder).as_posix()
         if path.is_file() and name != RECORD and name not in without:
             with plain_files.opened(folder, name) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                digest = sha256_of_rest(file)
                 found.append(BundleFile(name, os.fstat(file.fileno()).st_size, digest))
     return tuple(found)

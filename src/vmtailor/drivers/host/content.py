@@ -8,12 +8,12 @@ file that was changed a moment ago is not remembered: a second change within one
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from io import BufferedReader
 
+from vmtailor.base.digests import sha256_of_rest
 from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
 from vmtailor.base.store import Store, digest, require_own
@@ -37,7 +37,7 @@ def sha256_of(file: BufferedReader, store: Store) -> str:
         if _SHA256.fullmatch(known):
             return known.decode()
     file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of_rest(file)
     file.seek(0)
     if _name(os.fstat(file.fileno())) == name and time.time() - before.st_ctime > SETTLED_S:
         with contextlib.suppress(OSError, HostError):

@@ -15,9 +15,11 @@ from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.base import figures, natives, process, store
+from vmtailor.base import figures, installing, natives, process, store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.base.versions import version_key
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
@@ -59,7 +61,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Check:
-    """What was found. `fix` says what to do where the state is not ok; `package` is the Debian package that helps."""
+    """What was found. `fix` says what to do where the state is not ok; `package` is the package that helps."""
 
     name: str
     state: State
@@ -97,7 +99,7 @@ def check_tool(tool: Tool) -> Check:
     """Look for one tool, and ask it for its version where the table says how."""
 
     def result(state: State, found: str) -> Check:
-        fix = "" if state is State.OK else f"apt-get install {tool.package}"
+        fix = "" if state is State.OK else installing.command(tool.package)
         return Check(tool.name, state, tool.need, found, tool.why, fix, tool.package)
 
     if tool.file:
@@ -129,11 +131,6 @@ def parse_version(text: str) -> str:
     """The first version number in what a program printed; empty when there is none."""
     found = re.search(r"(?<![\d.])\d+(?:\.\d+)+", text)
     return found[0] if found else ""
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """An order for version numbers: 7.2 < 7.2.22 < 10.0."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def check_python() -> Check:
@@ -174,28 +171,26 @@ def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
     )
 
 
-def check_packages() -> Check:
-    """Whether the package lists offer a cloud kernel with debug symbols and source of one version."""
+def check_packages(distribution: Distribution | None = None) -> Check:
+    """Whether the distribution (this host's) packages a kernel with debug symbols and source of one version."""
+    asked = distribution or choice.of_host()
 
     def result(state: State, found: str, fix: str = "") -> Check:
         return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
 
-    if shutil.which("apt-cache") is None:
+    if why := asked.lacking():
         how = (
             "give fit --source TARBALL --baseline-config /boot/config-RELEASE: the baseline is compiled once from that "
             "(slower, same result)"
         )
-        return result(State.LIMITED, "this distribution has no apt", how)
+        return result(State.LIMITED, why, how)
     try:
-        kernels = kernel_packages.available()
+        kernels = packaged.ordered(asked, asked.kernels())
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
     if not kernels:
-        return result(State.MISSING, "none in the package lists", "as root: apt-get update")
-    try:
-        chosen = kernel_packages.select(kernels)
-    except VmtailorError as error:
-        return result(State.LIMITED, ", ".join(dict.fromkeys(k.version for k in kernels)), error.hint)
+        return result(State.MISSING, "none in the package lists", f"as root: {asked.refresh}")
+    chosen = packaged.select(asked, kernels=kernels)
     newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
     others = [version for series, version in newest.items() if series != chosen.series]
     also = f" (also {', '.join(others)})" if others else ""
@@ -211,7 +206,7 @@ def check_natives() -> tuple[Check, ...]:
         return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
     programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
     built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
-    fix = "" if built else "install vmtailor again with a C compiler at hand: apt-get install gcc make"
+    fix = "" if built else f"install vmtailor again with a C compiler at hand: {installing.command('gcc', 'make')}"
     there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
     state = State.OK if built else State.MISSING
     return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))

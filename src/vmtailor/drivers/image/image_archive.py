@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.regular_file import open_regular
@@ -96,15 +97,20 @@ def extract_layout(source: Source, folder: Path, limits: Limits) -> None:
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
-                left = member.size
-                while left:
-                    with _damage(source):
-                        piece = reader.take(min(left, CHUNK))
-                        if not piece:
-                            raise EOFError("it ends too early")
-                    left -= len(piece)
-                    room.take(len(piece))
-                    out.write(piece)
+                _copy(reader, member.size, out, source, room)
+
+
+def _copy(reader: ForwardReader, size: int, out: IO[bytes], source: Source, room: Room) -> None:
+    """The next `size` bytes of an archive. Raises UserInputError when it has fewer, HostError without room."""
+    left = size
+    while left:
+        with _damage(source):
+            piece = reader.take(min(left, CHUNK))
+            if not piece:
+                raise EOFError("it ends too early")
+        left -= len(piece)
+        room.take(len(piece))
+        out.write(piece)
 
 
 @contextlib.contextmanager
@@ -195,15 +201,7 @@ def _count(reader: ForwardReader, member: _Member, source: Source, budget: Budge
             return
         room = Room(scratch)
         with part.open("ab") as out:
-            left = member.size - len(head)
-            while left:
-                with _damage(source):
-                    piece = reader.take(min(left, CHUNK))
-                    if not piece:
-                        raise EOFError("it ends too early")
-                left -= len(piece)
-                room.take(len(piece))
-                out.write(piece)
+            _copy(reader, member.size - len(head), out, source, room)
         with damage_is_reported(Layer(part, what)):
             for piece in chunks_of(part):
                 budget.spend(len(piece), what)

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from vmtailor.base import sizes
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
 from vmtailor.drivers.image.layer_tree import Entry, Node
-from vmtailor.drivers.image.limits import DEPTH, Budget, Limits, Room, size_text, too_many, too_much
+from vmtailor.drivers.image.limits import DEPTH, Budget, Limits, Room, too_many, too_much
 
 BLOCK = 512
 #: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
@@ -299,7 +300,7 @@ class Meter:
         if self.unpacked > self.limits.unpacked_bytes:
             raise too_much(what, self.limits)
         if self.metadata > self.limits.metadata_bytes:
-            raise ValueError(f"its names and attributes take more than {size_text(self.limits.metadata_bytes)}")
+            raise ValueError(f"its names and attributes take more than {sizes.text(self.limits.metadata_bytes)}")
 
 
 def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:

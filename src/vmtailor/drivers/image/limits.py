@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base import figures, sizes
 from vmtailor.base.errors import HostError, UserInputError
 
 #: Content of one image, unless the user says otherwise; the second where the disk has not twice the first free.
@@ -23,14 +24,6 @@ RESERVE_BYTES = 64 << 20
 #: Bytes between two looks at the free space.
 _LOOK_BYTES = 16 << 20
 OPTION = "--max-image-size"
-
-
-def size_text(size: int) -> str:
-    """A size as the option takes it: 16G, 500M; what is no whole number of MiB in bytes."""
-    for unit, letter in ((1 << 30, "G"), (1 << 20, "M")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit}{letter}"
-    return f"{size} bytes"
 
 
 @dataclass(frozen=True)
@@ -59,14 +52,14 @@ class TooLarge(UserInputError):
     def __init__(self, what: str, than: str, limits: Limits) -> None:
         size = limits.unpacked_bytes
         super().__init__(
-            f"{what} {than}; the limit for an image is {size_text(size)}",
-            hint=f"if you trust it, raise the limit: {OPTION} {size_text(2 * size)}",
+            f"{what} {than}; the limit for an image is {sizes.text(size)}",
+            hint=f"if you trust it, raise the limit: {OPTION} {sizes.text(2 * size)}",
         )
 
 
 def too_much(what: str, limits: Limits) -> TooLarge:
     """It has too much content."""
-    return TooLarge(what, f"unpacks to more than {size_text(limits.unpacked_bytes)}", limits)
+    return TooLarge(what, f"unpacks to more than {sizes.text(limits.unpacked_bytes)}", limits)
 
 
 def too_many(what: str, limits: Limits) -> TooLarge:
@@ -113,6 +106,6 @@ def require_room(folder: Path, size: int) -> None:
     free = free_bytes(folder)
     if free < size + (RESERVE_BYTES if size >= _LOOK_BYTES else 0):
         raise HostError(
-            f"no space is left for the image in {folder}: {free / 1e6:.1f} MB are free",
+            f"no space is left for the image in {folder}: {figures.file_bytes(free)} are free",
             hint="free some, or set XDG_CACHE_HOME elsewhere",
         )

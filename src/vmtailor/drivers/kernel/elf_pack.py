@@ -15,8 +15,13 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vmtailor.base import elf
 from vmtailor.base.errors import BuildError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 # Shorter runs are kept: a segment header, and rounding, cost more than they save.
 MIN_HOLE_BYTES = 64 * 1024
@@ -48,20 +53,23 @@ class Segment:
 def read_segments(data: bytes) -> tuple[int, int, tuple[Segment, ...]]:
     """Machine number, entry point and program headers of a 64-bit little-endian ELF. Raises BuildError for others."""
     try:
-        ident, kind, machine, _, entry, phoff, _, _, _, phentsize, phnum, *_ = _EHDR.unpack_from(data)
-        if ident[:6] != b"\x7fELF\x02\x01" or kind != 2 or phentsize != _PHDR.size:
-            raise BuildError("the kernel that was built is no 64-bit ELF executable")
-        segments = []
-        for index in range(phnum):
-            p_type, flags, offset, virtual, physical, filesz, memsz, align = _PHDR.unpack_from(
-                data, phoff + index * _PHDR.size
-            )
-            if offset + filesz > len(data):
-                raise BuildError("the kernel that was built is truncated")
-            segments.append(Segment(p_type, flags, offset, virtual, physical, filesz, memsz, align))
-    except struct.error as error:
-        raise BuildError("the kernel that was built is truncated") from error
-    return machine, entry, tuple(segments)
+        return elf.read(data, lambda file: _segments(file, len(data)))
+    except elf.NoElf as error:
+        raise BuildError("the kernel that was built is no whole 64-bit ELF executable", details=str(error)) from error
+
+
+def _segments(file: ELFFile, size: int) -> tuple[int, int, tuple[Segment, ...]]:
+    from elftools.elf.enums import ENUM_E_MACHINE, ENUM_P_TYPE_BASE
+
+    if file["e_type"] != "ET_EXEC" or file["e_phentsize"] != _PHDR.size:
+        raise elf.NoElf("it is not an executable")
+    segments = []
+    for one in file.iter_segments():
+        where = one["p_offset"], one["p_vaddr"], one["p_paddr"], one["p_filesz"], one["p_memsz"], one["p_align"]
+        if one["p_offset"] + one["p_filesz"] > size:
+            raise elf.NoElf("it is truncated")
+        segments.append(Segment(ENUM_P_TYPE_BASE.get(one["p_type"], 0), one["p_flags"], *where))
+    return ENUM_E_MACHINE[file["e_machine"]], file["e_entry"], tuple(segments)
 
 
 def split(data: bytes, segment: Segment) -> Iterator[Segment]:

@@ -16,8 +16,8 @@ from vmtailor.base import process, records
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest, locked
-from vmtailor.drivers.distribution.kernel_packages import DEBUG_MODULES
 from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_source
+from vmtailor.drivers.kernel.debug_modules import DEBUG_MODULES
 from vmtailor.model.kernel import Configured, KernelBaseline
 
 _LAYOUT = "1"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import process
+from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
-from vmtailor.drivers.distribution.apt import digest_of_file
 
 _GIVE = "give the top folder of a Linux source, or its tarball"
 # Files whose content tells one tree from another well enough: a patched tree differs in one of them or in its size.
@@ -73,7 +73,7 @@ def provide(store: Store, given: str) -> SourceTree:
         raise UserInputError(
             f"the kernel source {path} does not exist", hint="give a folder or a tarball with --source"
         )
-    found = digest_of_file(path)
+    found = sha256_of(path)
     if wanted and wanted.lower().removeprefix("sha256:") != found:
         raise UserInputError(
             f"{path} has SHA-256 {found}, not {wanted}", hint="fetch it again, or correct the checksum"

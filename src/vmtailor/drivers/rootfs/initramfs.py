@@ -11,11 +11,11 @@ import fnmatch
 import gzip
 import lzma
 import re
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.base import elf
 from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
 from vmtailor.model.machine import MachineKind
@@ -112,25 +112,10 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def module_info(elf: bytes, key: str) -> list[str]:
+def module_info(module: bytes, key: str) -> list[str]:
     """The values of one key in a module's `.modinfo` section."""
-    info = _section(elf, b".modinfo")
+    info = elf.section(module, ".modinfo")
     return [value.decode("utf-8", "replace") for value in re.findall(rb"(?:^|\0)%s=([^\0]*)" % key.encode(), info)]
-
-
-def _section(elf: bytes, wanted: bytes) -> bytes:
-    try:
-        if elf[:6] != b"\x7fELF\x02\x01":
-            return b""
-        offset, (size, count, names) = struct.unpack_from("<Q", elf, 0x28)[0], struct.unpack_from("<HHH", elf, 0x3A)
-        table = [struct.unpack_from("<IIQQQQ", elf, offset + i * size) for i in range(count)]
-        for name_at, _, _, _, start, length in table:
-            at = table[names][4] + name_at
-            if elf[at : elf.index(b"\0", at)] == wanted:
-                return elf[start : start + length]
-    except (struct.error, ValueError, IndexError):
-        pass
-    return b""
 
 
 def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmtailor.base import temporary
+from vmtailor.base import sizes, temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, load_order, node
@@ -96,7 +96,7 @@ def _unpacked(data: bytes, path: Path) -> bytes:
     except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
     if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
-        raise UserInputError(f"{path} is damaged, or unpacks to more than {MAX_UNPACKED >> 20} MiB")
+        raise UserInputError(f"{path} is damaged, or unpacks to more than {sizes.mebibytes(MAX_UNPACKED)}")
     return unpacked + rest
 
 

@@ -8,34 +8,17 @@ on the tailored machine. Layout: `strace`, `ld.so`, `lib/`.
 from __future__ import annotations
 
 import re
-import struct
 import tarfile
 from pathlib import Path
 
 from vmtailor.base import temporary
+from vmtailor.base.elf import interpreter
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.plan import RootFormat
 
 _LIBRARY = re.compile(r"^\s*(\S+) => (/\S.*?) \(0x[0-9a-f]+\)$", re.MULTILINE)
-_PT_INTERP = 3
-
-
-def interpreter(elf: bytes) -> str:
-    """The loader that a 64-bit ELF program names, or an empty string for a static one."""
-    try:
-        if elf[:6] != b"\x7fELF\x02\x01":
-            return ""
-        start = struct.unpack_from("<Q", elf, 0x20)[0]
-        size, count = struct.unpack_from("<HH", elf, 0x36)
-        for at in range(start, start + size * count, size):
-            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", elf, at)
-            if kind == _PT_INTERP:
-                return elf[offset : offset + length].rstrip(b"\0").decode("utf-8", "replace")
-    except struct.error:
-        pass
-    return ""
 
 
 def libraries(program: Path) -> tuple[str, dict[str, Path]]:

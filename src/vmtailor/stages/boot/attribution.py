@@ -12,13 +12,15 @@ from vmtailor.analysis.cost import attribution_boot
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute
 from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, activity_spans, initcall_spans, kernel_marks
 from vmtailor.analysis.ksource import facts as ksource_facts
-from vmtailor.analysis.ksource.kconfig import Kconfig, parse_config
+from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
@@ -63,18 +65,19 @@ def release_of(kernel: Path) -> str:
     return ""
 
 
-def of_package(kernel: Path, store: Store) -> Known:
+def of_package(kernel: Path, store: Store, distribution: Distribution | None = None) -> Known:
     """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
-    distribution's."""
+    distribution's (this host's, where none is named)."""
+    asked = distribution or choice.of_host()
     release = release_of(kernel)
-    offered = [k for k in kernel_packages.available() if k.release == release]
+    offered = [k for k in asked.kernels() if k.release == release]
     if not offered:
         raise UserInputError(
             f"{kernel} is {release or 'no kernel that says its release'}: no package with its symbols and "
             f"source is known",
             hint="attribution works with the distribution's cloud kernels",
         )
-    found: KernelBaseline = kernel_packages.provide(store, offered[0].version)
+    found: KernelBaseline = packaged.provide(asked, store, release)
     return Known(
         found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
         found.source_digest, Path(found.config),
@@ -178,7 +181,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
     finally:
         shell.close()
     facts = ksource_facts.load(known.source, known.version, known.source_digest, store)
-    values = parse_config(known.config.read_text())
+    values = kconfig_file.parse(known.config.read_text())
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
     found = attribute(
         counted, frames, Conditions(facts, ksource_facts.reader(known.source)),

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ELF files of this host and of our own making, read by pyelftools.
+
+Not for files of strangers: a small one can keep the library busy for hours (names without an end). Those are read
+within bounds by `natives.elf_symbols` and `drivers/image/entry_point.py`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+Found = TypeVar("Found")
+
+
+class NoElf(Exception):
+    """This is no 64-bit little-endian ELF file, or a damaged one."""
+
+
+def read(data: bytes, ask: Callable[[ELFFile], Found]) -> Found:
+    """What `ask` finds in a file. Raises NoElf."""
+    # Imported late: the library takes 50 ms, and most starts find what they need in the cache.
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(io.BytesIO(data))
+        if elf.elfclass != 64 or not elf.little_endian:
+            raise NoElf("it is not of the 64-bit little-endian kind")
+        # The library would go through as many headers as the file says, of whatever size.
+        if elf.num_sections() and not 0 < elf.num_sections() * elf["e_shentsize"] <= len(data):
+            raise NoElf("its sections are not in it")
+        return ask(elf)
+    # The library checks little: what a damaged file makes of its figures and names ends in one of these.
+    except (ELFError, ValueError, LookupError, TypeError, AttributeError, AssertionError, OverflowError) as error:
+        raise NoElf(str(error)) from error
+
+
+def section(data: bytes, name: str) -> bytes:
+    """The content of one section; empty when there is none, or no ELF file."""
+
+    def content(elf: ELFFile) -> bytes:
+        found = elf.get_section_by_name(name)
+        return b"" if found is None else bytes(found.data())
+
+    try:
+        return read(data, content)
+    except NoElf:
+        return b""
+
+
+def interpreter(data: bytes) -> str:
+    """The loader that a program names; empty for a static one, and for what is no ELF file."""
+
+    def name(elf: ELFFile) -> str:
+        return next((str(one.get_interp_name()) for one in elf.iter_segments("PT_INTERP")), "")  # type: ignore[attr-defined]
+
+    try:
+        return read(data, name)
+    except NoElf:
+        return ""

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's kernels for virtual machines.
+
+One kernel is three packages: `linux-image-RELEASE-cloud-ARCH-unsigned` (the same code as the signed one), `…-dbg`, and
+`linux-source-SERIES`. Which series there are, the package lists say.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import on_path
+from vmtailor.base.progress import step
+from vmtailor.base.store import Store, digest
+from vmtailor.drivers.distribution import apt, deb_file, debian_packages
+from vmtailor.drivers.distribution.debian_packages import Package
+from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+
+# Part of every key: raise it when what is unpacked changes.
+_LAYOUT = "1"
+
+_IMAGE = re.compile(r"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-cloud-(?P<arch>[a-z0-9]+))-unsigned")
+
+
+@dataclass(frozen=True)
+class DebianKernel:
+    """The three packages of one kernel (a PackagedKernel)."""
+
+    series: str
+    version: str
+    release: str
+    image_package: Package
+    debug_package: Package
+    whole_source: Package
+
+    @property
+    def package_version(self) -> str:
+        """Debian's version: 6.12.117-1~deb12u1."""
+        return self.image_package.version
+
+    @property
+    def prerelease(self) -> bool:
+        """Whether upstream had not released it: 6.18~rc1-1."""
+        return "~rc" in self.package_version
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Image and debug symbols."""
+        return (str(self.image_package), str(self.debug_package))
+
+    @property
+    def source_package(self) -> str:
+        """The package of the source."""
+        return str(self.whole_source)
+
+    def image(self, store: Store) -> Path:
+        """Kernel, configuration and modules."""
+
+        def fill(folder: Path) -> None:
+            deb = apt.download(self.image_package, store)
+            top = f"lib/modules/{self.release}/"
+
+            def place(name: str) -> Path | None:
+                name = name.removeprefix("usr/")
+                if name == f"boot/vmlinuz-{self.release}":
+                    return folder / "vmlinuz"
+                if name == f"boot/config-{self.release}":
+                    return folder / "config"
+                inside = name.startswith(top) and ".." not in name
+                return folder / "modules" / name.removeprefix(top) if inside else None
+
+            with step(f"unpacking {self.image_package.name}"):
+                for path in deb_file.extract(deb, place):
+                    if path.name.endswith(".ko.xz"):
+                        _unpack_module(path)
+            _require_files(folder, ("vmlinuz", "config", "modules"), self.image_package)
+
+        return store.get("kernel-image", digest(_LAYOUT, self.image_package.sha256), fill)
+
+    def debug(self, store: Store) -> Path:
+        """The kernel with debug information, and its symbols."""
+
+        def fill(folder: Path) -> None:
+            deb = apt.download(self.debug_package, store)
+            with step(f"unpacking the debug symbols of {self.release}"):
+                for base in ("vmlinux", "System.map"):
+                    deb_file.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
+            _require_files(folder, ("vmlinux", "System.map"), self.debug_package)
+
+        return store.get("kernel-debug", digest(_LAYOUT, self.debug_package.sha256), fill)
+
+    def debug_modules(self, store: Store, names: Collection[str]) -> Path:
+        """These modules with debug information."""
+        # The module virtio_blk lives in virtio_blk.ko, but dash and underscore mean the same to the kernel.
+        wanted = {name.replace("-", "_") for name in names}
+
+        def fill(folder: Path) -> None:
+            deb = apt.download(self.debug_package, store)
+            top = f"usr/lib/debug/lib/modules/{self.release}/"
+
+            def place(name: str) -> Path | None:
+                if not name.startswith(top) or not name.endswith(".ko") or ".." in name:
+                    return None
+                return folder / name.removeprefix(top) if Path(name).stem.replace("-", "_") in wanted else None
+
+            with step(f"unpacking debug symbols of {len(wanted)} modules") as progress:
+                deb_file.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))
+
+        return store.get("kernel-debug-modules", digest(_LAYOUT, self.debug_package.sha256, *sorted(wanted)), fill)
+
+    def source(self, store: Store) -> SourceTree:
+        """The unpacked source package."""
+        key = digest(_LAYOUT, self.whole_source.sha256)
+
+        def fill(folder: Path) -> None:
+            deb = apt.download(self.whole_source, store)
+            tarball = folder / ".source.tar.xz"
+            deb_file.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
+            if not tarball.exists():
+                raise HostError(f"{self.whole_source} holds no source", hint="choose another with --kernel")
+            kernel_source.unpack(tarball, folder, f"{self.whole_source}")
+            tarball.unlink()
+
+        return SourceTree(store.get("kernel-source", key, fill), key)
+
+
+class Debian:
+    """Debian's packages, by apt's lists (a Distribution). `architecture`: as Debian calls it."""
+
+    name = "debian"
+    refresh = apt.REFRESH
+
+    def __init__(self, architecture: str = "amd64") -> None:
+        self._architecture = architecture
+
+    def lacking(self) -> str:
+        """Whether there is an apt to ask."""
+        return "" if on_path("apt-cache") else "this host has no apt"
+
+    def state(self) -> str:
+        """The lists' names, sizes and times."""
+        return apt.state()
+
+    def kernels(self) -> Sequence[DebianKernel]:
+        """All cloud kernels of the configured sources whose three packages are there."""
+        architecture = re.escape(self._architecture)
+        return combine(
+            apt.packaged(rf"^linux-(image-[0-9].*-cloud-{architecture}-(unsigned|dbg)|source-[0-9][0-9.]*)$")
+        )
+
+    def version_key(self, version: str) -> Any:
+        """dpkg's order."""
+        return debian_packages.version_key(version)
+
+
+def combine(packages: Iterable[Package]) -> tuple[DebianKernel, ...]:
+    """All kernels whose image, debug and source packages have one version."""
+    by_key = {(p.name, p.version): p for p in packages}
+    found = []
+    for (name, version), image in by_key.items():
+        match = _IMAGE.fullmatch(name)
+        if match is None:
+            continue
+        debug = by_key.get((f"linux-image-{match['release']}-dbg", version))
+        source = by_key.get((f"linux-source-{match['series']}", version))
+        if debug is not None and source is not None:
+            upstream = debian_packages.upstream_version(version)
+            found.append(DebianKernel(match["series"], upstream, match["release"], image, debug, source))
+    return tuple(found)
+
+
+def _unpack_module(packed_path: Path) -> None:
+    with lzma.open(packed_path) as packed, packed_path.with_suffix("").open("wb") as plain:
+        shutil.copyfileobj(packed, plain, 1 << 20)
+    packed_path.unlink()
+
+
+def _require_files(folder: Path, names: Iterable[str], package: Package) -> None:
+    for name in names:
+        if not (folder / name).exists():
+            raise HostError(
+                f"{package} holds no {name}", hint="choose another kernel with --kernel, and please report this"
+            )

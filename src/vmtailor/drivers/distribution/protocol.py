@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What vmtailor asks of a distribution: which kernels it packages, and the parts of one that a baseline needs.
+
+docs/how-to/add-a-distribution.md says how another one is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from vmtailor.base.store import Store
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+
+
+class PackagedKernel(Protocol):
+    """A kernel that can be a baseline: image, debug information and source are packaged in one version.
+
+    What the methods give lies in the cache; every one raises HostError for lists, network and disk."""
+
+    @property
+    def series(self) -> str:
+        """The series it belongs to: 6.12."""
+
+    @property
+    def version(self) -> str:
+        """Upstream's version, as the source's Makefile has it: 6.12.117."""
+
+    @property
+    def release(self) -> str:
+        """What `uname -r` says."""
+
+    @property
+    def package_version(self) -> str:
+        """The distribution's version, which `Distribution.version_key` orders."""
+
+    @property
+    def prerelease(self) -> bool:
+        """Whether it precedes the first release of its series. It is taken when it is asked for, or alone."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of image and debug information with their versions, for the record; the image's first."""
+
+    @property
+    def source_package(self) -> str:
+        """The package of the source with its version, for the record."""
+
+    def image(self, store: Store) -> Path:
+        """A folder with `vmlinuz`, `config`, and `modules/` (the release's tree, modules uncompressed)."""
+
+    def debug(self, store: Store) -> Path:
+        """A folder with `vmlinux`, which has debug information, and `System.map`."""
+
+    def debug_modules(self, store: Store, names: Collection[str]) -> Path:
+        """A folder with these modules and their debug information; dash and underscore are the same in a name."""
+
+    def source(self, store: Store) -> SourceTree:
+        """The source that it was compiled from, the distribution's patches applied."""
+
+
+class Distribution(Protocol):
+    """A distribution's packages, as this host can have them without root."""
+
+    @property
+    def name(self) -> str:
+        """Its ID in os-release."""
+
+    @property
+    def refresh(self) -> str:
+        """The command that refreshes the package lists, as root; empty when there is none."""
+
+    def lacking(self) -> str:
+        """Why this host can have no packaged kernel at all; empty when its lists can be asked."""
+
+    def state(self) -> str:
+        """A word that changes when what is packaged does. It is asked at every start, so it takes no time."""
+
+    def kernels(self) -> Sequence[PackagedKernel]:
+        """All kernels that can be a baseline, whatever their series, in any order.
+
+        Raises HostError when the host cannot tell."""
+
+    def version_key(self, version: str) -> Any:
+        """A key that orders package versions as the distribution does. Raises ValueError for what is no version."""

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host whose distribution's packages vmtailor cannot read: its baseline is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmtailor.drivers.distribution.protocol import PackagedKernel
+
+
+class Unpackaged:
+    """A Distribution without kernels. `name`: the host's own, or empty when it does not say."""
+
+    refresh = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def lacking(self) -> str:
+        """That this is no distribution we know."""
+        return f"vmtailor cannot read the packages of {self.name or 'this distribution'}"
+
+    def state(self) -> str:
+        """The same for ever."""
+        return "unpackaged"
+
+    def kernels(self) -> Sequence[PackagedKernel]:
+        """None."""
+        return ()
+
+    def version_key(self, version: str) -> str:
+        """There is nothing to order."""
+        return version

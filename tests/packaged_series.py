@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that this host's distribution packages, for tests that hold for every series of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.base.store import Store
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import PackagedKernel
+
+
+@cache
+def _kernels() -> Sequence[PackagedKernel]:
+    distribution = choice.of_host()
+    try:
+        return packaged.ordered(distribution, distribution.kernels())
+    except VmtailorError:  # no lists: the tests of packaged kernels are skipped
+        return ()
+
+
+def packaged_series() -> list[str]:
+    """Every series that a baseline can be of, newest first; empty where nothing is packaged."""
+    return list(dict.fromkeys(kernel.series for kernel in _kernels()))
+
+
+def packaged_source(series: str) -> Path:
+    """The source of the newest kernel of a series, unpacked in the cache."""
+    return packaged.select(choice.of_host(), series, _kernels()).source(Store()).path

@@ -214,6 +214,12 @@ uint64_t exercise_advance(void) {
             look();
         return state == SETTLING ? next_look : now;
     case LOADING:
+        if (job.pid < 0) {
+            job_finish();
+            job_report_fault("it could not be started");
+            load_next();
+            return now;
+        }
         if (now >= job.deadline && !job.killed)
             job_kill();
         return job.killed ? UINT64_MAX : job.deadline;

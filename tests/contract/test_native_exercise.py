@@ -22,9 +22,11 @@ pytestmark = pytest.mark.contract
 CONTENT = "done=1\\0right=1\\0same=1\\0"
 DISCONTENT = "done=1\\0right=0\\0same=1\\0why=status 500, not 200\\0"
 
+ANYTHING = Expect()
 
-def command(*argv: str, **more: object) -> Step:
-    return replace(Step(StepKind.COMMAND, argv=argv or ("check",)), **more)
+
+def command(*argv: str, repeat: int = 1, expect: Expect = ANYTHING) -> Step:
+    return Step(StepKind.COMMAND, argv=argv or ("check",), repeat=repeat, expect=expect)
 
 
 WEB = Step(StepKind.HTTP, port=80, path="/x", expect=Expect(status=200))
@@ -219,6 +221,7 @@ def test_steps_are_done_one_after_the_other_each_as_often_as_it_says(drive: Driv
             f"1 bytes with SHA-256 {hashlib.sha256(b'x').hexdigest()[:12]}…, not {'0' * 12}…",
         ),
         (Expect(exit_code=0), "err first\nerr last words\\n", "exit 1", "exit status 1, not 0: last words"),
+        (Expect(contains="aab"), "out aa\nout ab", "exit 0", None),
         (Expect(exit_code=3, contains="needle"), "out a nee\nout dle", "exit 3", None),
         (Expect(stdout="all of it\n"), "out all \nout of it\\n", "exit 9", None),
         (Expect(), "err whatever", "exit 9", None),
@@ -247,15 +250,21 @@ def test_of_several_wrong_answers_the_first_is_told_and_all_are_counted(drive: D
     ]
 
 
+def test_the_words_of_a_command_that_went_well_are_not_laid_to_the_next(drive: Drive) -> None:
+    step = command(repeat=2, expect=Expect(exit_code=0))
+    did = drive(exercise(HEALTHY, step), "exit 0", RESTS, "err all is well", "exit 0", "exit 1")
+    assert did.results[1]["why"] == "exit status 1, not 0"
+
+
 def test_the_clients_own_verdict_is_passed_on(drive: Drive) -> None:
     did = drive(exercise(HEALTHY, WEB, command("next")), "exit 0", RESTS, f"out {DISCONTENT}", "exit 1")
     assert did.results[1]["why"] == "status 500, not 200"
     assert did.what[-1] == "command next"
 
 
-@pytest.mark.parametrize("ends", ["die 11", "exit 127", "exit 0"])
-def test_a_client_that_dies_or_says_nothing_has_failed(drive: Drive, ends: str) -> None:
-    did = drive(exercise(HEALTHY, WEB, command("next")), "exit 0", RESTS, ends)
+@pytest.mark.parametrize("events", [["die 11"], ["exit 127"], ["exit 0"], [f"out {CONTENT}", "exit 2"]])
+def test_a_client_that_dies_or_says_nothing_has_failed(drive: Drive, events: list[str]) -> None:
+    did = drive(exercise(HEALTHY, WEB, command("next")), "exit 0", RESTS, *events)
     assert did.results[1]["why"] == "the client failed (is /.vmtailor/client there?)"
     assert did.what[-1] == "command next"
 

@@ -39,6 +39,7 @@
 #include "init/container/trace_log.h"
 #include "init/exercise/exercise.h"
 #include "init/machine/at_rest.h"
+#include "init/machine/memory.h"
 #include "init/settings/settings.h"
 
 #define MS 1000000u
@@ -174,6 +175,10 @@ static int busy;
 
 bool at_rest(void) {
     return busy == 0 || busy-- == 0;
+}
+
+void memory_account(void) {
+    say("memory");
 }
 
 /* --- waiting --- */

@@ -106,7 +106,7 @@ def exercise(ready: Ready, *load: Step, stop_timeout_s: float = 10.0) -> Exercis
 def test_ready_as_soon_as_the_client_is_content(drive: Drive, kind: ReadyKind, record: str) -> None:
     ready = Ready(kind, replace(WEB, kind=StepKind(kind.value)), timeout_s=2.0)
     did = drive(exercise(ready), "wait 700", f"out {CONTENT}", "exit 0")
-    assert did.what == [f"{record}.status 200", "mark ready", "mark load", "mark load_end", "mark stop", "signal 15"]
+    assert did.what == [f"{record}.status 200", "mark ready", "mark load", "mark load_end", "memory", "mark stop", "signal 15"]
     assert did.ms("mark ready") == 700
     assert did.results == [
         {"step": "-1", "kind": kind.value, "ns": "700000000", "done": "1", "right": "1", "same": "1"}
@@ -126,7 +126,7 @@ def test_ready_when_a_command_succeeds_which_is_tried_again_after_a_twentieth_of
 
 def test_ready_when_the_program_has_ended(drive: Drive) -> None:
     did = drive(exercise(AT_END), "wait 1500", "entry 0", "wait 10000")
-    assert did.lines == ((1500, "mark ready"),)
+    assert did.lines == ((1500, "mark ready"), (1500, "memory"))
 
 
 def test_without_a_load_nothing_waits_for_the_machine_to_rest(drive: Drive) -> None:
@@ -199,7 +199,7 @@ def test_steps_are_done_one_after_the_other_each_as_often_as_it_says(drive: Driv
     assert did.what == [
         "command healthy", "mark ready", "mark load", "command one", "command one", "command one",
         "client count|420000|step http|.port 80|.repeat 7|.timeout-ms 60000|.method GET|.path /x|.status 200",
-        "command two", "mark load_end", "mark stop", "signal 15",
+        "command two", "mark load_end", "memory", "mark stop", "signal 15",
     ]  # fmt: skip
     assert [(result["step"], result["done"], result["right"]) for result in did.results] == [
         ("-1", "1", "1"), ("0", "3", "3"), ("1", "1", "1"), ("2", "1", "1"),

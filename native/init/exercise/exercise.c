@@ -15,6 +15,7 @@
 #include "init/container/trace_log.h"
 #include "init/exercise/job.h"
 #include "init/machine/at_rest.h"
+#include "init/machine/memory.h"
 #include "init/settings/settings.h"
 
 #define REST_LOOK (10 * MS)       /* between two looks whether the machine is at rest */
@@ -38,6 +39,7 @@ static void stop(void) {
 static void load_done(void) {
     line_mark("load_end", vt_mark_load_end());
     trace_log_mark("load_end");
+    memory_account();
     if (settings.hold)
         state = HOLDING;
     else
@@ -238,6 +240,7 @@ void exercise_entry_ended(int exit_code) {
     (void)exit_code;
     if (state == WAITING && settings.ready.kind == STEP_EXIT) {
         is_ready();
+        memory_account();
     } else if (state != OFF && state != STOPPING) {
         if (state == SETTLING) {
             job.number = 0;

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from vmtailor.cli import entry
+from vmtailor.cli import interrupt
 
 HEAVY = (
     "numpy",
@@ -34,6 +34,7 @@ class Interrupt:
         if name == self.name:
             os.kill(os.getpid(), signal.SIGINT)
 """
+OWN = ("vmtailor.cli.entry", "vmtailor.cli.interrupt")
 START = "from vmtailor.cli.entry import main\nmain()\n"
 
 
@@ -52,10 +53,10 @@ def loaded(*arguments: str) -> set[str]:
 
 
 def test_the_first_module_imports_next_to_nothing() -> None:
-    # What the interpreter and its start script have loaded already, and the one small module besides.
+    # What the interpreter and its start script have loaded already, and what it is for besides.
     there = "import io, os, re, signal, sys\nbefore = set(sys.modules)\n"
     code = f"{there}import vmtailor.cli.entry\nprint(*(set(sys.modules) - before))"
-    assert set(python(code).stdout.split()) == {"vmtailor", "vmtailor.cli", "vmtailor.cli.entry"}
+    assert set(python(code).stdout.split()) == {"vmtailor", "vmtailor.cli", *OWN}
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ()])
@@ -104,8 +105,8 @@ def test_an_interrupt_after_the_work_ends_it_quietly() -> None:
 def test_an_interrupt_that_the_caller_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        entry.leave_at_interrupt()
-        entry.work_begins()
+        interrupt.leave_at_interrupt()
+        interrupt.work_begins()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

@@ -14,13 +14,13 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vmtailor.base import temporary
+from vmtailor.base import store_use, temporary
 from vmtailor.base.errors import HostError
 
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: What the names of folders begin with that are being filled.
-_FILLING = ".filling-held-"
+FILLING = ".filling-held-"
 
 
 def cache_root() -> Path:
@@ -128,6 +128,7 @@ class Store:
             with contextlib.suppress(OSError):  # where nothing can be written, what is there can still be read
                 self._root.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
                 self._root.chmod(stat.S_IRWXU)
+            store_use.announce(self._root)
             self._checked = True
         return self._root
 
@@ -145,6 +146,12 @@ class Store:
     def path(self, kind: str, key: str) -> Path:
         return self.root / kind / key[:40]
 
+    def used(self, *paths: str | Path) -> None:
+        """Files of the cache that were found without asking for their folder by name are used now, too."""
+        for path in map(Path, paths):
+            if path.is_relative_to(self._root) and len(inside := path.relative_to(self._root).parts) > 1:
+                store_use.used(self._root.joinpath(*inside[:2]))
+
     def has(self, kind: str, key: str) -> bool:
         path = self.path(kind, key)
         for one in (path.parent, path):
@@ -154,6 +161,7 @@ class Store:
         if stat.S_IMODE(path.stat().st_mode) & _OTHERS:  # made by an older version
             with contextlib.suppress(OSError):
                 close_to_others(path)
+        store_use.used(path)
         return True
 
     def get(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
@@ -165,7 +173,7 @@ class Store:
         with disk_full_is_a_host_error(self.root), locked(self.folder("locks") / f"{kind}-{key[:40]}"):
             if self.has(kind, key):
                 return final
-            with temporary.held_folder(self.folder(kind), _FILLING) as filling:
+            with temporary.held_folder(self.folder(kind), FILLING) as filling:
                 fill(filling)
                 close_to_others(filling)
                 filling.rename(final)

@@ -28,6 +28,26 @@ def parse_memory(text: str) -> int:
     return size
 
 
+_LENGTH = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
+_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_age(text: str) -> float:
+    """`12h`, `30d`, `4w` → seconds. Raises UserInputError for what is no such time."""
+    match = _LENGTH.match(text.strip())
+    if match is None:
+        raise UserInputError(f"'{text[:40]}' is no age", hint="write it as 12h, 30d or 4w")
+    return float(int(match.group(1)) * _SECONDS[match.group(2)])
+
+
+def parse_room(text: str) -> int:
+    """`0`, `500M`, `20G` → bytes. Raises UserInputError for what is no size."""
+    match = _LARGE.match("0M" if text.strip() == "0" else text.strip())
+    if match is None:
+        raise UserInputError(f"'{text[:40]}' is no size", hint="write it as 500M or 20G")
+    return int(match.group(1)) * _UNITS[match.group(2).upper()]
+
+
 def parse_image_size(text: str) -> int:
     """`16G`, `500M`, `1T` → bytes. Raises UserInputError for what is no size, or no size for an image."""
     match = _LARGE.match(text.strip())

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from vmtailor.cli.entry import work_begins
+from vmtailor.cli.interrupt import work_begins
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ VERBS = (
     ),
     Verb("gate", "gate", "Hold figures against budgets: exit 0 when all are kept, 1 with the figure when one is not."),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
+    Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),
     Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}

@@ -54,11 +54,13 @@ def source_of(loaded: Loaded, store: Store) -> SourceTree:
     version = loaded.bundle.kernel_version
     folder = store.path("kernel-source", wanted)
     if folder.is_dir():
+        store.used(folder)
         tree = SourceTree(folder, wanted)
         require_version(tree, version, f"the kernel of {loaded.folder}")
         return tree
     for kernel in _at_hand(store, version):
         if kernel.source_digest == wanted:
+            store.used(kernel.source_dir)
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     try:
         found = kernel_packages.provide(store, version)

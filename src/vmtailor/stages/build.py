@@ -49,6 +49,7 @@ def build_kernel(
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
+        store.used(work)
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})

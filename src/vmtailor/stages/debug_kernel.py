@@ -23,8 +23,8 @@ def key_of(config: Path, system_map: Path, source_digest: str, toolchain: kbuild
 
 def cached(config: Path, system_map: Path, source_digest: str, store: Store) -> Path | None:
     """The kernel with debug information where it has been compiled already."""
-    folder = store.path("kernel-symbols", key_of(config, system_map, source_digest, kbuild.Toolchain(debug=True)))
-    return folder / VMLINUX if folder.is_dir() else None
+    key = key_of(config, system_map, source_digest, kbuild.Toolchain(debug=True))
+    return store.path("kernel-symbols", key) / VMLINUX if store.has("kernel-symbols", key) else None
 
 
 def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store) -> Path:
@@ -37,6 +37,7 @@ def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
+        store.used(work)
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"

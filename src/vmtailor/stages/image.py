@@ -250,7 +250,10 @@ def _from_memory(parsed: Reference, store: Store, options: ImageOptions) -> Imag
         image = records.load(Image, path)
     except UserInputError:
         return None  # of an older version, or damaged: fetch again
-    return image if Path(image.archive).is_file() else None
+    if not Path(image.archive).is_file():
+        return None
+    store.used(path, image.archive)
+    return image
 
 
 def _remember(parsed: Reference, store: Store, options: ImageOptions, image: Image) -> None:

@@ -33,8 +33,8 @@ BOOT_S = 300.0
 START_PATIENCE = 4
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
-#: Where the search for it begins: the kernels of this architecture are loaded at this address.
-LEAST_MEMORY = 16 << 20
+#: Where the search for it begins: no Linux of today starts with less.
+LEAST_MEMORY = 4 << 20
 
 
 @dataclass(frozen=True)

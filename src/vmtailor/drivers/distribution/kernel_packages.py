@@ -120,9 +120,9 @@ def provide(
     memo = store.root / "baselines" / f"{digest(_LAYOUT, apt.state(), wanted or '', *sorted(debug_modules))}.json"
     if source is None and memo.exists():
         known = records.load(KernelBaseline, memo)
-        if all(
-            Path(path).exists() for path in (known.vmlinuz, known.debug_vmlinux, known.source_dir, known.modules_dir)
-        ):
+        parts = (known.vmlinuz, known.debug_vmlinux, known.debug_modules_dir, known.source_dir, known.modules_dir)
+        if all(Path(path).exists() for path in parts):
+            store.used(memo, *parts)
             return known
     baseline = _provide(store, select(available(), wanted), debug_modules, source)
     if source is None:

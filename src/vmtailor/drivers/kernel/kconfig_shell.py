@@ -66,8 +66,10 @@ class KconfigShell:
                 self._first_line([tool, "--version"]) for tool in ("gcc", "ld", "pahole", "rustc", "bindgen")
             )
             key = digest("kconfig-shell/1", source_id, str(self.source), tools)
-            self._file = (store or Store()).path("kconfig-shell", key) / "answers.json"
+            store = store or Store()
+            self._file = store.path("kconfig-shell", key) / "answers.json"
             if self._file.is_file():
+                store.used(self._file)
                 self._answers = dict(json.loads(self._file.read_text()))
 
     def _first_line(self, argv: list[str]) -> str:

@@ -66,6 +66,7 @@ def provide(
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
+        store.used(work)
         with locked(work.with_suffix(".lock")):
             configured = configure(tree.path, work, config_file, toolchain)
             compiled = kbuild.compile_kernel(

@@ -20,7 +20,7 @@ PAGE = "report.html"
 
 def page(run: FitRun) -> str:
     """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
-    phases = {side.name: {phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored)}
+    before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
     found = counts(run.plan.choices)
     return pages.render(
         "report.html",
@@ -35,7 +35,7 @@ def page(run: FitRun) -> str:
             "picture": timeline.picture(run.baseline, run.tailored),
             "memory": memory.picture(run.baseline, run.tailored),
             "phase_meaning": timeline.MEANING,
-            "phases": [(phase, phases["baseline"].get(phase), phases["tailored"].get(phase)) for phase in Phase],
+            "phases": [(phase, before.get(phase), after.get(phase)) for phase in Phase],
             "phase_cost": timeline.cost,
             "waterfall": views.waterfall(run),
             "costs": views.cost_lists(run),

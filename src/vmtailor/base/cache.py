@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cache holds, and how it is made smaller: never what a running process may use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base import store_use, temporary
+from vmtailor.base.store import FILLING, Store
+
+#: Folders that are no results: locks, and what a process makes while it runs, which the next one sweeps.
+_OWN = frozenset({store_use.USERS, "locks", "scratch"})
+#: Kinds that are one entry as a whole.
+WHOLE = frozenset({"ccache"})
+#: What the names of folders begin with that are being removed.
+_REMOVING = ".removing-held-"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One result. `used_s`: when it was last used, in seconds of the epoch. `size_bytes`: what it takes on the disk."""
+
+    kind: str
+    name: str
+    path: Path
+    size_bytes: int
+    used_s: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may stay. None: no limit."""
+
+    age_s: float | None = None
+    size_bytes: int | None = None
+
+
+def entries(store: Store) -> tuple[Entry, ...]:
+    """Everything there is, by kind and name."""
+    found: list[Entry] = []
+    with contextlib.suppress(OSError):
+        for kind in sorted(os.scandir(store.root), key=lambda entry: entry.name):
+            if kind.name in _OWN or not kind.is_dir(follow_symlinks=False):
+                continue
+            if kind.name in WHOLE:
+                found.append(_entry(kind.name, Path(kind.path)))
+            else:
+                found += _of_kind(kind.name, Path(kind.path))
+    return tuple(found)
+
+
+def _of_kind(kind: str, folder: Path) -> Iterable[Entry]:
+    names = sorted(path.name for path in folder.iterdir())
+    return [_entry(kind, folder / name) for name in names if not name.startswith(FILLING)]
+
+
+def _entry(kind: str, path: Path) -> Entry:
+    size, used = _size(path)
+    name = kind if kind in WHOLE else path.name
+    return Entry(kind, name, path, size, max(used) if kind in WHOLE else path.lstat().st_mtime)
+
+
+def _size(path: Path) -> tuple[int, list[float]]:
+    """Bytes on the disk, and when the files and folders on the first level were changed."""
+    status = path.lstat()
+    total, times = status.st_blocks * 512, [status.st_mtime]
+    waiting = [path] if stat.S_ISDIR(status.st_mode) else []
+    while waiting:
+        folder = waiting.pop()
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder):
+                status = entry.stat(follow_symlinks=False)
+                total += status.st_blocks * 512
+                if folder == path:
+                    times.append(status.st_mtime)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+    return total, times
+
+
+def surplus(there: Sequence[Entry], limits: Limits, now_s: float) -> tuple[Entry, ...]:
+    """What must go for the limits to hold: what is too old, and then what was used longest ago."""
+    oldest_first = sorted(there, key=lambda entry: (entry.used_s, entry.kind, entry.name))
+    total = sum(entry.size_bytes for entry in there)
+    gone: list[Entry] = []
+    for entry in oldest_first:
+        old = limits.age_s is not None and entry.used_s < now_s - limits.age_s
+        large = limits.size_bytes is not None and total > limits.size_bytes
+        if old or large:
+            gone.append(entry)
+            total -= entry.size_bytes
+    return tuple(gone)
+
+
+def busy_since(store: Store) -> tuple[float, tuple[int, ...]]:
+    """Since when other processes use the cache (infinite: none does), and their numbers. What was used since then
+    stays."""
+    running = store_use.others(store.root)
+    return min((began for _, began in running), default=float("inf")), tuple(number for number, _ in running)
+
+
+def remove(store: Store, chosen: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Remove entries that no other process may be using; returns those that are gone. Each is taken away whole, while
+    no process begins to use the cache: one that comes finds it there, or does not."""
+    gone = []
+    with temporary.held_folder(store.folder("scratch"), _REMOVING) as grave, store_use.nobody_comes(store.root):
+        since, _ = busy_since(store)
+        for number, entry in enumerate(chosen):
+            with contextlib.suppress(OSError):
+                if _entry(entry.kind, entry.path).used_s < since:
+                    entry.path.rename(grave / str(number))
+                    gone.append(entry)
+    return tuple(gone)
+
+
+def now_s() -> float:
+    return time.time()

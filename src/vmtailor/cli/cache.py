@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor cache`: what is kept, and prune it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from vmtailor.base import cache as caches
+from vmtailor.base import figures, output
+from vmtailor.base.cache import Entry, Limits
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.store import Store
+from vmtailor.base.terminal import Console, Table, box
+from vmtailor.base.text import plural
+from vmtailor.cli.sizes import parse_age, parse_room
+
+CACHE_SCHEMA = "vmtailor/cache/1"
+
+#: What each kind of result is, and what it costs to make it again.
+_KINDS = {
+    "baselines": "which packages a baseline comes from",
+    "bundle-config": "configurations of others, held against the source",
+    "bundle-data": "symbols of bundles' kernels",
+    "ccache": "the compiler's cache",
+    "content": "digests of files",
+    "facts": "what is known of a kernel's source",
+    "fit": "fitted bundles",
+    "image": "container images, as one archive each",
+    "images": "which image a reference meant",
+    "initrd": "initial RAM disks of baselines",
+    "kconfig-shell": "what the compiler answered Kconfig",
+    "kernel": "compiled kernels",
+    "kernel-build": "folders in which kernels are compiled",
+    "kernel-compiled": "baselines that were compiled",
+    "kernel-debug": "symbols of baselines",
+    "kernel-debug-modules": "symbols of their modules",
+    "kernel-image": "baselines, with their modules",
+    "kernel-source": "kernel sources",
+    "kernel-symbols": "kernels with debug information",
+    "kvm": "whether guests run under KVM",
+    "measured": "boots that were measured",
+    "packages": "packages of the distribution",
+    "root": "root file systems",
+    "tools": "volumes with the tracer",
+    "trace": "traces",
+    "verification": "verifications that passed",
+}
+
+
+def cache(
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Remove what was not used for so long: 12h, 30d, 4w."),
+    ] = None,
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", metavar="SIZE", help="Remove what was used longest ago until so much is left: 20G."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove everything.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say what the cache holds, and make it smaller: never what a running vmtailor may use.
+
+    Without a limit it only says. All of it can be made again; a kernel's source and packages are fetched again then,
+    and kernels are compiled again. Bundles do not need it."""
+    limits = _limits(older_than, max_size, everything)
+    if dry_run and limits is None:
+        raise UserInputError("--dry-run needs to know what would be removed", hint="--older-than, --max-size or --all")
+    store = Store()
+    there = caches.entries(store)
+    chosen = caches.surplus(there, limits, caches.now_s()) if limits is not None else ()
+    since, running = caches.busy_since(store)
+    gone = tuple(e for e in chosen if e.used_s < since) if dry_run else caches.remove(store, chosen)
+    if json:
+        output.document(_document(store, there, chosen, gone, running, limits is not None and not dry_run))
+        return
+    left = there if dry_run else tuple(entry for entry in there if entry not in gone)
+    _show(store, left)
+    if limits is not None:
+        output.say(_sentence(gone, dry_run))
+        kept = len(chosen) - len(gone)
+        if kept:
+            numbers = ", ".join(str(number) for number in running)
+            why = f"a running vmtailor (process {numbers}) may use them" if running else "they could not be removed"
+            output.say(f"{plural(kept, 'result')} stay: {why}")
+
+
+def _limits(older_than: str | None, max_size: str | None, everything: bool) -> Limits | None:
+    if everything:
+        return Limits(size_bytes=-1)
+    if older_than is None and max_size is None:
+        return None
+    return Limits(
+        None if older_than is None else parse_age(older_than), None if max_size is None else parse_room(max_size)
+    )
+
+
+def _sentence(gone: Sequence[Entry], dry_run: bool) -> str:
+    size = figures.file_bytes(_bytes(gone))
+    return f"{plural(len(gone), 'result')}, {size}: {'would be removed' if dry_run else 'removed'}"
+
+
+def _bytes(entries: Iterable[Entry]) -> int:
+    return sum(entry.size_bytes for entry in entries)
+
+
+def _kinds(there: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
+    """The kinds with their entries, the largest first."""
+    kinds = [(kind, list(found)) for kind, found in groupby(there, key=lambda entry: entry.kind)]
+    return sorted(kinds, key=lambda one: -_bytes(one[1]))
+
+
+def _show(store: Store, there: Sequence[Entry]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
+    table.add_column("kind", footer="all")
+    table.add_column("what it is")
+    table.add_column("results", justify="right", footer=str(len(there)))
+    table.add_column("size", justify="right", footer=figures.file_bytes(_bytes(there)))
+    table.add_column("last used", justify="right")
+    now = caches.now_s()
+    for kind, found in _kinds(there):
+        size = figures.file_bytes(_bytes(found))
+        table.add_row(kind, _KINDS.get(kind, ""), str(len(found)), size, _ago(now - max(e.used_s for e in found)))
+    console = Console()
+    console.print(table)
+    free = figures.file_bytes(shutil.disk_usage(store.root).free) if store.root.is_dir() else figures.NONE
+    output.say(f"{store.root}; {free} are free there")
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return f"{plural(int(seconds // size), unit)} ago"
+    return "now"
+
+
+def _document(
+    store: Store, there: Sequence[Entry], chosen: Sequence[Entry], gone: Sequence[Entry], running: Sequence[int],
+    removed: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The JSON document. `removed`: whether what is `gone` was removed, or only would be."""
+    return {
+        "schema": CACHE_SCHEMA,
+        "folder": str(store.root),
+        "bytes": _bytes(there),
+        "running": list(running),
+        "kinds": [
+            {"kind": kind, "what": _KINDS.get(kind, ""), "results": len(found), "bytes": _bytes(found)}
+            for kind, found in _kinds(there)
+        ],
+        "results": [_row(entry) for entry in there],
+        "removed" if removed else "surplus": [_row(entry) for entry in gone],
+        "in_use": [_row(entry) for entry in chosen if entry not in gone],
+    }
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    return {"kind": entry.kind, "name": entry.name, "bytes": entry.size_bytes, "used": round(entry.used_s, 3)}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Ctrl-C does: while the program loads, and after its work, it ends it without a word; during the work it is an
+exception. Imported first of all, so it imports next to nothing."""
+
+import os
+import signal
+
+INTERRUPTED = 130
+
+
+def _leave(_number: int, _frame: object) -> None:
+    # There is nothing to undo yet, or no longer; an exception would come out of whatever import is under way.
+    os._exit(INTERRUPTED)
+
+
+def leave_at_interrupt() -> None:
+    """Until `work_begins`, Ctrl-C just ends the program; unless who started it wants it ignored."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def work_begins() -> None:
+    """From now on Ctrl-C is an exception, and whoever holds something lets go of it."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cache holds, and what of it may go."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes.program import run_program
+
+from vmtailor.base import cache, store_use
+from vmtailor.base.cache import Entry, Limits
+from vmtailor.base.store import Store
+
+DAY = 86400.0
+
+
+def filled(store: Store, kind: str, key: str, size: int, days_ago: float) -> Path:
+    def fill(folder: Path) -> None:
+        (folder / "data").write_bytes(b"x" * size)
+
+    path = store.get(kind, key, fill)
+    at = time.time() - days_ago * DAY
+    os.utime(path, (at, at))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "vmtailor")
+    filled(made, "kernel", "old", 40_000, 90)
+    filled(made, "kernel", "new", 40_000, 1)
+    filled(made, "trace", "middle", 40_000, 30)
+    return made
+
+
+@pytest.fixture
+def beside(store: Store) -> Iterator[subprocess.Popen[str]]:
+    """Another process that uses the cache: it says a word once it does, and ends when its input does."""
+    code = "import sys; from pathlib import Path; from vmtailor.base.store import Store\n"
+    code += "store = Store(Path(sys.argv[1])); store.root; print('here', flush=True)\n"
+    code += "for line in sys.stdin: store.has(*line.split()); print('used', flush=True)\n"
+    argv = [sys.executable, "-c", code, str(store.root)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        yield process
+        process.kill()
+
+
+def names(entries: tuple[Entry, ...]) -> list[str]:
+    return [f"{entry.kind}/{entry.name}" for entry in entries]
+
+
+def test_what_is_there_is_listed_with_its_size_and_last_use(store: Store) -> None:
+    found = cache.entries(store)
+    assert names(found) == ["kernel/new", "kernel/old", "trace/middle"]
+    assert all(40_000 <= entry.size_bytes < 60_000 for entry in found)
+    assert [round((time.time() - entry.used_s) / DAY) for entry in found] == [1, 90, 30]
+
+
+def test_asking_for_a_result_is_a_use(store: Store) -> None:
+    assert store.has("kernel", "old")
+    assert next(e for e in cache.entries(store) if e.name == "old").used_s > time.time() - 60
+
+
+def test_a_file_that_was_found_otherwise_is_a_use_of_its_entry(store: Store) -> None:
+    store.used(store.path("kernel", "old") / "data", "/etc/passwd", store.root)
+    assert next(e for e in cache.entries(store) if e.name == "old").used_s > time.time() - 60
+
+
+def test_what_is_old_goes(store: Store) -> None:
+    there = cache.entries(store)
+    gone = cache.remove(store, cache.surplus(there, Limits(age_s=60 * DAY), time.time()))
+    assert names(gone) == ["kernel/old"]
+    assert names(cache.entries(store)) == ["kernel/new", "trace/middle"]
+    assert not list((store.root / "scratch").iterdir())
+
+
+def test_for_a_size_what_was_used_longest_ago_goes_first(store: Store) -> None:
+    there = cache.entries(store)
+    assert names(cache.surplus(there, Limits(size_bytes=100_000), time.time())) == ["kernel/old"]
+    assert names(cache.surplus(there, Limits(size_bytes=50_000), time.time())) == ["kernel/old", "trace/middle"]
+    assert cache.surplus(there, Limits(size_bytes=200_000), time.time()) == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 100))),
+    st.integers(0, 3000) | st.none(),
+    st.integers(0, 120) | st.none(),
+)
+def test_the_limits_hold_and_no_more_goes_than_must(
+    sizes: list[tuple[int, int]], size: int | None, age: int | None
+) -> None:
+    there = [Entry("k", str(n), Path(), bytes_, 1000.0 - days) for n, (bytes_, days) in enumerate(sizes)]
+    gone = cache.surplus(there, Limits(None if age is None else float(age), size), 1000.0)
+    left = [entry for entry in there if entry not in gone]
+    assert size is None or sum(e.size_bytes for e in left) <= size
+    assert age is None or all(e.used_s >= 1000.0 - age for e in left)
+    for entry in gone:  # each that went had to: it was too old, or without it there would still be too much
+        old = age is not None and entry.used_s < 1000.0 - age
+        before = sum(e.size_bytes for e in left) + entry.size_bytes
+        later = sum(e.size_bytes for e in gone if e.used_s >= entry.used_s and e is not entry)
+        assert old or (size is not None and before + later > size)
+
+
+def test_what_a_running_process_used_stays(store: Store, beside: subprocess.Popen[str]) -> None:
+    assert beside.stdin is not None and beside.stdout is not None
+    beside.stdin.write("kernel old\n")
+    beside.stdin.flush()
+    assert beside.stdout.readline() == "used\n"
+    assert cache.busy_since(store)[1] == (beside.pid,)
+    gone = cache.remove(store, cache.entries(store))
+    assert names(gone) == ["kernel/new", "trace/middle"]
+    assert store.path("kernel", "old").is_dir()
+
+
+def test_a_process_that_is_gone_keeps_nothing(store: Store, beside: subprocess.Popen[str]) -> None:
+    store.has("kernel", "old")
+    beside.kill()
+    beside.wait()
+    assert cache.busy_since(store) == (float("inf"), ())
+    assert len(cache.remove(store, cache.entries(store))) == 3
+
+
+def test_a_process_that_comes_meanwhile_waits(store: Store) -> None:
+    code = "import sys; from pathlib import Path; from vmtailor.base.store import Store\n"
+    code += "print('begins', flush=True); Store(Path(sys.argv[1])).root; print('uses it', flush=True)\n"
+    with store_use.nobody_comes(store.root):
+        argv = [sys.executable, "-c", code, str(store.root)]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "begins\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    assert process.communicate(timeout=60)[0] == "uses it\n"
+
+
+# --- the verb ---
+
+
+def test_the_verb_says_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    store = Store()
+    filled(store, "kernel", "one", 3_000_000, 2)
+    ended = run_program(tmp_path, "cache")
+    assert ended.code == 0, ended.stderr
+    assert "compiled kernels" in ended.stdout and "2 days ago" in ended.stdout and str(store.root) in ended.stdout
+
+
+def test_the_verb_prunes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    store = Store()
+    for name, days in (("one", 40), ("two", 2)):
+        filled(store, "kernel", name, 3_000_000, days)
+    # The test itself uses this cache.
+    monkeypatch.setattr(store_use, "_held", {})
+    for entry in (store.root / store_use.USERS).iterdir():
+        entry.unlink()
+    ended = run_program(tmp_path, "cache", "--older-than", "30d", "--dry-run")
+    assert "1 result, 3.0" in ended.stdout and "would be removed" in ended.stdout
+    assert store.path("kernel", "one").is_dir()
+    document = json.loads(run_program(tmp_path, "cache", "--older-than", "30d", "--json").stdout)
+    assert [row["name"] for row in document["removed"]] == ["one"]
+    assert not store.path("kernel", "one").exists() and store.path("kernel", "two").is_dir()
+    assert json.loads(run_program(tmp_path, "cache", "--all", "--json").stdout)["removed"][0]["name"] == "two"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--older-than", "soon"], "'soon' is no age"),
+        (["--older-than", "9" * 5000 + "d"], "is no age"),
+        (["--max-size", "-5"], "'-5' is no size"),
+        (["--dry-run"], "--older-than, --max-size or --all"),
+    ],
+)
+def test_what_is_no_limit_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], text: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    ended = run_program(tmp_path, "cache", *options)
+    assert ended.code == 2 and text in ended.stderr

@@ -27,10 +27,11 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "arch.h"
 
 #define PERIOD_NS 100000000L
 #define MAX_PERIOD_NS 500000000L
@@ -265,7 +266,7 @@ static int open_proc(void) {
 
 static int open_port(void) {
     unlink(PORT);
-    if (mknod(PORT, S_IFCHR | 0600, makedev(4, 65)))
+    if (mknod(PORT, S_IFCHR | 0600, ARCH_SECOND_PORT))
         return -1;
     int fd = open(PORT, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     unlink(PORT);

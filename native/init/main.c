@@ -3,18 +3,30 @@
  * PID 1 of the machines that vmtailor makes. It does what a container engine does around a container, asks as little of
  * the kernel as it can (no /proc, no epoll, no eventfd, no netlink), and tells the host on the serial line how it went.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "init.h"
-
-#define KMSG "/dev/.vt-kmsg"
+#include "common/wire.h"
+#include "init/base/event_loop.h"
+#include "init/base/marks.h"
+#include "init/base/power_off.h"
+#include "init/base/serial_line.h"
+#include "init/container/end_processes.h"
+#include "init/container/entry_point.h"
+#include "init/container/trace_log.h"
+#include "init/container/traced.h"
+#include "init/exercise/exercise.h"
+#include "init/machine/capabilities.h"
+#include "init/machine/devices.h"
+#include "init/machine/hostname.h"
+#include "init/machine/module_request.h"
+#include "init/machine/network.h"
+#include "init/machine/root.h"
+#include "init/settings/settings.h"
 
 /* The kernel gives us descriptors 0 to 2, unless the root has no /dev/console: then something must hold their place. */
 static void hold_low_descriptors(void) {
@@ -26,7 +38,27 @@ static void hold_low_descriptors(void) {
 
 static void from_host(void *context, char type, const uint8_t *payload, size_t length) {
     (void)context;
-    entry_from_host(type, payload, length);
+    char text[32] = "";
+    memcpy(text, payload, length < sizeof text - 1 ? length : sizeof text - 1);
+    unsigned rows, cols;
+    switch (type) {
+    case WIRE_STDIN:
+        entry_stdin(payload, length);
+        break;
+    case WIRE_STDIN_END:
+        entry_stdin_end();
+        break;
+    case WIRE_SIGNAL:
+        entry_signal(atoi(text));
+        break;
+    case WIRE_WINDOW:
+        if (sscanf(text, "%u %u", &rows, &cols) == 2)
+            entry_window(rows, cols);
+        break;
+    case WIRE_GO:
+        exercise_go();
+        break;
+    }
 }
 
 static struct wire_decoder decoder;
@@ -41,28 +73,18 @@ static void hear_host(struct watch *watch, short events) {
 
 static void listen_to_host(void) {
     static struct watch host;
-    memcpy(decoder.key, told.key, sizeof decoder.key);
-    loop_add(&host, port_fd(), POLLIN, hear_host);
+    memcpy(decoder.key, settings.key, sizeof decoder.key);
+    loop_add(&host, line_fd(), POLLIN, hear_host);
 }
 
-/* We are also what a packaged kernel calls to load a module (stage 1 says so): "init -q -- NAME". There is none to
- * load, but who asked for what is in the kernel's log, and so in the trace. */
-static int note_module_request(const char *name) {
-    char line[160];
-    int length = snprintf(line, sizeof line, "<6>vmtailor: module requested: %.100s\n", name);
-    if (mknod(KMSG, S_IFCHR | 0600, makedev(1, 11)) != 0 && errno != EEXIST)
-        return 1;
-    int fd = open(KMSG, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    unlink(KMSG);
-    struct stat found; /* the container may have put something else there */
-    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISCHR(found.st_mode) || found.st_rdev != makedev(1, 11))
-        return 2;
-    return write(fd, line, (size_t)length) < 0 ? 2 : 1;
+static void reaped(pid_t pid, int status) {
+    if (!entry_exit(pid, status))
+        exercise_exit(pid, status); /* false: an orphan of the container's */
 }
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--exec") == 0)
-        return child_exec_again(argc, argv);
+        return traced_second_half(argc, argv);
     if (argc == 4 && strcmp(argv[1], "-q") == 0)
         return note_module_request(argv[3]);
     struct stamp started = vt_mark_init();
@@ -71,19 +93,19 @@ int main(int argc, char **argv) {
         return 2;
     }
     hold_low_descriptors();
-    port_open();
+    line_open();
     root_scratch();
-    told_read();
-    port_text(WIRE_HELLO, "init 1");
-    port_mark("init", started);
+    settings_load();
+    line_text(WIRE_HELLO, "init 1");
+    line_mark("init", started);
     root_writable();
     root_mounts();
     devices_make();
-    identity_set();
-    net_up();
+    hostname_set();
+    network_up();
     tools_mount();
-    loop_start();
-    tracelog_open();
+    loop_start(reaped);
+    trace_log_open();
     listen_to_host();
     capabilities_limit();
     entry_start();
@@ -95,8 +117,8 @@ int main(int argc, char **argv) {
         loop_step(exercise_advance());
     exercise_entry_ended(exit_code);
     end_all_processes();
-    port_text(WIRE_EXIT, "%d %d %s", exit_code, by_signal, why);
-    port_mark("end", vt_mark_end());
-    tracelog_close();
+    line_text(WIRE_EXIT, "%d %d %s", exit_code, by_signal, why);
+    line_mark("end", vt_mark_end());
+    trace_log_close();
     power_off();
 }

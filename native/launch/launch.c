@@ -17,8 +17,6 @@
 //   work FOLDER           (without a new root) the folder to start in, for writing
 //
 // Without a program it only says what came of it. Every failure is said on standard error, and the status is 71.
-#include "root.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -32,6 +30,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "launch/fail.h"
+#include "launch/root.h"
 
 #define CAP_NET_BIND_SERVICE 10
 #define LAST_CAP 63
@@ -51,11 +52,6 @@ static struct {
     struct root root;
     char **program;
 } want;
-
-_Noreturn void fail(const char *what, const char *which) {
-    fprintf(stderr, "launch: %s%s%s: %s\n", what, *which ? " " : "", which, strerror(errno));
-    exit(71);
-}
 
 static _Noreturn void usage(const char *word) {
     fprintf(stderr, "launch: '%s' is not understood\n", word);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "root.h"
+#include "launch/root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "launch/fail.h"
 
 // Where the new root is put together: any folder that every host has.
 #define BASE "/tmp"

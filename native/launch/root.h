@@ -27,6 +27,4 @@ struct root {
 // Make it, and make it the process's root and working directory. `owner` and `group` get what is for writing.
 void root_make(struct root *root, uid_t owner, gid_t group);
 
-_Noreturn void fail(const char *what, const char *which);
-
 #endif

@@ -242,8 +242,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
     }
     if (!from || !to)
         die("config=FILE and out=FILE are needed");
-    if (strcmp(info->target_name, "x86_64") || !info->system_emulation || info->system.max_vcpus != 1)
-        die("only a whole x86_64 machine with one CPU can be counted");
+    if (strcmp(info->target_name, VT_TARGET) || !info->system_emulation || info->system.max_vcpus != 1)
+        die("only a whole " VT_TARGET " machine with one CPU can be counted");
     wrong = config_read(&config, from);
     if (wrong)
         die("%s", wrong);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs init's parsers under the sanitizers over inputs from standard input, each with its length (4 bytes, little
- * endian) before it, and prints what each made of it, one line an input.
+ * Runs the parsers of init and client under the sanitizers over inputs from standard input, each with its length (4
+ * bytes, little endian) before it, and prints what each made of it, one line an input.
  *
  *     parsers records|wire|http|user < INPUTS
  */
@@ -9,17 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../init/http.h"
-#include "../init/init.h"
-#include "../init/records.h"
-#include "../init/verdict.h"
-#include "../init/wire.h"
-
-/* user.c reads files through this in init; here it is given them. */
-char *read_file(const char *path, size_t most, size_t *length) {
-    (void)path, (void)most, (void)length;
-    return NULL;
-}
+#include "client/http.h"
+#include "common/records.h"
+#include "common/verdict.h"
+#include "common/wire.h"
+#include "init/container/user.h"
 
 static void free_step(struct step *step) {
     free(step->argv.items);

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.fakes.sanitized import compiled, records_of
 
-from vmtailor.base.natives import SOURCES
-from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.guest.guest_volume import Run, Terminal, config_bytes, run_bytes
+from vmtailor.drivers.guest.guest_volume import Run, Terminal, config_bytes
 from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
@@ -27,9 +26,7 @@ ROUND = 3000
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("native")
-    run([require_tool("make"), "-C", str(SOURCES), "STRICT=-Werror", f"OUT={out}", str(out / "parsers")], timeout_s=300)
-    return out / "parsers"
+    return compiled("parsers", tmp_path_factory.mktemp("native"))
 
 
 def parse(program: Path, parser: str, inputs: list[bytes]) -> list[str]:
@@ -76,11 +73,6 @@ FULL = Run(
         tuple(Step(StepKind.COMMAND, argv=("x",) * 9, expect=Expect(exit_code=1, contains="y")) for _ in range(5)),
     ),
 )  # fmt: skip
-
-
-def records_of(run: Run) -> bytes:
-    head, _, rest = run_bytes(run).partition(b"\n")
-    return rest[: int(head.split()[1])]
 
 
 def test_records_are_read_as_they_were_written(program: Path) -> None:

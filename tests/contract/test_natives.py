@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.base.elf import interpreter
 from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
-from vmtailor.base.process import require_tool, run
+from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.tracer_volume import libraries, write_tools_volume
 
 pytestmark = pytest.mark.contract
@@ -74,3 +74,22 @@ def test_the_tracer_comes_with_all_it_needs(tmp_path: Path) -> None:
     for out in ("one.erofs", "two.erofs"):
         write_tools_volume(tmp_path / out)
     assert (tmp_path / "one.erofs").read_bytes() == (tmp_path / "two.erofs").read_bytes()
+
+
+def test_a_processor_that_the_sources_do_not_know_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        make(SOURCES, tmp_path, "ARCH=pdp11")
+    assert "there is no native/arch/pdp11/arch.h" in str(failed.value.details)
+
+
+def test_another_processor_is_another_folder(tmp_path: Path) -> None:
+    """Nothing but arch/ changes, and what it says reaches the programs."""
+    shutil.copytree(SOURCES, tmp_path / "native")
+    arch = tmp_path / "native" / "arch"
+    (arch / "other").mkdir()
+    header = (arch / "x86_64" / "arch.h").read_text().replace("IA32_EMULATION", "OTHER_EMULATION")
+    (arch / "other" / "arch.h").write_text(header)
+    shutil.rmtree(arch / "x86_64")
+    make(tmp_path / "native", tmp_path / "out", "ARCH=other", "probe")
+    assert b"OTHER_EMULATION" in (tmp_path / "out" / "init").read_bytes()
+    assert not (tmp_path / "out" / "kvm-probe.bin").exists()

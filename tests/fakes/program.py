@@ -181,7 +181,7 @@ def finish(running: Started, timeout_s: float) -> Ended:
 
 
 def _left(running: Started) -> dict[int, str]:
-    """What it left running. What ends others when it ends (native/launch/guard.c) ends a moment after it."""
+    """What it left running. What ends others when it ends (native/guard/guard.c) ends a moment after it."""
     end = time.monotonic() + GUARD_S
     while True:
         left = {pid: line for pid, line in children().items() if pid not in running.before}

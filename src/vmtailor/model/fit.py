@@ -9,6 +9,7 @@ from typing import ClassVar
 from vmtailor.model.boot import FunctionCost, PhaseCounts
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import CallSummary, FailedCall
 
@@ -62,6 +63,7 @@ class Side:
     conditions: tuple[tuple[str, str], ...] = ()
     wall_conditions: tuple[tuple[str, str], ...] = ()
     device_accesses_net: int | None = None  # without those of the named loops
+    memory: MemoryUse | None = None  # of the machine with the least memory
 
 
 @dataclass(frozen=True)

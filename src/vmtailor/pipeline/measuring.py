@@ -84,6 +84,7 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         wall_boots=found.wall,
         loops=loop_table(),
         min_memory_bytes=found.min_memory_bytes,
+        memory=found.memory,
         subsystems=_dearest(folders),
         initcalls=found.initcalls,
     )

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from vmtailor.analysis.cost import memory
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import process, sizes
@@ -23,9 +25,12 @@ from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.memory import MemoryUse
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0
+#: A machine whose init has not started after so many times what it took with more memory never will.
+START_PATIENCE = 4
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 #: Where the search for it begins: no Linux of today starts with less.
@@ -45,15 +50,16 @@ class Subject:
 @dataclass(frozen=True)
 class Measured:
     """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
-    host's clock. `initcalls`: name → instructions, with what each called. `counts_file`: the plugin's file of the first
-    boot, in the record's folder."""
+    host's clock. `initcalls`: name → instructions, with what each called. `memory`: where that of the machine with the
+    least went. `counts_file`: the plugin's file of the first boot, in the record's folder."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/measured/2"
+    SCHEMA: ClassVar[str] = "vmtailor/measured/3"
 
     exact: tuple[Boot, ...]
     wall: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
     min_memory_bytes: int
+    memory: MemoryUse | None
     counts_file: str
 
 
@@ -74,14 +80,8 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         ]
         counted = [future.result() for future in exact]
     note("least memory")
-    # A kernel that does not fit may run in circles for ever.
-    slowest_s = max(boot.wall_seconds for boot, _ in counted)
-    if subject.machine.cpus > 1:  # several virtual CPUs take turns on this clock, and take longer
-        began = time.monotonic()
-        _passes(subject, subject.machine.memory_bytes, scratch, _deadline(subject.exercise))
-        slowest_s = max(slowest_s, time.monotonic() - began)
-    patience_s = 10.0 + 3 * slowest_s
-    memory = least_memory(subject.machine.memory_bytes, lambda size: _passes(subject, size, scratch, patience_s))
+    search = _MemorySearch(subject, scratch, [boot for boot, _ in counted])
+    least = least_memory(subject.machine.memory_bytes, search.passes)
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
@@ -90,7 +90,8 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         exact=tuple(boot for boot, _ in counted),
         wall=tuple(wall),
         initcalls=counted[0][1],
-        min_memory_bytes=memory,
+        min_memory_bytes=least,
+        memory=search.use(least),
         counts_file=COUNTS,
     )
 
@@ -144,11 +145,42 @@ def _require(outcome: rig.Outcome, subject: Subject) -> None:
         )
 
 
-def _passes(subject: Subject, memory_bytes: int, scratch: Path, deadline_s: float) -> bool:
-    machine = replace(subject.machine, memory_bytes=memory_bytes)
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    outcome = rig.drive(rig.Setup(machine, run, subject.natives, deadline_s), scratch)
-    return not boots.failures(outcome, subject.exercise)
+class _MemorySearch:
+    """Boots of one machine with less memory than it has. A kernel that does not fit may run in circles for ever, and
+    most say nothing then: both init's start and the whole boot have their time, told by boots that work."""
+
+    def __init__(self, subject: Subject, scratch: Path, works: Sequence[Boot]) -> None:
+        self._subject = subject
+        self._scratch = scratch
+        self._passed: dict[int, rig.Outcome] = {}
+        slowest_s = max(boot.wall_seconds for boot in works)
+        if subject.machine.cpus > 1:  # several virtual CPUs take turns on this clock, and take longer
+            began = time.monotonic()
+            self._boot(subject.machine.memory_bytes, _deadline(subject.exercise))
+            slowest_s = max(slowest_s, time.monotonic() - began)
+        self._patience_s = 10.0 + 3 * slowest_s
+        starts = [mark.wall_s for boot in works if (mark := boot.milestone("init")) and mark.wall_s is not None]
+        self._start_s = 5.0 + START_PATIENCE * max(starts) if len(starts) == len(works) else math.inf
+
+    def passes(self, memory_bytes: int) -> bool:
+        """Whether the exercise passes with so much memory."""
+        outcome = self._boot(memory_bytes, self._patience_s, self._start_s)
+        if boots.failures(outcome, self._subject.exercise):
+            return False
+        self._passed[memory_bytes] = outcome
+        return True
+
+    def use(self, memory_bytes: int) -> MemoryUse | None:
+        """Where the memory went in the boot that passed with so much of it."""
+        if memory_bytes not in self._passed:
+            self.passes(memory_bytes)
+        outcome = self._passed.get(memory_bytes)
+        return None if outcome is None else memory.use(memory_bytes, outcome.console, outcome.report.file("memory"))
+
+    def _boot(self, memory_bytes: int, deadline_s: float, start_s: float = math.inf) -> rig.Outcome:
+        machine = replace(self._subject.machine, memory_bytes=memory_bytes)
+        run = Run(exercise=self._subject.exercise, key=rig.FIXED_KEY)
+        return rig.drive(rig.Setup(machine, run, self._subject.natives, deadline_s, start_s=start_s), self._scratch)
 
 
 def least_memory(known: int, passes: Callable[[int], bool]) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from vmtailor.model.boot import Boot, FunctionCost, Phase
 from vmtailor.model.fit import EmulationLoop, Side
+from vmtailor.model.memory import MemoryUse
 
 #: The phases between kernel entry and our PID 1, and between reset and it.
 TO_INIT = (Phase.KERNEL,)
@@ -131,6 +132,7 @@ def make_side(
     wall_boots: Sequence[Boot],
     loops: Sequence[LoopNames],
     min_memory_bytes: int | None,
+    memory: MemoryUse | None = None,
     subsystems: tuple[tuple[str, int], ...] = (),
     initcalls: tuple[tuple[str, int], ...] = (),
     symbol_costs: tuple[tuple[str, int], ...] = (),
@@ -172,6 +174,7 @@ def make_side(
         request_kernel_instructions=statistics.median(p[0] for p in requests) if requests else None,
         request_user_instructions=statistics.median(p[1] for p in requests) if requests else None,
         min_memory_bytes=min_memory_bytes,
+        memory=memory,
         init_wall_us=_wall_us(wall_boots, "init"),
         ready_wall_us=_wall_us(wall_boots, "ready"),
         phases=first.phases,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What init is told: the image's configuration in the root file system, and the run volume for one run.
 
-Both are records "key value", each ended by a NUL (native/init/records.h), so no value can hold a NUL, and nothing needs
-escaping. The run volume is a raw disk: "vtrun LENGTH\\n", then the records, padded to whole sectors.
+Both are records "key value", each ended by a NUL (native/common/records.h), so no value can hold a NUL, and nothing
+needs escaping. The run volume is a raw disk: "vtrun LENGTH\\n", then the records, padded to whole sectors.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,8 +39,9 @@ class Setup:
     """What to boot and how to drive it. `machine.disks[0]` is the root; the rig adds its own volumes.
 
     `tools`: the tracer's volume, which makes it a requests boot; its file's ending names the format. `plugin`: what to
-    count (user code of init and client is kept apart by the rig). `deadline_s`: of host time for the whole boot.
-    `at_load`: called when the guest holds after its own load, so that host clients can do theirs (`run.hold`)."""
+    count (user code of init and client is kept apart by the rig). `deadline_s`: of host time for the whole boot;
+    `start_s`: until init has said that it is there. `at_load`: called when the guest holds after its own load, so that
+    host clients can do theirs (`run.hold`)."""
 
     machine: Machine
     run: Run
@@ -48,6 +50,7 @@ class Setup:
     tools: Path | None = None
     plugin: PluginConfig | None = None
     at_load: Callable[[GuestSession], None] | None = None
+    start_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,15 @@ def drive(setup: Setup, scratch: Path) -> Outcome:
             session = GuestSession(running.serial, key=setup.run.key)
             held = setup.at_load is None
             while session.pump(min(1.0, running.left(setup.deadline_s))) and running.left(setup.deadline_s) > 0:
+                if not session.listening and running.elapsed_s > setup.start_s:
+                    break
                 if not held and any(mark.name == "load_end" for mark in session.marks):
                     held = True
                     assert setup.at_load is not None
                     setup.at_load(session)
                     session.go()
-            end = running.wait(max(0.1, running.left(setup.deadline_s)))
+            started = session.listening or running.elapsed_s <= setup.start_s
+            end = running.wait(max(0.1, running.left(setup.deadline_s)) if started else 0.1)
             with contextlib.suppress(OSError):
                 session.pump(0)
             report = session.report()

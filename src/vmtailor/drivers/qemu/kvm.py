@@ -19,7 +19,7 @@ from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.handover import Wanted, handed
 
-#: What the guest says when everything a kernel needs has worked (native/kvm-probe).
+#: What the guest says when everything a kernel needs has worked (native/arch/x86_64/kvm-probe).
 SAID_WHEN_FINE = b"VTKVM ok\n"
 PROBE = "kvm-probe.bin"
 DEVICE = Path("/dev/kvm")

@@ -40,7 +40,7 @@ def repairs(run: FitRun) -> int:
     return sum(1 for trial in run.trials if trial.purpose == "repair")
 
 
-def _side(side: Side) -> dict[str, int | float | None]:
+def _side(side: Side) -> dict[str, Any]:
     return {
         "symbols_y": side.symbols_y,
         "symbols_prompted": side.symbols_prompted,
@@ -54,5 +54,6 @@ def _side(side: Side) -> dict[str, int | float | None]:
         "device_accesses_net": side.device_accesses_net,
         "request_kernel_instructions": side.request_kernel_instructions,
         "min_memory_bytes": side.min_memory_bytes,
+        "memory": None if side.memory is None else {part.name: part.bytes for part in side.memory.parts},
         "init_wall_us": side.init_wall_us,
     }

@@ -10,7 +10,7 @@ from vmtailor.base import figures, pages
 from vmtailor.base.records import write_atomic
 from vmtailor.model.boot import Phase
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import timeline, views
+from vmtailor.stages.report import memory, timeline, views
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import groups
 
@@ -33,6 +33,7 @@ def page(run: FitRun) -> str:
             "measures": views.measures(run),
             "groups": groups(run),
             "picture": timeline.picture(run.baseline, run.tailored),
+            "memory": memory.picture(run.baseline, run.tailored),
             "phase_meaning": timeline.MEANING,
             "phases": [(phase, before.get(phase), after.get(phase)) for phase in Phase],
             "phase_cost": timeline.cost,

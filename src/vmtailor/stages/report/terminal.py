@@ -12,6 +12,7 @@ from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table,
 from vmtailor.base.text import plural
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Cause
+from vmtailor.stages.report import memory
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import groups
@@ -36,6 +37,8 @@ def _parts(run: FitRun) -> list[RenderableType]:
             parts.append(_figures(group))
     if run.baseline.loops or run.tailored.loops:
         parts.append(_loops(run))
+    if run.baseline.memory or run.tailored.memory:
+        parts.append(_memory(run))
     parts.append(_causes(run))
     if run.trials:
         parts.append(_trials(run))
@@ -90,6 +93,15 @@ def _loops(run: FitRun) -> Group:
         cells = [next((x.instructions for x in side.loops if x.name == name), None) for side in sides]
         table.add_row(Text(name), *(figures.millions(cell) for cell in cells))
     return _titled("Loops that only emulation causes: in gross figures, not in net ones", table)
+
+
+def _memory(run: FitRun) -> Group:
+    table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
+    for row in memory.rows(run.baseline, run.tailored):
+        table.add_row(Text(row.name), *(figures.memory_bytes(value) for value in row.bytes))
+    return _titled(
+        "Where the memory of the smallest machine goes", table, "after the load; the report says what each part is"
+    )
 
 
 def _causes(run: FitRun) -> Group:

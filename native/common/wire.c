@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/wire.h"
+
+#include <string.h>
+
+#include "common/sha256.h"
+
+#define MAGIC_0 0xF5 /* in no UTF-8 text */
+#define MAGIC_1 0x54
+#define TAG 8
+
+static void tag(const uint8_t key[WIRE_KEY], const uint8_t head[4], const void *payload, size_t length,
+                uint8_t digest[32]) {
+    struct sha256 hash;
+    sha256_start(&hash);
+    sha256_add(&hash, key, WIRE_KEY);
+    sha256_add(&hash, head, 4);
+    sha256_add(&hash, payload, length);
+    sha256_end(&hash, digest);
+}
+
+size_t wire_encode(uint8_t *out, const uint8_t key[WIRE_KEY], char type, uint8_t sequence, const void *payload,
+                   size_t length) {
+    uint8_t digest[32];
+    out[0] = MAGIC_0;
+    out[1] = MAGIC_1;
+    out[2] = (uint8_t)type;
+    out[3] = sequence;
+    out[4] = (uint8_t)length;
+    out[5] = (uint8_t)(length >> 8);
+    tag(key, out + 2, payload, length, digest);
+    memcpy(out + 6, digest, TAG);
+    if (length > 0)
+        memcpy(out + WIRE_HEADER, payload, length);
+    return WIRE_HEADER + length;
+}
+
+/* How many bytes at the start of `held` are done with: 0 when more must come first. */
+static size_t take(struct wire_decoder *decoder, wire_sink *sink, void *context) {
+    const uint8_t *held = decoder->held;
+    if (held[0] != MAGIC_0)
+        return 1;
+    if (decoder->length < WIRE_HEADER)
+        return decoder->length >= 2 && held[1] != MAGIC_1 ? 1 : 0;
+    size_t length = held[4] | (size_t)held[5] << 8;
+    if (held[1] != MAGIC_1 || length > WIRE_PAYLOAD)
+        return 1;
+    if (decoder->length < WIRE_HEADER + length)
+        return 0;
+    uint8_t digest[32];
+    tag(decoder->key, held + 2, held + WIRE_HEADER, length, digest);
+    if (memcmp(digest, held + 6, TAG) != 0)
+        return 1;
+    sink(context, (char)held[2], held + WIRE_HEADER, length);
+    return WIRE_HEADER + length;
+}
+
+void wire_decode(struct wire_decoder *decoder, const uint8_t *data, size_t length, wire_sink *sink, void *context) {
+    while (length > 0) {
+        size_t room = sizeof decoder->held - decoder->length;
+        size_t part = length < room ? length : room;
+        memcpy(decoder->held + decoder->length, data, part);
+        decoder->length += part;
+        data += part;
+        length -= part;
+        size_t done;
+        while (decoder->length > 0 && (done = take(decoder, sink, context)) > 0) {
+            decoder->length -= done;
+            memmove(decoder->held, decoder->held + done, decoder->length);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/base/power_off.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/reboot.h>
+#include <unistd.h>
+
+#include "init/base/serial_line.h"
+
+_Noreturn void power_off(void) {
+    sync();
+    line_drain();
+    reboot(RB_AUTOBOOT);
+    line_note("", "reboot: %s", strerror(errno));
+    for (;;)
+        pause();
+}
+
+_Noreturn void fatal(const char *symbol, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    line_fatal(symbol, format, args);
+    va_end(args);
+    power_off();
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The serial line: everything we say to the host is a frame on it. */
+#ifndef VT_SERIAL_LINE_H
+#define VT_SERIAL_LINE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire.h"
+#include "init/base/marks.h"
+
+void line_open(void);
+/* Frames are tagged with this key from now on. */
+void line_key(const uint8_t key[WIRE_KEY]);
+int line_fd(void);
+void line_send(char type, const void *payload, size_t length);
+void line_text(char type, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void line_mark(const char *name, struct stamp stamp);
+/* A thing that is missing and was not demanded. `symbol`: what kernel configuration would bring it, or "". */
+void line_note(const char *symbol, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The boot cannot go on, for this reason; see fatal(), which also ends the machine. */
+void line_fatal(const char *symbol, const char *format, va_list args);
+/* A file, by name, in as many frames as it takes. */
+void line_file(const char *name, const void *data, size_t length);
+/* Send the kernel's log, and wait until all is on its way. */
+void line_drain(void);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/container/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "init/base/power_off.h"
+#include "init/container/program.h"
+#include "init/container/traced.h"
+#include "init/settings/settings.h"
+
+void child_prepare(void) {
+    const char *wrong = program_prepare();
+    if (wrong != NULL)
+        fatal("", "user '%s': %s", settings.user, wrong);
+    for (size_t i = 0; i < settings.volumes.count; i++)
+        make_directories(settings.volumes.items[i]);
+}
+
+/* The hard limit of open files that engines give; the kernel's own is 4096. */
+#define MOST_FILES 524288
+
+static void set_limits(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < MOST_FILES) {
+        files.rlim_max = MOST_FILES;
+        setrlimit(RLIMIT_NOFILE, &files); /* left as it is where the kernel's limit is lower */
+    }
+}
+
+static void reset_signals(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+pid_t child_start(struct list *argv, struct stdio stdio, bool mark, int *status_fd) {
+    int status[2];
+    if (pipe2(status, O_CLOEXEC) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        reset_signals();
+        set_limits();
+        setsid();
+        if (stdio.terminal)
+            ioctl(stdio.in, TIOCSCTTY, 0);
+        if (dup2(stdio.in, 0) < 0 || dup2(stdio.out, 1) < 0 || dup2(stdio.err, 2) < 0)
+            program_give_up(status[1], CANNOT_EXECUTE, errno, "dup2%s", "");
+        if (settings.trace.count > 0)
+            traced_become(argv, status[1], mark);
+        program_become(argv, status[1], mark);
+    }
+    close(status[1]);
+    if (pid < 0 || status_fd == NULL)
+        close(status[0]);
+    else
+        *status_fd = status[0];
+    return pid;
+}
+
+pid_t child_tool(char *const argv[], int out) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        reset_signals();
+        dup2(out, 1);
+        execve(argv[0], argv, (char *[]){NULL});
+        _exit(NOT_FOUND);
+    }
+    return pid;
+}
+
+void child_kill(pid_t pid, bool session) {
+    kill(session ? -pid : pid, SIGKILL);
+}

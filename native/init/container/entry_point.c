@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The entry point: its start, its standard streams on the wire, its end. */
+#include "init/container/entry_point.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "init/base/event_loop.h"
+#include "init/base/power_off.h"
+#include "init/base/serial_line.h"
+#include "init/container/child.h"
+#include "init/container/program.h"
+#include "init/container/trace_log.h"
+#include "init/settings/settings.h"
+
+static pid_t entry_pid;
+static bool ended;
+static int end_code, end_signal;
+static char why_not_executed[160];
+
+static struct watch out, err, in, status_pipe;
+static char pending[2 * WIRE_PAYLOAD]; /* from the host, not yet taken by the entry point */
+static size_t pending_length;
+static bool stdin_ended;
+
+static void relay(struct watch *watch, short events) {
+    (void)events;
+    char data[WIRE_PAYLOAD];
+    ssize_t got = read(watch->fd, data, sizeof data);
+    if (got > 0)
+        line_send(watch == &err ? WIRE_STDERR : WIRE_STDOUT, data, (size_t)got);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        loop_remove(watch); /* end of file; on a terminal, EIO */
+}
+
+static void close_stdin(void) {
+    if (in.fd < 0)
+        return;
+    if (!settings.terminal) {
+        loop_remove(&in);
+    } else if (write(in.fd, "\x04", 1) < 0) {
+        return;
+    }
+    stdin_ended = false;
+}
+
+static void feed(struct watch *watch, short events) {
+    (void)events;
+    ssize_t written = pending_length > 0 ? write(watch->fd, pending, pending_length) : 0;
+    if (written < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    size_t taken = written < 0 ? pending_length : (size_t)written; /* nobody reads: dropped, as a pipe's writer would */
+    pending_length -= taken;
+    memmove(pending, pending + taken, pending_length);
+    if (taken > 0)
+        line_text(WIRE_CREDIT, "%zu", taken);
+    if (pending_length == 0) {
+        watch->events = 0;
+        if (written < 0)
+            loop_remove(watch);
+        else if (stdin_ended)
+            close_stdin();
+    }
+}
+
+static void hear_status(struct watch *watch, short events) {
+    (void)events;
+    struct child_status status;
+    if (read(watch->fd, &status, sizeof status) != (ssize_t)sizeof status) {
+        loop_remove(watch);
+        return;
+    }
+    if (status.what == 'm') {
+        line_mark("entry", status.stamp);
+        trace_log_mark("entry");
+    } else {
+        status.call[sizeof status.call - 1] = '\0';
+        status.symbol[sizeof status.symbol - 1] = '\0';
+        snprintf(why_not_executed, sizeof why_not_executed, "%s: %s", status.call, strerror(status.error));
+        if (status.symbol[0] != '\0')
+            line_note(status.symbol, "%s", why_not_executed);
+    }
+}
+
+static int open_terminal(int *slave) {
+    int number, unlock = 0;
+    char path[32];
+    int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) != 0 || ioctl(master, TIOCGPTN, &number) != 0)
+        fatal("UNIX98_PTYS", "open(/dev/pts/ptmx): %s", strerror(errno));
+    snprintf(path, sizeof path, "/dev/pts/%d", number);
+    *slave = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (*slave < 0)
+        fatal("UNIX98_PTYS", "open(%s): %s", path, strerror(errno));
+    ioctl(master, TIOCSWINSZ,
+          &(struct winsize){.ws_row = (unsigned short)settings.rows, .ws_col = (unsigned short)settings.cols});
+    unlink("/dev/console");
+    if (symlink(path, "/dev/console") != 0)
+        line_note("", "symlink(/dev/console): %s", strerror(errno));
+    return master;
+}
+
+static void start_on_terminal(int *status) {
+    int slave;
+    int master = open_terminal(&slave);
+    entry_pid = child_start(&settings.argv, (struct stdio){slave, slave, slave, true}, true, status);
+    close(slave);
+    loop_add(&out, master, POLLIN, relay);
+    loop_add(&in, fcntl(master, F_DUPFD_CLOEXEC, 3), 0, feed);
+}
+
+static void pipe_or_fatal(int ends[2]) {
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        fatal("", "pipe2: %s", strerror(errno));
+}
+
+static void start_on_pipes(int *status) {
+    int to[2], from[2], from_err[2];
+    if (settings.stdin_relay) {
+        pipe_or_fatal(to);
+        fcntl(to[1], F_SETFL, O_NONBLOCK);
+    } else {
+        to[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        to[1] = -1;
+        if (to[0] < 0)
+            fatal("", "open(/dev/null): %s", strerror(errno));
+    }
+    pipe_or_fatal(from);
+    pipe_or_fatal(from_err);
+    entry_pid = child_start(&settings.argv, (struct stdio){to[0], from[1], from_err[1], false}, true, status);
+    close(to[0]);
+    close(from[1]);
+    close(from_err[1]);
+    /* A container that reads its own output, through /proc, must not keep us waiting for it. */
+    fcntl(from[0], F_SETFL, O_NONBLOCK);
+    fcntl(from_err[0], F_SETFL, O_NONBLOCK);
+    loop_add(&out, from[0], POLLIN, relay);
+    loop_add(&err, from_err[0], POLLIN, relay);
+    if (to[1] >= 0)
+        loop_add(&in, to[1], 0, feed);
+}
+
+void entry_start(void) {
+    int status = -1;
+    out.fd = err.fd = in.fd = -1;
+    if (settings.argv.count == 0)
+        fatal("", "the image names no entry point, and no command was given");
+    child_prepare();
+    if (settings.terminal)
+        start_on_terminal(&status);
+    else
+        start_on_pipes(&status);
+    if (entry_pid < 0)
+        fatal("", "fork(entry point): %s", strerror(errno));
+    loop_add(&status_pipe, status, POLLIN, hear_status);
+}
+
+bool entry_exit(pid_t pid, int status) {
+    if (pid != entry_pid)
+        return false;
+    ended = true;
+    end_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    end_code = end_signal != 0 ? 128 + end_signal : WEXITSTATUS(status);
+    while (status_pipe.fd >= 0 && settings.trace.count == 0)
+        hear_status(&status_pipe, 0);
+    return true;
+}
+
+bool entry_ended(int *exit_code, int *by_signal, const char **why) {
+    *exit_code = end_code;
+    *by_signal = end_signal;
+    *why = why_not_executed;
+    return ended;
+}
+
+void entry_signal(int number) {
+    if (!ended && entry_pid > 0 && number > 0 && number <= 64)
+        kill(entry_pid, number);
+}
+
+bool entry_streams_open(void) {
+    return out.fd >= 0 || err.fd >= 0;
+}
+
+void entry_stdin(const uint8_t *data, size_t length) {
+    if (length > sizeof pending - pending_length)
+        length = sizeof pending - pending_length; /* more than the credit we gave */
+    memcpy(pending + pending_length, data, length);
+    pending_length += length;
+    in.events = POLLOUT;
+}
+
+void entry_stdin_end(void) {
+    stdin_ended = true;
+    in.events = POLLOUT;
+}
+
+void entry_window(unsigned rows, unsigned cols) {
+    if (settings.terminal)
+        ioctl(out.fd, TIOCSWINSZ, &(struct winsize){.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols});
+}

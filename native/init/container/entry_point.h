@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The entry point: its start, its standard streams on the wire, its end. */
+#ifndef VT_ENTRY_POINT_H
+#define VT_ENTRY_POINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+void entry_start(void);
+/* A process has ended: was it the entry point? */
+bool entry_exit(pid_t pid, int status);
+bool entry_ended(int *exit_code, int *by_signal, const char **why);
+void entry_signal(int number);
+/* From the host: standard input, its end, the terminal's new size. */
+void entry_stdin(const uint8_t *data, size_t length);
+void entry_stdin_end(void);
+void entry_window(unsigned rows, unsigned cols);
+/* Are there streams that may still bring output? */
+bool entry_streams_open(void);
+
+#endif

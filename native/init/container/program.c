@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In a child: from a copy of init to the container's program. */
+#include "init/container/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arch.h"
+#include "init/container/user.h"
+#include "init/machine/capabilities.h"
+#include "init/settings/settings.h"
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static struct identity identity;
+
+static void put_default(const char *name, const char *value) {
+    char *assignment = malloc(strlen(name) + strlen(value) + 2);
+    if (list_get(&settings.env, name) != NULL || assignment == NULL)
+        return;
+    sprintf(assignment, "%s=%s", name, value);
+    list_put(&settings.env, assignment);
+}
+
+void make_directories(const char *path) {
+    char part[4096];
+    if (strlen(path) >= sizeof part)
+        return;
+    strcpy(part, path);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(part, 0755);
+        *slash = '/';
+    }
+    mkdir(part, 0755);
+}
+
+const char *program_prepare(void) {
+    const char *wrong = identity_find(settings.user, &identity);
+    if (wrong != NULL)
+        return wrong;
+    put_default("PATH", DEFAULT_PATH);
+    put_default("HOSTNAME", settings.hostname);
+    if (settings.terminal)
+        put_default("TERM", "xterm");
+    put_default("HOME", identity.home);
+    return NULL;
+}
+
+/* Which kernel symbol would have helped: only users and groups can be missing by name. */
+static const char *symbol_for(int error, const char *call) {
+    return error == ENOSYS && strncmp(call, "set", 3) == 0 ? "MULTIUSER" : "";
+}
+
+/* The same for a program that the kernel does not know how to execute, by its first bytes. */
+static const char *symbol_of_format(const char *path) {
+    unsigned char head[5] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, head, sizeof head) < 2)
+        return "";
+    close(fd);
+    if (head[0] == '#' && head[1] == '!')
+        return "BINFMT_SCRIPT";
+    return memcmp(head, "\177ELF\001", 5) == 0 ? ARCH_PROGRAMS_OF_32_BITS : "";
+}
+
+_Noreturn void program_give_up(int status_fd, int exit_code, int error, const char *format, const char *what) {
+    struct child_status status = {.what = 'e', .error = error, .exit_code = exit_code};
+    const char *symbol = error == ENOEXEC ? symbol_of_format(what) : symbol_for(error, format);
+    snprintf(status.symbol, sizeof status.symbol, "%s", symbol);
+    snprintf(status.call, sizeof status.call, format, what);
+    if (write(status_fd, &status, sizeof status) < 0)
+        _exit(CANNOT_EXECUTE);
+    _exit(exit_code);
+}
+
+static void enter_directory(int status_fd) {
+    make_directories(settings.cwd);
+    if (chdir(settings.cwd) != 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "chdir(%s)", settings.cwd);
+}
+
+/* /dev/stdout and its kin are opened anew by name: the pipe or terminal behind them must be the user's. */
+static void own_streams(void) {
+    struct stat stream;
+    for (int fd = 0; fd <= 2; fd++)
+        if (fstat(fd, &stream) == 0 && (S_ISFIFO(stream.st_mode) || isatty(fd)))
+            (void)!fchown(fd, identity.uid, (gid_t)-1); /* those already open are not hurt when it cannot be */
+}
+
+static void become_user(int status_fd) {
+    /* Root without further groups is what we are: no call, and so none that a kernel without users lacks. */
+    if (identity.group_count > 0 && setgroups(identity.group_count, identity.groups) != 0 && identity.uid != 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "setgroups%s", "");
+    if (identity.uid == 0 && identity.gid == 0)
+        return;
+    own_streams();
+    if (setgid(identity.gid) != 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "setgid%s", "");
+    if (setuid(identity.uid) != 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "setuid%s", "");
+}
+
+static bool executable(const char *path, int *error) {
+    struct stat found;
+    if (stat(path, &found) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            *error = errno;
+        return false;
+    }
+    if (S_ISREG(found.st_mode) && access(path, X_OK) == 0)
+        return true;
+    *error = EACCES;
+    return false;
+}
+
+/* Where `name` is, searched as the container's user: in `path` (4096 bytes), or give up. */
+static void look_up(const char *name, char *path, int status_fd) {
+    int error = ENOENT;
+    const char *search = list_get(&settings.env, "PATH");
+    if (strchr(name, '/') != NULL) {
+        snprintf(path, 4096, "%s", name);
+        if (executable(path, &error))
+            return;
+        search = NULL;
+    }
+    while (search != NULL) {
+        size_t length = strcspn(search, ":");
+        snprintf(path, 4096, "%.*s%s%s", (int)length, search, length > 0 ? "/" : "", name);
+        if (executable(path, &error))
+            return;
+        search = search[length] == ':' ? search + length + 1 : NULL;
+    }
+    program_give_up(status_fd, error == ENOENT ? NOT_FOUND : CANNOT_EXECUTE, error, "execve(%s)", name);
+}
+
+_Noreturn void program_become(struct list *argv, int status_fd, bool mark) {
+    char path[4096];
+    enter_directory(status_fd);
+    if (!capabilities_leave_ours())
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "capset%s", "");
+    become_user(status_fd);
+    look_up(argv->items[0], path, status_fd);
+    if (mark) {
+        struct child_status status = {.what = 'm', .stamp = vt_mark_entry()};
+        if (write(status_fd, &status, sizeof status) < 0)
+            _exit(CANNOT_EXECUTE);
+    }
+    execve(path, argv->items, settings.env.items);
+    /* Found, yet "not found": its interpreter is what is missing. */
+    program_give_up(status_fd, errno == ENOENT ? NOT_FOUND : CANNOT_EXECUTE, errno,
+                    errno == ENOENT ? "execve(%s, or the interpreter that it names)" : "execve(%s)", path);
+}

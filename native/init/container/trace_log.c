@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tracers write: whole lines go to the trace disk, with our marks between them. */
+#include "init/container/trace_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/base/disks.h"
+#include "init/base/event_loop.h"
+#include "init/base/power_off.h"
+#include "init/base/serial_line.h"
+#include "init/settings/settings.h"
+
+#define LINE 65536
+
+/* A tracer writes a call's first half when it begins, so lines of two tracers must be put together apart. */
+struct source {
+    struct watch watch;
+    char held[LINE];
+    size_t length;
+};
+
+static const char *const PATHS[] = {"/dev/.vt-trace-entry", "/dev/.vt-trace-command"};
+static struct source sources[2];
+static int disk = -1;
+static bool full;
+
+static void put(const char *data, size_t length) {
+    while (length > 0 && !full) {
+        ssize_t written = write(disk, data, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            full = true;
+            line_note("", "write(trace disk): %s; the trace ends here", written < 0 ? strerror(errno) : "full");
+            return;
+        }
+        data += written;
+        length -= (size_t)written;
+    }
+}
+
+static bool take(struct source *source) {
+    ssize_t got = read(source->watch.fd, source->held + source->length, LINE - source->length);
+    if (got <= 0)
+        return false;
+    source->length += (size_t)got;
+    char *last = memrchr(source->held, '\n', source->length);
+    size_t whole = last != NULL ? (size_t)(last - source->held) + 1 : source->length == LINE ? LINE : 0;
+    put(source->held, whole);
+    source->length -= whole;
+    memmove(source->held, source->held + whole, source->length);
+    return true;
+}
+
+static void ready(struct watch *watch, short events) {
+    (void)events;
+    take((struct source *)watch);
+}
+
+void trace_log_open(void) {
+    if (settings.trace.count == 0)
+        return;
+    if (getenv("VT_OUT") == NULL || getenv("VT_TOOLS") == NULL)
+        fatal("", "tracing is asked for, but there is no tools volume (VT_TOOLS) or trace disk (VT_OUT)");
+    if (mknod("/dev/.vt-out", S_IFBLK | 0600, disk_number(3)) != 0)
+        fatal("", "mknod(the trace disk): %s", strerror(errno));
+    disk = open("/dev/.vt-out", O_WRONLY | O_CLOEXEC);
+    if (disk < 0)
+        fatal("", "open(the trace disk, fourth): %s", strerror(errno));
+    unlink("/dev/.vt-out");
+    for (size_t i = 0; i < 2; i++) {
+        int fd = -1;
+        if (mkfifo(PATHS[i], 0600) == 0)
+            fd = open(PATHS[i], O_RDWR | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            fatal("", "mkfifo(%s): %s", PATHS[i], strerror(errno));
+        loop_add(&sources[i].watch, fd, POLLIN, ready);
+    }
+}
+
+static void drain(void) {
+    for (size_t i = 0; i < 2; i++)
+        while (take(&sources[i]))
+            ;
+}
+
+void trace_log_mark(const char *name) {
+    if (disk < 0)
+        return;
+    char line[80];
+    drain();
+    put(line, (size_t)snprintf(line, sizeof line, "+++ vmtailor %s +++\n", name));
+}
+
+void trace_log_close(void) {
+    if (disk < 0)
+        return;
+    drain();
+    for (size_t i = 0; i < 2; i++)
+        if (sources[i].length > 0) {
+            put(sources[i].held, sources[i].length);
+            put("\n", 1);
+        }
+    put("+++ vmtailor end of trace +++\n", 30);
+    if (fsync(disk) != 0)
+        line_note("", "fsync(trace disk): %s", strerror(errno));
+}

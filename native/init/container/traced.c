@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init/container/traced.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "init/container/program.h"
+#include "init/machine/capabilities.h"
+#include "init/settings/settings.h"
+
+/* A tracer carries this message queue limit, which nothing else asks for, so that it outlives those it traces. */
+#define TRACER_MARK 0x5654
+
+/* Leave what the second half must know in an unlinked file; its descriptor, or -1. */
+static int leave_records(const struct list *argv) {
+    int fd = open("/dev/.vt-exec", O_RDWR | O_CREAT | O_EXCL, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
+    unlink("/dev/.vt-exec");
+    if (file == NULL)
+        return -1;
+    fprintf(file, "vmtailor 1%c", 0);
+    for (size_t i = 0; i < argv->count; i++)
+        fprintf(file, "arg %s%c", argv->items[i], 0);
+    for (size_t i = 0; i < settings.env.count; i++)
+        fprintf(file, "env %s%c", settings.env.items[i], 0);
+    fprintf(file, "cwd %s%cuser %s%cprivileged %d%c", settings.cwd, 0, settings.user, 0, settings.privileged, 0);
+    return fclose(file) == 0 ? fd : -1;
+}
+
+_Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) {
+    char records[16], status[16];
+    int fd = leave_records(argv);
+    if (fd < 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "open(%s)", "/dev/.vt-exec");
+    snprintf(records, sizeof records, "%d", fd);
+    snprintf(status, sizeof status, "%d", status_fd);
+    fcntl(status_fd, F_SETFD, 0);
+    setrlimit(RLIMIT_MSGQUEUE, &(struct rlimit){TRACER_MARK, TRACER_MARK});
+
+    struct list words = {0};
+    char *before[] = {"/.vmtailor/tools/ld.so", "--library-path", "/.vmtailor/tools/lib", "/.vmtailor/tools/strace"};
+    char *after[] = {"-o",     mark ? "/dev/.vt-trace-entry" : "/dev/.vt-trace-command",
+                     "--",     "/.vmtailor/init",
+                     "--exec", records,
+                     status,   mark ? "1" : "0"};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        list_add(&words, before[i]);
+    bool apart = false;
+    for (size_t i = 0; i < settings.trace.count; i++) {
+        list_add(&words, settings.trace.items[i]);
+        apart = apart || strncmp(settings.trace.items[i], "-D", 2) == 0;
+    }
+    if (!apart)
+        list_add(&words, "-D"); /* the tracer is no parent of the entry point, which stays our child */
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++)
+        list_add(&words, after[i]);
+    execve(words.items[0], words.items, (char *[]){NULL});
+    program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words.items[0]);
+}
+
+int traced_second_half(int argc, char **argv) {
+    if (argc != 5)
+        return 2;
+    int records_fd = atoi(argv[2]), status_fd = atoi(argv[3]);
+    fcntl(status_fd, F_SETFD, FD_CLOEXEC);
+    struct rlimit normal;
+    if (prlimit(1, RLIMIT_MSGQUEUE, NULL, &normal) == 0)
+        setrlimit(RLIMIT_MSGQUEUE, &normal);
+    off_t length = lseek(records_fd, 0, SEEK_END);
+    char *text = length > 0 ? malloc((size_t)length) : NULL;
+    if (text == NULL || pread(records_fd, text, (size_t)length, 0) != length)
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "pread(%s)", "/dev/.vt-exec");
+    close(records_fd);
+    settings_default(&settings);
+    const char *wrong = settings_read(&settings, text, (size_t)length);
+    if (wrong == NULL)
+        wrong = program_prepare();
+    if (wrong != NULL || settings.argv.count == 0)
+        program_give_up(status_fd, CANNOT_EXECUTE, EINVAL, "settings: %s", wrong != NULL ? wrong : "no entry point");
+    if (!capabilities_limit_traced())
+        program_give_up(status_fd, CANNOT_EXECUTE, errno, "prctl(%s)", "PR_CAPBSET_DROP");
+    program_become(&settings.argv, status_fd, argv[4][0] == '1');
+}
+
+bool traced_is_tracer(pid_t pid) {
+    struct rlimit limit;
+    return prlimit(pid, RLIMIT_MSGQUEUE, NULL, &limit) == 0 && limit.rlim_max == TRACER_MARK;
+}

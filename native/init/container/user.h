@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Users and groups by name or number, as container engines resolve them, from the image's own files. */
+#ifndef VT_USER_H
+#define VT_USER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define MAX_GROUPS 64
+
+struct identity {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[MAX_GROUPS];
+    size_t group_count;
+    const char *home;
+};
+
+/* Resolve "user", "user:group", numbers or "". Returns NULL, or what is wrong. Reads /etc/passwd and /etc/group. */
+const char *identity_find(const char *text, struct identity *identity);
+/* The same over given file contents (NULL: no such file); for tests. */
+const char *identity_parse(const char *text, char *passwd, char *group, struct identity *identity);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thing that the exercise does at a time: a client's requests, or a command in the container. */
+#ifndef VT_JOB_H
+#define VT_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/records.h"
+#include "common/verdict.h"
+#include "init/base/event_loop.h"
+
+#define MS 1000000u
+#define READY (-1) /* the step number of the ready check */
+
+struct job {
+    int number; /* of the step */
+    const struct step *step;
+    bool tool; /* the client: it judges by itself, `said` is its verdict */
+    pid_t pid;
+    uint64_t began, deadline;
+    bool killed;
+    struct watch out, err;
+    struct verdict verdict;
+    struct answer answer;
+    struct match match;
+    char said[1900];
+    size_t said_length;
+    char last_words[200];
+};
+
+extern struct job job;
+
+/* Start a step. `ready_deadline` bounds the ready check's client, which tries again by itself. */
+void job_start(int number, const struct step *step, uint64_t ready_deadline);
+/* Start the command of the step once more. */
+void job_again(void);
+void job_kill(void);
+/* Its process has ended: take what it still left in its pipes. */
+void job_finish(void);
+/* Send a result: the client's own items, the verdict on a command, or one fault. */
+void job_report(const char *items, size_t length);
+void job_report_verdict(void);
+void job_report_fault(const char *why);
+
+#endif

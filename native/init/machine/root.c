@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The root file system: what is read-only on the disk becomes writable in memory; then the mounts a container expects.
+ */
+#include "init/machine/root.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "init/base/disks.h"
+#include "init/base/power_off.h"
+#include "init/base/serial_line.h"
+#include "init/machine/capabilities.h"
+#include "init/settings/settings.h"
+
+#define SCRATCH "/.vmtailor/rw"
+#define NEW_ROOT "/.vmtailor/root"
+
+void root_scratch(void) {
+    disk_number(0); /* while / is still the disk */
+    if (mount("tmpfs", SCRATCH, "tmpfs", 0, "mode=0700") == 0)
+        return;
+    if (errno != ENODEV || mount("ramfs", SCRATCH, "ramfs", 0, NULL) != 0)
+        fatal("TMPFS", "mount(tmpfs on %s): %s", SCRATCH, strerror(errno));
+}
+
+/* VT_ROOT: `overlay` (the default), `ro` (left as it is), `rw` (remounted; for a writable format on a private disk). */
+void root_writable(void) {
+    const char *wanted = getenv("VT_ROOT");
+    if (wanted != NULL && strcmp(wanted, "ro") == 0)
+        return;
+    if (wanted != NULL && strcmp(wanted, "rw") == 0) {
+        if (mount(NULL, "/", NULL, MS_REMOUNT, NULL) != 0)
+            fatal("", "mount(/ writable): %s", strerror(errno));
+        return;
+    }
+    if (mkdir(SCRATCH "/upper", 0755) != 0 || mkdir(SCRATCH "/work", 0755) != 0)
+        fatal("", "mkdir(in %s): %s", SCRATCH, strerror(errno));
+    if (mount("overlay", NEW_ROOT, "overlay", 0, "lowerdir=/,upperdir=" SCRATCH "/upper,workdir=" SCRATCH "/work") != 0)
+        fatal(errno == ENODEV ? "OVERLAY_FS" : "", "mount(overlay on %s): %s", NEW_ROOT, strerror(errno));
+    /* Our own programs as they are on the read-only disk, so that the container's root cannot put others in their
+     * place. */
+    if (capabilities_limited() && mount("/.vmtailor", NEW_ROOT "/.vmtailor", NULL, MS_BIND, NULL) != 0)
+        fatal("", "mount(/.vmtailor in %s): %s", NEW_ROOT, strerror(errno));
+    if (chdir(NEW_ROOT) != 0)
+        fatal("", "chdir(%s): %s", NEW_ROOT, strerror(errno));
+    if (mount(".", "/", NULL, MS_MOVE, NULL) != 0)
+        fatal("", "mount(%s moved to /): %s", NEW_ROOT, strerror(errno));
+    if (chroot(".") != 0 || chdir("/") != 0)
+        fatal("", "chroot(%s): %s", NEW_ROOT, strerror(errno));
+}
+
+static const struct {
+    const char *type, *target, *options, *symbol;
+    unsigned long flags;
+} MOUNTS[] = {
+    {"proc", "/proc", NULL, "PROC_FS", MS_NOSUID | MS_NODEV | MS_NOEXEC},
+    {"sysfs", "/sys", NULL, "SYSFS", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY},
+    {"tmpfs", "/dev", "mode=0755", "TMPFS", MS_NOSUID | MS_STRICTATIME},
+    {"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620,gid=5", "UNIX98_PTYS", MS_NOSUID | MS_NOEXEC},
+    {"tmpfs", "/dev/shm", "mode=1777", "TMPFS", MS_NOSUID | MS_NODEV | MS_NOEXEC},
+    {"mqueue", "/dev/mqueue", NULL, "POSIX_MQUEUE", MS_NOSUID | MS_NODEV | MS_NOEXEC},
+};
+
+/* Where root, by being the owner, could make the kernel execute programs with all capabilities, or end the machine. */
+static const char *const SETTINGS[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/bus/pci"};
+#define SETTINGS_FLAGS (MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+static void settings_read_only(void) {
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
+        const char *path = SETTINGS[i];
+        if (mount(path, path, NULL, MS_BIND, NULL) != 0 && errno == ENOENT)
+            continue; /* the kernel has no such thing */
+        if (mount(NULL, path, NULL, SETTINGS_FLAGS, NULL) != 0)
+            fatal("", "mount(%s read-only): %s", path, strerror(errno));
+    }
+}
+
+void root_mounts(void) {
+    for (size_t i = 0; i < sizeof MOUNTS / sizeof *MOUNTS; i++) {
+        unsigned long flags = MOUNTS[i].flags & ~(settings.privileged ? (unsigned long)MS_RDONLY : 0);
+        mkdir(MOUNTS[i].target, 0755); /* is there, or cannot be made: mount tells */
+        if (mount(MOUNTS[i].type, MOUNTS[i].target, MOUNTS[i].type, flags, MOUNTS[i].options) != 0)
+            line_note(errno == ENODEV ? MOUNTS[i].symbol : "", "mount(%s on %s): %s", MOUNTS[i].type, MOUNTS[i].target,
+                      strerror(errno));
+        else if (i == 0 && capabilities_limited()) /* proc */
+            settings_read_only();
+    }
+}
+
+void tools_mount(void) {
+    const char *type = getenv("VT_TOOLS");
+    if (type == NULL)
+        return;
+    if (mknod("/dev/.tools", S_IFBLK | 0600, disk_number(2)) != 0)
+        fatal("", "mknod(the tools volume): %s", strerror(errno));
+    if (mount("/dev/.tools", "/.vmtailor/tools", type, MS_RDONLY | MS_NODEV, NULL) != 0)
+        fatal("", "mount(the tools volume, third disk, as %s): %s", type, strerror(errno));
+    unlink("/dev/.tools");
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The root file system: what is read-only on the disk becomes writable in memory; then the mounts a container expects.
+ */
+#ifndef VT_ROOT_H
+#define VT_ROOT_H
+
+void root_scratch(void);
+void root_writable(void);
+void root_mounts(void);
+/* The third disk: programs we bring along (a tracer), never part of the container. */
+void tools_mount(void);
+
+#endif

@@ -86,11 +86,13 @@ class Untouched:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of what no single change accounts for: instructions from kernel entry to init, net, on both sides."""
+    """One part of what no single change accounts for: instructions from kernel entry to init, net, on both sides.
+    `functions` are those that changed most, each with by how much: less is negative."""
 
     name: str
     before: int
     after: int
+    functions: tuple[tuple[str, int], ...] = ()
 
 
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.

@@ -9,7 +9,7 @@ emulation causes; folders add up to the difference that was measured, and expect
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.changes.judging import Run, Samples, judge
@@ -23,6 +23,12 @@ from vmtailor.model.plan import Plan
 #: Folders of the source tree that are told apart one level deeper.
 _DEEP = ("arch", "drivers", "net", "fs")
 OTHER, PROGRAMS = "other", "programs before init"
+#: Whose code it is that no symbol left out accounts for. What of a function was left out is not in the tailored kernel,
+#: so of one that is mainly left out the rest is code that is always built.
+ALWAYS, BOTH, GONE = "code that is always built", "code of symbols that both kernels have", "code left out"
+NEW = "code that only the tailored kernel has, or has under another name"
+#: Functions that are named of one part.
+MOST_FUNCTIONS = 5
 #: What a row is called that is no folder of the tree.
 DOES = {
     OTHER: "functions whose source file is not known",
@@ -110,20 +116,22 @@ def remainder(plan: Plan, trace: Traced, before: Boot, after: Boot, loops: Seque
     """What of the difference no symbol left out accounts for, part by part. Of the tailored kernel no debug information
     is at hand: its functions are told apart by what the baseline's trace says of functions of their names."""
     kept = {change.id for change in plan.symbols if change.is_kept}
-    main = _main_symbols(trace.rows, kept)
-    always = sum(row.instructions for row in trace.rows if not row.symbol)
-    both = sum(row.instructions for row in trace.rows if row.symbol in kept)
-    gone = sum(row.instructions for row in trace.rows if row.symbol and row.symbol not in kept)
-    own: dict[str, int] = defaultdict(int)
+    one: dict[str, dict[str, int]] = {owner: defaultdict(int) for owner in (ALWAYS, BOTH, GONE)}
+    for row in trace.rows:
+        one[ALWAYS if not row.symbol else BOTH if row.symbol in kept else GONE][row.function] += row.instructions
+    other: dict[str, dict[str, int]] = {owner: defaultdict(int) for owner in (ALWAYS, BOTH, NEW)}
     for function, instructions in _functions(after, loops).items():
-        own[main.get(function, "new")] += instructions
+        owners = [owner for owner in (ALWAYS, BOTH, GONE) if function in one[owner]]
+        owner = max(owners, key=lambda name: one[name][function] if name != GONE else -1, default=NEW)
+        other[ALWAYS if owner == GONE else owner][function] += instructions
     first, last = folders(before, trace.files, loops), folders(after, trace.files, loops)
-    traced_in_all = always + both + gone + trace.without_debug_information
-    uncounted = sum(last.values()) - last.get(PROGRAMS, 0) - sum(own.values())
+    traced_in_all = sum(sum(found.values()) for found in one.values()) + trace.without_debug_information
+    counted = sum(sum(found.values()) for found in other.values())
+    uncounted = sum(last.values()) - last.get(PROGRAMS, 0) - counted
     parts = (
-        Part("code that is always built", always, own["always"]),
-        Part("code of symbols that both kernels have", both, own["kept"]),
-        Part("code that only the tailored kernel has, or has under another name", 0, own["new"] + uncounted),
+        _part(ALWAYS, one[ALWAYS], other[ALWAYS]),
+        _part(BOTH, one[BOTH], other[BOTH]),
+        _part(NEW, {}, {**other[NEW], "": uncounted}),
         Part("code without debug information", trace.without_debug_information, 0),
         Part(PROGRAMS, first.get(PROGRAMS, 0), last.get(PROGRAMS, 0)),
         Part(
@@ -135,12 +143,7 @@ def remainder(plan: Plan, trace: Traced, before: Boot, after: Boot, loops: Seque
     return tuple(part for part in parts if part.before or part.after)
 
 
-def _main_symbols(rows: Sequence[CostRow], kept: Container[str]) -> dict[str, str]:
-    """Function → whose code it mainly is: `always` or `kept`. What of it was left out is not in the tailored kernel."""
-    costs: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for row in rows:
-        if not row.symbol or row.symbol in kept:
-            costs[row.function]["kept" if row.symbol else "always"] += row.instructions
-        else:
-            costs[row.function]["always"] += 0
-    return {function: max(found.items(), key=lambda item: item[1])[0] for function, found in costs.items()}
+def _part(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> Part:
+    changes = {f: after.get(f, 0) - before.get(f, 0) for f in {*before, *after} if f}
+    most = sorted(changes.items(), key=lambda item: (-abs(item[1]), item[0]))[:MOST_FUNCTIONS]
+    return Part(name, sum(before.values()), sum(after.values()), tuple(pair for pair in most if pair[1]))

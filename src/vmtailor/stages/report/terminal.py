@@ -20,7 +20,7 @@ from vmtailor.stages.report.page import PAGE
 from vmtailor.stages.report.waterfall import Waterfall
 
 #: Folders and symbols that are named on a terminal.
-MOST_FOLDERS, MOST_SYMBOLS = 8, 3
+MOST_FOLDERS, MOST_SYMBOLS = 8, 2
 
 
 def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> None:
@@ -100,8 +100,8 @@ def _loops(run: FitRun) -> Group:
 
 
 def _waterfall(found: Waterfall) -> Group:
-    heads = ("measured", "expected of what is left out", "remainder")
-    table = _table("", *heads, "the symbols", numbers=heads)
+    heads = ("measured", "expected", "remainder")
+    table = _table("", *heads, "expected of", numbers=heads)
     for row in waterfall.shortened(found.rows, MOST_FOLDERS):
         some, more = waterfall.named(row, MOST_SYMBOLS)
         names = ", ".join(name for name, _ in some) + (f" and {more} more" if more else "")
@@ -109,7 +109,11 @@ def _waterfall(found: Waterfall) -> Group:
         table.add_row(Text(row.name), *cells, Text(names, "dim"))
     cells = (waterfall.signed(value) for value in (found.measured, found.expected, found.remainder))
     table.add_row(Text("in all", "bold"), *cells, Text())
-    parts = "; ".join(f"{p.name} {waterfall.signed(p.after - p.before)}" for p in found.parts)
+    parts = "; ".join(
+        f"{part.name} {waterfall.signed(part.after - part.before)}"
+        + (f" ({', '.join(name for name, _ in part.functions[:MOST_SYMBOLS])})" if part.functions else "")
+        for part in found.parts
+    )
     return _titled("Instructions to init, net, by folder of the source tree", table, f"the remainder: {parts}")
 
 

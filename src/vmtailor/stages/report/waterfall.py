@@ -164,6 +164,9 @@ def document(run: FitRun) -> dict[str, Any] | None:
             }
             for row in found.rows
         ],
-        "parts": [{"name": part.name, "before": part.before, "after": part.after} for part in found.parts],
+        "parts": [
+            {"name": part.name, "before": part.before, "after": part.after, "functions": dict(part.functions)}
+            for part in found.parts
+        ],
         "before_kernel": found.before_kernel,
     }

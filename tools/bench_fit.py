@@ -37,10 +37,11 @@ from vmtailor.base import records
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.store import Store, cache_root, digest, locked
 from vmtailor.drivers.kernel import kbuild, kconfig_file
+from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelFiles
-from vmtailor.model.plan import Cause, RootFormat
-from vmtailor.pipeline import fitting, measuring
+from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline import fitting, measuring, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.ground import prepare
 from vmtailor.pipeline.options import FitOptions
@@ -135,7 +136,7 @@ def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
         budget=1000,
     )
     findings = fitting.find(prepare(options))
-    return findings, fitting.fit_kernel(findings)
+    return findings, repairing.fit_kernel(findings)
 
 
 # --- peers ---
@@ -207,28 +208,28 @@ def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path
 
 def drawn(fitted: Fitted, count: int, seed: int) -> list[str]:
     """Kept symbols with a prompt, drawn with a fixed seed."""
-    names = sorted(c.name for c in fitted.plan.choices if c.prompted and causes.is_kept(c))
+    names = sorted(c.id for c in fitted.plan.symbols if c.setting.chosen and c.is_kept)
     return random.Random(seed).sample(names, min(count, len(names)))
 
 
 def removal(findings: Findings, fitted: Fitted, name: str) -> Removal:
     """Build and verify the kernel without one symbol."""
-    choice = fitted.plan.choice(name)
-    assert choice is not None
-    cause = causes.cause_of(choice)
+    symbol = fitted.plan.symbol(name)
+    assert symbol is not None
+    cause = causes.cause_of(symbol)
     if cause is Cause.POLICY:
-        return Removal(name, "policy", "policy", choice.reasons[0].text)
+        return Removal(name, "policy", "policy", symbol.reasons[0].text)
     label = str(cause or "none")
     try:
-        made = fitting.planned(findings, fitting.repairs_of(fitted.plan), drop=(name,))
-        left = made.choice(name)
-        if left is not None and causes.is_kept(left):
+        made = fitting.planned(findings, repairing.repairs_of(fitted.plan), drop=(name,))
+        left = made.symbol(name)
+        if left is not None and left.is_kept:
             reason = why_set(findings.tree.kconfig, name)
             return Removal(name, label, "cannot be removed alone", reason.text if reason else "something sets it")
-        before = {c.name for c in fitted.plan.choices if c.prompted and causes.is_kept(c)}
-        after = {c.name for c in made.choices if c.prompted and causes.is_kept(c)}
+        before = {c.id for c in fitted.plan.symbols if c.setting.chosen and c.is_kept}
+        after = {c.id for c in made.symbols if c.setting.chosen and c.is_kept}
         gone = tuple(sorted(before - after - {name}))
-        trial = fitting.without(findings, fitted, (name,))
+        trial = repairing.without(findings, fitted, (name,))
     except BuildError as error:
         return Removal(name, label, "breaks", f"it cannot be built: {error.message}")
     verification = trial.verification

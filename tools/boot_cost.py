@@ -16,6 +16,7 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.cost import counters, sides
+from vmtailor.analysis.cost import loops as emulation
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import kernel_packages
@@ -27,7 +28,6 @@ from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine, MachineKind
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.measuring import loop_table
 
 WORDS = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 def report(counted: Counters, system_map: Path, size: str, top: int) -> None:
     rows = counters.functions(counted, counters.SymbolTable.parse(system_map.read_text()))
-    loops = {function for loop in loop_table() for function in loop.functions}
+    loops = emulation.functions(emulation.table())
     total, waited = 0, 0
     for row in rows:
         if row.phase in sides.FROM_RESET[1:]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Entry, When
-from vmtailor.model.plan import Cause
+from vmtailor.model.change import Cause
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.packaged_series import packaged_series, packaged_source
 
-from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes import catalogue, known
 from vmtailor.analysis.changes.catalogue import Situation
 from vmtailor.analysis.cost.counters import ACTIVITIES
 from vmtailor.analysis.demands import demand_rules
@@ -30,7 +30,6 @@ from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
-from vmtailor.stages.boot import recipes
 
 pytestmark = pytest.mark.contract
 
@@ -204,8 +203,9 @@ def test_what_trials_count_and_leave_out_is_in_the_source(source: Path) -> None:
     assert {line.rstrip("(") for line in grep(rf"\b({'|'.join(ends)})\(", source, "crypto", "kernel")} == ends
     if version_key(kernel_version(source)) >= (6, 12):  # older ones lack some initcalls
         initcalls = {line.partition("(")[2].rstrip(")") for line in grep(r"^[a-z_]*init[a-z_]*\(\w+\)", source, ".")}
-        words = [word.partition("=") for one in recipes.recipes() for word in one.add]
-        left_out = {name for key, _, value in words if key == "initcall_blacklist" for name in value.split(",")}
+        settings = [setting for one in known.candidates() for setting in one.change.settings]
+        lists = [setting.value or "" for setting in settings if setting.name == "initcall_blacklist"]
+        left_out = {name for names in lists for name in names.split(",")}
         assert len(left_out) > 8
         assert left_out <= initcalls
 

@@ -98,4 +98,4 @@ def test_page_prints_unfolded(report: Path) -> None:
     with opened(report) as browser:
         assert len(browser.page.pdf(format="A4")) > 20_000
         browser.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        assert browser.page.locator("#symbol-table tbody tr").count() == len(fit_run().plan.choices)
+        assert browser.page.locator("#symbol-table tbody tr").count() == len(fit_run().plan.symbols)

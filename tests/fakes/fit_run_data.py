@@ -8,12 +8,14 @@ import dataclasses
 from tests.fakes.plan_data import plan
 
 from vmtailor.model.boot import FunctionCost, Phase, PhaseCounts
+from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
-from vmtailor.model.fit import EmulationLoop, FitRun, Ledger, Side, Trial, Untouched, Warning
+from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
-from vmtailor.model.plan import Cause, Choice, LeftOut, Reason
+from vmtailor.model.sample import Verdict
 from vmtailor.model.syscalls import CallSummary, FailedCall
+from vmtailor.model.trial import Purpose, Trial
 
 BASE_SUBSYSTEMS = {
     "crypto": 612_400_118,
@@ -224,6 +226,36 @@ def tailored() -> Side:
     )
 
 
+#: Folder, what was measured, what is expected of each symbol that was left out there.
+LEDGER: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("crypto", -612_400_000, {"CRYPTO_MANAGER_EXTRA_TESTS": -612_000_000}),
+    ("init", -180_402_118, {"BLK_DEV_INITRD": -150_000_000}),
+    ("drivers/acpi", -151_204_118, {"ACPI": -151_000_000}),
+    ("lib", -262_482_438, {}),
+    ("kernel", -12_000_000, {"FTRACE": -60_000_000, "KPROBES": -21_990_804, "AUDIT": 0}),
+    ("fs/overlayfs", 400_000, {}),
+    ("block", 0, {}),
+)
+
+
+def _folder(name: str, measured: int, symbols: dict[str, int]) -> Change:
+    figure = Figure.INIT_INSTRUCTIONS_NET
+    return Change(
+        name,
+        "",
+        tuple(Setting(ChangeKind.CONFIG, one, "n", "y") for one in symbols),
+        expected=tuple(exact(figure, cost, one) for one, cost in symbols.items()),
+        measured=(exact(figure, measured),),
+        verdict=Verdict.BETTER if measured < 0 else Verdict.WORSE if measured else Verdict.SAME,
+    )
+
+
+def _direct() -> Change:
+    step = Setting(ChangeKind.MACHINE, "kernel", "vmlinux", "vmlinuz")
+    measured = (exact(Figure.BEFORE_KERNEL, -728_186_280), exact(Figure.KERNEL_BYTES, -3_300_160))
+    return Change("direct-kernel", "entered directly", (step,), measured=measured, verdict=Verdict.BETTER)
+
+
 def fit_run(**changes: object) -> FitRun:
     """The whole record; keyword arguments replace fields of it."""
     run = FitRun(
@@ -257,57 +289,20 @@ def fit_run(**changes: object) -> FitRun:
         trials=(
             Trial(
                 1,
-                "first build",
-                (),
+                Purpose.FIRST,
                 (),
                 False,
                 ("inotify_init1() answered ENOSYS, on the baseline it worked",),
                 402.4,
                 11.2,
             ),
-            Trial(2, "repair", ("INOTIFY_USER",), (), True, (), 21.6, 11.0),
-            Trial(3, "command line: quiet", (), (), True, (), 0.0, 9.8),
+            Trial(2, Purpose.REPAIR, (symbol("INOTIFY_USER", "y", before="n"),), True, (), 21.6, 11.0),
+            Trial(3, Purpose.UNNEEDED, (symbol("AIO", "n", before="y"),), True, (), 20.0, 9.8),
         ),
-        ledger=(
-            Ledger(
-                "CRYPTO_MANAGER_EXTRA_TESTS=n",
-                "config",
-                "left out: ran as a self-test",
-                "no self-tests at start",
-                -612_000_000,
-                -240_118,
-                "better",
-            ),
-            Ledger(
-                "no initial RAM disk",
-                "rootfs",
-                "the root disk's driver is built in",
-                "nothing to unpack",
-                -180_402_118,
-                -3_402_118,
-                "better",
-            ),
-            Ledger(
-                "ACPI=n",
-                "config",
-                "the machine is described on the command line",
-                "no tables to interpret",
-                -151_204_118,
-                -410_204,
-                "better",
-            ),
-            Ledger(
-                "everything else left out",
-                "config",
-                "no evidence asks for it",
-                "less code",
-                -262_482_438,
-                -1_220_118,
-                "better",
-            ),
-            Ledger("quiet", "command-line", "policy:quiet", "fewer device accesses", -12_000_000, 0, "better"),
-            Ledger("random.trust_cpu=1", "command-line", "policy:random", "no wait for entropy", 0, 0, "same"),
-            Ledger("erofs root", "rootfs", "platform:root-file-system", "no journal", None, None, "undecided"),
+        ledger=(_direct(), *(_folder(*row) for row in LEDGER)),
+        remainder=(
+            Part("code that is always built", 230_000_000, 26_000_000),
+            Part("code of symbols that both kernels have", 20_000_000, 902_130),
         ),
         unexplained=(),
         untouched=Untouched(
@@ -359,8 +354,8 @@ def hostile_run() -> FitRun:
         image=dataclasses.replace(run.image, entrypoint=(HOSTILE,), user=HOSTILE),
         degraded=(FailedCall(HOSTILE, HOSTILE, "ENOSYS"),),
         calls=(CallSummary(HOSTILE, "read", 1, ((HOSTILE, 1),), 0.0, 0.0, 0.0, ((0, HOSTILE),)),),
-        trials=(Trial(1, HOSTILE, (HOSTILE,), (), False, (HOSTILE,), 1.0, 1.0),),
-        ledger=(Ledger(HOSTILE, HOSTILE, HOSTILE, HOSTILE, -5, None, HOSTILE),),
+        trials=(Trial(1, Purpose.REPAIR, (symbol(HOSTILE, "y"),), False, (HOSTILE,), 1.0, 1.0),),
+        ledger=(dataclasses.replace(_folder(HOSTILE, -5, {HOSTILE: -4}), does=HOSTILE),),
         untouched=Untouched(2, 1, (HOSTILE,), (80,)),
         warnings=(Warning(HOSTILE, HOSTILE),),
         unexplained=(HOSTILE,),
@@ -375,8 +370,15 @@ def hostile_run() -> FitRun:
         ),
         plan=dataclasses.replace(
             run.plan,
-            choices=(*run.plan.choices, Choice("HOSTILE", "y", True, (Reason(Cause.DEMANDED, HOSTILE, HOSTILE),))),
-            left_out=(LeftOut(HOSTILE, 5, (Evidence(EvidenceKind.CODE, HOSTILE, Strength.RAN, HOSTILE),)),),
+            changes=(
+                *run.plan.changes,
+                symbol("HOSTILE", "y", Reason(Cause.DEMANDED, HOSTILE, HOSTILE)),
+                dataclasses.replace(
+                    symbol(HOSTILE, "n", before="y"),
+                    evidence=(Evidence(EvidenceKind.CODE, HOSTILE, Strength.RAN, HOSTILE),),
+                    expected=(exact(Figure.TRACE_INSTRUCTIONS, -5),),
+                ),
+            ),
         ),
         sources=((HOSTILE, HOSTILE),),
     )

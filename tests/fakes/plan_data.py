@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.machine import MachineKind
-from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
+from vmtailor.model.plan import Plan, RootFormat
 
 DEMANDED = {
     "EPOLL": ("epoll_create1", 412),
@@ -160,30 +163,31 @@ LEFT_OUT = (
 
 
 def plan() -> Plan:
-    choices = _choices()
-    y = [c for c in choices if c.value == "y"]
+    symbols = _symbols()
+    y = [c for c in symbols if c.value == "y"]
     return Plan(
         kernel_version="6.12.117",
         machine=MachineKind.MICROVM,
         cpus=1,
         root_format=RootFormat.EROFS,
-        fragment=tuple((c.name, c.value) for c in choices if c.prompted),
-        choices=choices,
-        left_out=_left_out(),
-        words=(
-            Word(
-                "quiet",
-                Reason(Cause.POLICY, "policy:quiet", "each character on the serial line is an exit to the host"),
-            ),
-            Word("root=/dev/vda", Reason(Cause.PLATFORM, "platform:root-disk", "the first disk holds the root")),
-            Word("random.trust_cpu=1", Reason(Cause.POLICY, "policy:random", "getrandom does not wait for entropy")),
-        ),
+        fragment=tuple((c.id, c.value) for c in symbols if c.setting.chosen),
+        changes=(*symbols, *_words(), *_left_out(symbols)),
         total_y=len(y),
-        prompted_y=sum(c.prompted for c in y),
+        prompted_y=sum(c.setting.chosen for c in y),
     )
 
 
-def _choices() -> tuple[Choice, ...]:
+def _words() -> tuple[Change, ...]:
+    table = (
+        ("quiet", "", Reason(Cause.POLICY, "policy:quiet", "each character on the serial line is an exit to the host")),
+        ("root", "/dev/vda", Reason(Cause.PLATFORM, "platform:root-disk", "the first disk holds the root")),
+        ("random.trust_cpu", "1", Reason(Cause.POLICY, "policy:random", "getrandom does not wait for entropy")),
+    )
+    steps = [(Setting(ChangeKind.COMMAND_LINE, name, value), reason) for name, value, reason in table]
+    return tuple(Change(str(step), "", (step,), (reason,)) for step, reason in steps)
+
+
+def _symbols() -> tuple[Change, ...]:
     found = []
     for name, (key, line) in DEMANDED.items():
         reasons = [Reason(Cause.DEMANDED, f"trace:requests:{line}", f"the container called {key}")]
@@ -191,33 +195,31 @@ def _choices() -> tuple[Choice, ...]:
             reasons.append(
                 Reason(Cause.PLATFORM, "platform:writable-root", "the writable layer of the root is a tmpfs")
             )
-        found.append(Choice(name, "y", True, tuple(reasons)))
+        found.append(symbol(name, "y", *reasons))
     for name, entry in PLATFORM.items():
-        found.append(
-            Choice(name, "y", True, (Reason(Cause.PLATFORM, f"platform:{entry}", f"the machine needs {entry}"),))
-        )
+        found.append(symbol(name, "y", Reason(Cause.PLATFORM, f"platform:{entry}", f"the machine needs {entry}")))
     for name, entry in POLICY.items():
-        found.append(Choice(name, "y", True, (Reason(Cause.POLICY, f"policy:{entry}", f"policy asks for {entry}"),)))
+        found.append(symbol(name, "y", Reason(Cause.POLICY, f"policy:{entry}", f"policy asks for {entry}")))
     for name, parent in DEPENDENCY.items():
-        found.append(
-            Choice(name, "y", True, (Reason(Cause.DEPENDENCY, f"symbol:{parent}", f"{parent} depends on it"),))
-        )
+        found.append(symbol(name, "y", Reason(Cause.DEPENDENCY, f"symbol:{parent}", f"{parent} depends on it")))
     for name in HIDDEN:
-        found.append(Choice(name, "y", False, (Reason(Cause.DEPENDENCY, "symbol:64BIT", "64BIT selects it"),)))
+        found.append(symbol(name, "y", Reason(Cause.DEPENDENCY, "symbol:64BIT", "64BIT selects it"), chosen=False))
     found.append(
-        Choice(
-            "INOTIFY_USER", "y", True, (Reason(Cause.REPAIR, "trial:1", "inotify_init1 answered ENOSYS without it"),)
-        )
+        symbol("INOTIFY_USER", "y", Reason(Cause.REPAIR, "trial:1", "inotify_init1 answered ENOSYS without it"))
     )
-    found.append(Choice("NR_CPUS", "1", True, (Reason(Cause.PLATFORM, "platform:cpus", "one virtual CPU"),)))
-    found.append(Choice("MODULES", "n", True, (Reason(Cause.POLICY, "policy:no-modules", "nothing is loaded later"),)))
+    found.append(symbol("NR_CPUS", "1", Reason(Cause.PLATFORM, "platform:cpus", "one virtual CPU")))
+    found.append(symbol("MODULES", "n", Reason(Cause.POLICY, "policy:no-modules", "nothing is loaded later")))
     return tuple(found)
 
 
-def _left_out() -> tuple[LeftOut, ...]:
+def _left_out(symbols: tuple[Change, ...]) -> tuple[Change, ...]:
     rows = []
+    there = {one.id for one in symbols}
     for i, name in enumerate(n for n in LEFT_OUT if n != "INOTIFY_USER"):
         cost = 0 if i % 4 == 3 else int(612_000_000 / (1 + i) ** 1.7)
         evidence = (Evidence(EvidenceKind.CODE, f"{name.lower()}_init", Strength.RAN, f"coverage:{40 + i}", 1 + i % 5),)
-        rows.append(LeftOut(name, cost, evidence if cost else ()))
+        expected = (exact(Figure.INIT_INSTRUCTIONS_NET, -cost), exact(Figure.TRACE_INSTRUCTIONS, -cost))
+        change = symbol(name, "n", before="y")
+        if name not in there:
+            rows.append(dataclasses.replace(change, evidence=evidence, expected=expected) if cost else change)
     return tuple(rows)

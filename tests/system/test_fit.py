@@ -19,9 +19,10 @@ from vmtailor.base import records
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
 from vmtailor.model.bundle import Bundle
+from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.image import Image
-from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.stages.root import build_root
 
@@ -81,31 +82,31 @@ def test_every_symbol_has_a_cause_that_resolves(lighttpd: Fitted) -> None:
     trace = records.load(Trace, lighttpd.bundle / "trace" / "trace.json")
     lines = (lighttpd.bundle / "trace" / trace.requests_file).read_bytes().splitlines()
     book = catalogue.load()
-    names = {choice.name for choice in plan.choices}
-    kept = [choice for choice in plan.choices if choice.value in ("y", "m")]
+    names = {symbol.id for symbol in plan.symbols}
+    kept = [symbol for symbol in plan.symbols if symbol.is_kept]
     assert len(kept) == plan.total_y == lighttpd.document["symbols"]["total_y"]
     traced = 0
-    for choice in kept:
-        assert choice.reasons, choice.name
-        for reason in choice.reasons:
+    for symbol in kept:
+        assert symbol.reasons, symbol.id
+        for reason in symbol.reasons:
             kind, _, rest = reason.reference.partition(":")
             if kind == "trace":
                 record, _, line = rest.partition(":")
-                assert record == "requests" and 0 < int(line) <= len(lines), (choice.name, reason)
-                assert lines[int(line) - 1].strip(), (choice.name, reason)
+                assert record == "requests" and 0 < int(line) <= len(lines), (symbol.id, reason)
+                assert lines[int(line) - 1].strip(), (symbol.id, reason)
                 traced += 1
             elif kind in ("platform", "policy"):
-                assert book.resolve(reason.reference) is not None, (choice.name, reason)
+                assert book.resolve(reason.reference) is not None, (symbol.id, reason)
             elif kind == "symbol":
                 assert reason.cause is Cause.DEPENDENCY
-                assert rest in names, (choice.name, reason)
+                assert rest in names, (symbol.id, reason)
             elif kind == "repair":
-                assert reason.cause is Cause.REPAIR, (choice.name, reason)
+                assert reason.cause is Cause.REPAIR, (symbol.id, reason)
             else:
-                assert kind in ("image", "exercise", "kconfig"), (choice.name, reason)
+                assert kind in ("image", "exercise", "kconfig"), (symbol.id, reason)
     assert plan.unexplained == ()
     written = (lighttpd.bundle / "config").read_text().splitlines()
-    assert {f"CONFIG_{choice.name}=y" for choice in kept if choice.value == "y"} == {
+    assert {f"CONFIG_{symbol.id}=y" for symbol in kept if symbol.value == "y"} == {
         line for line in written if line.endswith("=y")
     }
 
@@ -171,9 +172,9 @@ def test_what_goes_over_the_network_is_demanded_by_the_trace(lighttpd: Fitted) -
     """Also in a second fit's plan; the network device is the platform's, because a port is exposed."""
     plan = records.load(Plan, lighttpd.bundle / "plan.json")
     for name in ("NET", "INET", "EPOLL"):
-        choice = plan.choice(name)
-        assert choice is not None and any(reason.reference.startswith("trace:") for reason in choice.reasons), name
-    device = plan.choice("VIRTIO_NET")
+        symbol = plan.symbol(name)
+        assert symbol is not None and any(reason.reference.startswith("trace:") for reason in symbol.reasons), name
+    device = plan.symbol("VIRTIO_NET")
     assert plan.network and device is not None and device.reasons[0].cause is Cause.PLATFORM
 
 

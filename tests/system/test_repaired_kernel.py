@@ -14,8 +14,8 @@ import pytest
 
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.model.plan import Cause
-from vmtailor.pipeline import fitting
+from vmtailor.model.change import Cause
+from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.ground import prepare
 from vmtailor.pipeline.options import FitOptions
 
@@ -37,16 +37,17 @@ def test_what_a_plan_lacks_is_found_and_put_back(tmp_path: Path, monkeypatch: py
     subprocess.run([sys.executable, str(ROOT / "examples/build.py"), str(COPER), str(layout)], check=True, timeout=300)
     options = FitOptions(f"oci:{layout}", tmp_path / "bundle", exercise_file=COPER / "exercise.toml")
     findings = fitting.find(prepare(options))
-    fitted = fitting.fit_kernel(findings)
+    fitted = repairing.fit_kernel(findings)
 
     first, second = findings.trials
     assert not first.passed and len(first.failures) == 1, first
     assert "eventfd2" in first.failures[0] and "ENOSYS" in first.failures[0]
-    assert second.passed and second.purpose == "repair" and second.added == (LACKING,)
+    assert second.passed and second.purpose == "repair"
+    assert [(change.id, change.value, change.verdict) for change in second.changes] == [(LACKING, "y", "better")]
     assert fitted.verification.passed and fitted.plan.unexplained == ()
     back = {
-        one.name: [reason.text for reason in one.reasons if reason.cause is Cause.REPAIR]
-        for one in fitted.plan.choices
-        if causes.is_kept(one) and causes.cause_of(one) is Cause.REPAIR
+        one.id: [reason.text for reason in one.reasons if reason.cause is Cause.REPAIR]
+        for one in fitted.plan.symbols
+        if one.is_kept and causes.cause_of(one) is Cause.REPAIR
     }
     assert list(back) == [LACKING] and "eventfd2" in back[LACKING][0]

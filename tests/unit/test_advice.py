@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.changes.advice_catalogue import catalogue, in_range, version_tuple
+from vmtailor.analysis.changes.known import catalogue, in_range, version_tuple
 from vmtailor.model.timeline import Remedy
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md"

@@ -16,6 +16,7 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import document, show
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import Bundle
+from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, MachineKind
@@ -27,7 +28,6 @@ from vmtailor.model.vm import (
     Outcome,
     ReadyBy,
     ReadySignal,
-    TrialResult,
     Variant,
     Vm,
     VmBoot,
@@ -68,7 +68,7 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
         bundle.load(tmp_path)
 
 
-def series(*boots: VmBoot, trials: tuple[TrialResult, ...] = ()) -> BootSeries:
+def series(*boots: VmBoot, trials: tuple[Change, ...] = ()) -> BootSeries:
     return BootSeries(
         "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", Vm(), "qemu"),), boots, trials=trials,
         judged_by=JudgedBy.INSTRUCTIONS if trials else JudgedBy.READY, interaction=-2e6 if trials else None,
@@ -102,11 +102,15 @@ def test_a_failed_boot_is_shown_with_its_console(tmp_path: Path) -> None:
 
 
 def test_trials_are_shown_and_saved(tmp_path: Path) -> None:
-    good = TrialResult(
-        "audit", "audit", "no audit", 3e6, "audit_init", 2.5e6, 2e6, 3e6, None, 0.5, Verdict.BETTER
+    figure = Figure.INIT_INSTRUCTIONS
+    good = Change(
+        "audit", "no audit", (Setting(ChangeKind.COMMAND_LINE, "audit", "0"),),
+        expected=(exact(figure, -3e6, "audit_init"),),
+        measured=(Effect(figure, -2.5e6, -3e6, -2e6, "instructions"), exact(Figure.CPU, -0.5)), verdict=Verdict.BETTER,
     )  # fmt: skip
     found = series(boot(1, 3.0), trials=(good,))
     text = shown(found, tmp_path)
+    assert "2.00 – 3.00" in text and "+0.50" in text
     assert "+3.00" in text and "+2.50" in text and "better" in text and "M instr" in text
     assert "together the changes save 2.00 M instr less" in text
     record = document(found, tmp_path)

@@ -12,7 +12,9 @@ import pytest
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
-from vmtailor.analysis.cost.sides import LoopNames
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes.known import Candidate
+from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
@@ -20,14 +22,16 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
+from vmtailor.model.change import Change, ChangeKind, Figure, exact
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.sample import Verdict
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
-from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline import machine_bench, rebuilding, trying
+from vmtailor.pipeline.applying import Means, Rebuild, applied
+from vmtailor.pipeline.machine_bench import MachineBench
 from vmtailor.stages import debug_kernel
-from vmtailor.stages.boot import bundle, bundle_changes, recipes, trial
+from vmtailor.stages.boot import bundle
 from vmtailor.stages.boot.once import Plan
-from vmtailor.stages.boot.recipes import Recipe
 
 VM = Vm(MachineKind.MICROVM, 64 << 20, kernel="/bundle/vmlinux", append=("quiet",), network=False, entropy=False)
 
@@ -36,27 +40,37 @@ def no_build(values: Mapping[str, str]) -> Path:
     raise AssertionError("nothing was to be compiled")
 
 
+def config(one: Candidate) -> tuple[tuple[str, str | None], ...]:
+    return tuple((s.name, s.value) for s in one.change.settings if s.kind is ChangeKind.CONFIG)
+
+
+def change(chosen: Sequence[Candidate], vm: Vm, rebuild: Rebuild) -> Vm:
+    return trying.make_on_bundle([one.change for one in chosen], vm, Means(Path(), Path(), rebuild))[0]
+
+
 def test_choosing() -> None:
-    (symbol,) = bundle_changes.choose(["CONFIG_AUDIT=n"], "6.12")
-    assert (symbol.id, symbol.config, symbol.counts.symbols) == ("AUDIT=n", (("AUDIT", "n"),), ("AUDIT",))
-    both = bundle_changes.choose(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
-    assert [(r.id, r.config) for r in both] == [
+    (symbol,) = choosing.for_bundle(["CONFIG_AUDIT=n"], "6.12")
+    assert (symbol.change.id, config(symbol), symbol.cost.symbols) == ("AUDIT=n", (("AUDIT", "n"),), ("AUDIT",))
+    both = choosing.for_bundle(["audit", "audit/configuration", "legacy-ptys", "LOG_BUF_SHIFT=14"], "6.12")
+    assert [(r.change.id, config(r)) for r in both] == [
         ("audit", ()),
         ("audit/configuration", (("AUDIT", "n"),)),
         ("legacy-ptys/configuration", (("LEGACY_PTYS", "n"),)),
         ("LOG_BUF_SHIFT=14", (("LOG_BUF_SHIFT", "14"),)),
     ]
-    assert both[3].counts.symbols == ()
-    (joined,) = bundle_changes.choose(["AUDIT=n+IPV6=n+random-trust"], "6.12")
-    changes = tuple(part.config for part in joined.parts)
+    assert both[3].cost.symbols == ()
+    (joined,) = choosing.for_bundle(["AUDIT=n+IPV6=n+random-trust"], "6.12")
+    changes = tuple(config(part) for part in joined.parts)
     assert changes == ((("AUDIT", "n"),), (("IPV6", "n"),), ())
-    everything = bundle_changes.choose(["all"], "6.12")
-    assert everything and not any(r.config or r.mask or r.initrd or r.qemu for r in everything)
+    everything = choosing.for_bundle(["all"], "6.12")
+    kinds = {setting.kind for one in everything for setting in one.change.settings}
+    assert everything and kinds == {ChangeKind.COMMAND_LINE, ChangeKind.MACHINE}
+    assert "firmware" not in {one.change.id for one in everything}
     # A way of the catalogue that is prose, or of another kernel, is none.
-    assert bundle_changes.choose(["crypto-selftests/configuration"], "6.18")[0].config == (("CRYPTO_SELFTESTS", "n"),)
+    assert config(choosing.for_bundle(["crypto-selftests/configuration"], "6.18")[0]) == (("CRYPTO_SELFTESTS", "n"),)
     for name in ("nothing", "kernel-debug", "=n", "audit=n"):
         with pytest.raises(UserInputError, match="can be tried on a bundle") as caught:
-            bundle_changes.choose([name], "6.12")
+            choosing.for_bundle([name], "6.12")
         assert "SYMBOL=VALUE" in caught.value.hint
 
 
@@ -67,20 +81,21 @@ def test_changes_are_made_on_the_machine() -> None:
         asked.append(dict(values))
         return Path("/other/vmlinux")
 
-    chosen = bundle_changes.choose(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
-    changed = bundle_changes.change(chosen, VM, rebuild)
-    together = bundle_changes.change(bundle_changes.choose(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
+    chosen = choosing.for_bundle(["random-trust", "AUDIT=n", "IPV6=n"], "6.12")
+    changed = change(chosen, VM, rebuild)
+    together = change(choosing.for_bundle(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
     assert together == changed and asked == [{"AUDIT": "n", "IPV6": "n"}] * 2
-    assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *chosen[0].add)
-    assert bundle_changes.change(bundle_changes.choose(["memory"], "6.12"), VM, no_build) == VM
+    words = tuple(str(setting) for setting in chosen[0].change.settings)
+    assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *words)
+    assert change(choosing.for_bundle(["memory"], "6.12"), VM, no_build) == VM
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
-            bundle_changes.change(bundle_changes.choose([name], "6.12"), VM, no_build)
+            change(choosing.for_bundle([name], "6.12"), VM, no_build)
     q35 = Vm(MachineKind.Q35, kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
-        bundle_changes.change(bundle_changes.choose(["pci-or-mmio"], "6.12"), q35, no_build)
+        change(choosing.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
-        recipes.apply(chosen[1], Vm(kernel="/k"), Path(), Path())
+        applied([chosen[1].change], Vm(kernel="/k"), Means(Path(), Path()))
 
 
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
@@ -133,10 +148,10 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     """Two changes that save, one that breaks the exercise, one that cannot be made; together they save less."""
     cost = {(): 100, ("a",): 90, ("b",): 80, ("a", "b"): 75, ("c",): 10}
 
-    def change(wanted: Sequence[Recipe], vm: Vm) -> Vm:
+    def make(wanted: Sequence[Change], vm: Vm) -> tuple[Vm, tuple[Change, ...]]:
         if wanted[0].id == "d":
             raise UserInputError("not here")
-        return Vm(kernel="/k", append=tuple(r.id for r in wanted))
+        return Vm(kernel="/k", append=tuple(one.id for one in wanted)), tuple(wanted)
 
     def boot(vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
         booted.append(variant)
@@ -145,20 +160,23 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
         return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[vm.append])
 
     booted: list[str] = []
-    bench = trial.Bench(boot, change, lambda recipe: (10.0, "a table") if recipe.id == "a" else (None, ""))
-    wanted = [Recipe(name, "", name) for name in "abcd"]
+    expected = (exact(Figure.INIT_INSTRUCTIONS, -10.0, "a table"),)
+    wanted = [Change(name, name, (), expected=expected if name in "ad" else ()) for name in "abcd"]
 
     def tried() -> BootSeries:
-        return trial.on_bench(
-            "x", Vm(kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench, times=1,
-            judged_by=JudgedBy.INSTRUCTIONS,
-        )  # fmt: skip
+        signal = Plan(ReadySignal(ReadyBy.EXERCISE), 1.0)
+        base = Vm(kernel="/k")
+        bench = MachineBench("x", base, signal, tmp_path, boot, make, 1, JudgedBy.INSTRUCTIONS)
+        return machine_bench.tried(bench, wanted)
 
     found = tried()
     by_id = {one.id: one for one in found.trials}
-    assert [(by_id[n].saving, by_id[n].verdict) for n in "ab"] == [(10, Verdict.BETTER), (20, Verdict.BETTER)]
-    assert by_id["a"].predicted == 10.0 and by_id["c"].verdict is Verdict.WORSE and by_id["d"].problem == "not here"
-    assert by_id["together"].saving == 25 and found.interaction == -5
+    assert [(by_id[n].measured[0].value, by_id[n].verdict) for n in "ab"] == [
+        (-10, Verdict.BETTER), (-20, Verdict.BETTER),
+    ]  # fmt: skip
+    assert by_id["a"].expected == expected and by_id["c"].verdict is Verdict.WORSE and by_id["c"].problem == "wrong: "
+    assert by_id["d"].problem == "not here" and by_id["d"].expected == () and by_id["d"].measured == ()
+    assert by_id["together"].measured[0].value == -25 and found.interaction == -5
     assert booted == ["base", "a", "b", "c", "base", "together", "together"]
     assert tried() == found and len(booted) == 7  # all of it was there
     (tmp_path / "boots.json").write_bytes(records.to_bytes(replace(found, boots=found.boots[1:])))

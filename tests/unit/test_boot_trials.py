@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import played
 
-from vmtailor.analysis.changes.advice_catalogue import catalogue
+from vmtailor.analysis.changes import choosing, expecting
+from vmtailor.analysis.changes.known import Candidate, candidates
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
@@ -30,58 +31,105 @@ from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
+from vmtailor.model.change import Change, ChangeKind, Figure, Setting
 from vmtailor.model.machine import Clock, MachineKind
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
 from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmBoot, VmDisk, VmMilestone
-from vmtailor.stages.boot import recipes, trial
+from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline.applying import HOW, Means, applied
 from vmtailor.stages.boot.once import Plan
 
 DIRECT = Vm(kernel="/k", initrd="/i", append=("root=/dev/vda", "debug", "loglevel=7"), disks=(VmDisk("/d"),))
 
 
-def recipe(name: str) -> recipes.Recipe:
-    return next(r for r in recipes.recipes() if r.id == name)
+MEANS = Means(Path(), Path())
 
 
-def test_every_recipe_is_one_of_the_catalogue() -> None:
-    known = {entry.id for entry in catalogue()} | {"ipv6"}
-    ids = [r.id for r in recipes.recipes()]
+def candidate(name: str) -> Candidate:
+    return next(one for one in candidates() if one.change.id == name)
+
+
+def made(vm: Vm, *changes: Change) -> Vm:
+    return applied(changes, vm, MEANS)[0]
+
+
+def changed(name: str, vm: Vm = DIRECT) -> Vm:
+    return made(vm, candidate(name).change)
+
+
+def test_every_change_that_can_be_tried_changes_a_machine() -> None:
+    ids = [one.change.id for one in candidates()]
     assert len(ids) == len(set(ids)) >= 15
-    for one in recipes.recipes():
-        assert one.advice in known, one.id
-        assert one.does
-        assert recipes.apply(replace(one, initrd=""), DIRECT, Path(), Path()) != DIRECT or one.initrd, one.id
+    for one in candidates():
+        assert one.change.does and one.change.reasons[0].reference == f"advice:{one.advice}"
+        small = Setting(ChangeKind.ROOTFS, "initrd", "small")
+        assert one.change.settings == (small,) or made(DIRECT, one.change) != DIRECT, one.change.id
 
 
 def test_choosing() -> None:
-    assert [r.id for r in recipes.choose(["audit", "timesyncd"])] == ["audit", "timesyncd"]
-    assert {r.id for r in recipes.choose(["slow-units"])} > {"timesyncd", "rsyslog"}
-    assert recipes.choose(["all"]) == recipes.recipes()
+    def ids(*names: str) -> list[str]:
+        return [one.change.id for one in choosing.for_machine(names)]
+
+    assert ids("audit", "timesyncd") == ["audit", "timesyncd"]
+    assert set(ids("slow-units")) > {"timesyncd", "rsyslog"}
+    assert choosing.for_machine(["all"]) == candidates()
     with pytest.raises(UserInputError, match="no change 'nothing'"):
-        recipes.choose(["nothing"])
-    both, one = recipes.choose(["audit+rsyslog", "audit+"])
-    assert (both.id, [part.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
-    assert one == recipe("audit")
+        choosing.for_machine(["nothing"])
+    both, one = choosing.for_machine(["audit+rsyslog", "audit+"])
+    assert (both.change.id, [part.change.id for part in both.parts]) == ("audit+rsyslog", ["audit", "rsyslog"])
+    assert one == candidate("audit")
     with pytest.raises(UserInputError, match="no change 'nothing'"):
-        recipes.choose(["audit+nothing"])
+        choosing.for_machine(["audit+nothing"])
 
 
 def test_changes_are_made() -> None:
-    quiet = recipes.apply(recipe("console-quiet"), DIRECT, Path(), Path())
-    assert quiet.append == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
-    assert "systemd.mask=rsyslog.service" in recipes.apply(recipe("rsyslog"), DIRECT, Path(), Path()).append
-    assert recipes.apply(recipe("pci-or-mmio"), DIRECT, Path(), Path()).kind is MachineKind.MICROVM
-    assert recipes.apply(recipe("memory"), DIRECT, Path(), Path()).memory_bytes == 1 << 30
-    assert recipes.apply(replace(recipe("audit"), cpu="-vmx"), DIRECT, Path(), Path()).cpu_model == "max,-vmx"
-    both = recipes.merge([recipe("audit"), recipe("rsyslog")], DIRECT, Path(), Path())
+    assert changed("console-quiet").append == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
+    assert "systemd.mask=rsyslog.service" in changed("rsyslog").append
+    assert changed("pci-or-mmio").kind is MachineKind.MICROVM
+    assert changed("memory").memory_bytes == 1 << 30
+    assert changed("firmware").options == ("-bios", "qboot.rom")
+    both = made(DIRECT, candidate("audit").change, candidate("rsyslog").change)
     assert both.append[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
-    assert recipes.merge(recipes.choose(["audit+rsyslog"]), DIRECT, Path(), Path()) == both
-    lists = recipes.merge([recipe("input-probes"), recipe("modules-unused")], DIRECT, Path(), Path()).append
+    (joined,) = choosing.for_machine(["audit+rsyslog"])
+    assert made(DIRECT, joined.change) == both
+    lists = made(DIRECT, candidate("input-probes").change, candidate("modules-unused").change).append
     (modules,) = [word for word in lists if word.startswith("module_blacklist=")]
     assert modules.startswith("module_blacklist=psmouse,") and ",drm," in modules
     with pytest.raises(UserInputError, match="only with --kernel"):
-        recipes.apply(recipe("audit"), replace(DIRECT, kernel=None), Path(), Path())
+        changed("audit", replace(DIRECT, kernel=None))
+
+
+OTHER_WORDS = ("audit=1", "lsm=x", "module_blacklist=kvm,x", "systemd.mask=cron.service", "initcall_blacklist=a")
+
+
+@pytest.mark.parametrize("name", [one.change.id for one in candidates() if one.change.id != "initrd-small"])
+@pytest.mark.parametrize("words", [(), OTHER_WORDS])
+def test_a_change_is_taken_back_by_its_own_settings(name: str, words: tuple[str, ...]) -> None:
+    before = replace(DIRECT, append=(*DIRECT.append, *words), cpu_model="max,-vmx", options=("-bios", "other.rom"))
+    after, (done,) = applied([candidate(name).change], before, MEANS)
+    again, _ = applied([done.back], after, MEANS)
+    assert sorted(again.append) == sorted(before.append)
+    assert replace(again, append=()) == replace(before, append=())
+    for setting in done.settings:
+        if setting.name in ("audit", "lsm"):
+            assert setting.before == dict(word.split("=") for word in words).get(setting.name)
+
+
+@pytest.mark.parametrize("kind", list(ChangeKind))
+def test_every_kind_has_its_place(kind: ChangeKind) -> None:
+    """It is applied, or refused in words that a person understands."""
+    assert kind in HOW
+    setting = Setting(kind, "none-such", "1")
+    try:
+        after, (done,) = applied([Change("x", "", (setting,))], DIRECT, MEANS)
+    except UserInputError as error:
+        assert kind is not ChangeKind.COMMAND_LINE
+        assert kind.value.partition("-")[0] in error.message.replace("configuration", "config") or kind in (
+            ChangeKind.ROOTFS, ChangeKind.UNIT,
+        )  # fmt: skip
+    else:
+        assert kind is ChangeKind.COMMAND_LINE and after.append[-1] == "none-such=1" and done.setting.before is None
 
 
 def test_what_is_expected_is_read_from_the_rows() -> None:
@@ -95,12 +143,12 @@ def test_what_is_expected_is_read_from_the_rows() -> None:
         ],
         phases=(PhaseSpan("initrd", 1_000_000, 3_500_000, "x"),),
     )
-    assert recipes.expected_s(recipe("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
-    assert recipes.expected_s(recipe("initrd-small"), timeline) == (2.5, "phase initrd")
-    assert recipes.expected_s(recipe("cron"), timeline) == (None, "")
-    two, unknown = recipes.choose(["rsyslog+initrd-small", "rsyslog+cron"])
-    assert recipes.expected_s(two, timeline) == (2.8, "rsyslogd, in:imuxsock, phase initrd")
-    assert recipes.expected_s(unknown, timeline) == (None, "rsyslogd, in:imuxsock")
+    assert expecting.seconds(candidate("rsyslog"), timeline) == (0.3, "rsyslogd, in:imuxsock")
+    assert expecting.seconds(candidate("initrd-small"), timeline) == (2.5, "phase initrd")
+    assert expecting.seconds(candidate("cron"), timeline) == (None, "")
+    two, unknown = choosing.for_machine(["rsyslog+initrd-small", "rsyslog+cron"])
+    assert expecting.seconds(two, timeline) == (2.8, "rsyslogd, in:imuxsock, phase initrd")
+    assert expecting.seconds(unknown, timeline) == (None, "rsyslogd, in:imuxsock")
 
 
 def test_instructions_to_expect_are_read_from_the_cost() -> None:
@@ -117,10 +165,10 @@ def test_instructions_to_expect_are_read_from_the_cost() -> None:
     )  # fmt: skip
 
     def expected(name: str) -> tuple[float | None, str]:
-        (one,) = recipes.choose([name])
-        return recipes.expected_instructions(one, cost)
+        (one,) = choosing.for_machine([name])
+        return expecting.instructions(one, cost)
 
-    lookups = 3 * recipes.NAME_LOOKUP
+    lookups = 3 * expecting.NAME_LOOKUP
     assert expected("ipv6") == (77_000, "inet6_init")
     assert expected("audit") == (None, "")
     assert expected("memory") == (25_000, "deferred_init_maxorder")
@@ -129,7 +177,7 @@ def test_instructions_to_expect_are_read_from_the_cost() -> None:
     # Initcalls left out: the kernel looks up the names of all, once for all that are.
     assert expected("jitterentropy") == (90_000 - lookups, "jent_mod_init")
     assert expected("jitterentropy+encrypted-keys") == (130_000 - lookups, "jent_mod_init, init_encrypted")
-    assert recipes.expected_instructions(recipe("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
+    assert expecting.instructions(candidate("initrd-small"), replace(cost, helpers=Helpers())) == (None, "")
 
 
 def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -137,21 +185,22 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
     for name in ("k", "d"):
         (tmp_path / name).write_bytes(b"x")
     played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1 (x)\na login: ")])
-    wanted = (recipe("audit"), recipe("memory"), recipe("initrd-small"))
+    wanted = (candidate("audit"), candidate("memory"), candidate("initrd-small"))
     vm = replace(
         DIRECT, network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
         disks=(VmDisk(str(tmp_path / "d")),),
     )  # fmt: skip
-    found = trial.run("vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    signal = Plan(parse_signal("login"), 10.0)
+    found = trying.on_machine("vm", vm, signal, wanted, tmp_path, times=1, natives=Natives(tmp_path))
     by_id = {t.id: t for t in found.trials}
     assert set(by_id) == {"audit", "memory", "initrd-small"}
     assert by_id["memory"].problem == "the machine is like this already"
     assert by_id["initrd-small"].problem == "there is no initial RAM disk to rebuild"
     assert by_id["audit"].verdict in (Verdict.UNDECIDED, Verdict.SAME)
-    assert by_id["audit"].saving is not None
+    assert by_id["audit"].measures(Figure.READY) is not None
     assert [(b.variant, b.outcome) for b in found.boots] == [(n, Outcome.READY) for n in ("base", "audit", "base")]
     with pytest.raises(UserInputError, match="symbols are known"):
-        trial.run(
+        trying.on_machine(
             "vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
             judged_by=JudgedBy.INSTRUCTIONS,
         )  # fmt: skip
@@ -174,14 +223,14 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
             ready = VmMilestone("ready", 1.0, 9.0 if "audit=0" in vm.append else 13.0, executed=7_000_000)
             return VmBoot(number, variant, Outcome.READY, (ready,), 1.0, folder.name)
 
-    monkeypatch.setattr(trial, "Settled", Played)
-    monkeypatch.setattr(trial, "boot_once", None)
+    monkeypatch.setattr(trying, "Settled", Played)
+    monkeypatch.setattr(trying, "boot_once", None)
     vm = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS)
-    found = trial.run(
-        "vm", vm, Plan(parse_signal("login"), 10.0), [recipe("audit")], tmp_path, times=1, natives=Natives(tmp_path)
+    found = trying.on_machine(
+        "vm", vm, Plan(parse_signal("login"), 10.0), [candidate("audit")], tmp_path, times=1, natives=Natives(tmp_path)
     )
     assert booted == ["profile", "base", "audit", "base"]
-    assert [(t.verdict, t.saving) for t in found.trials] == [(Verdict.BETTER, 4.0)]
+    assert [(t.verdict, t.measured[0].value) for t in found.trials] == [(Verdict.BETTER, -4.0)]
     text = io.StringIO()
     show(found, tmp_path, Console(file=text, width=200))
     assert "judged by the virtual time of ready" in text.getvalue()
@@ -240,8 +289,8 @@ def test_damaged_ram_disks_are_the_users_error(cut: int, junk: bytes) -> None:
 
 def test_every_change_that_can_be_tried_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "boot-a-vm.md").read_text()
-    for one in recipes.recipes():
-        assert f"| `{one.id}`" in page and one.does in page, one.id
+    for one in candidates():
+        assert f"| `{one.change.id}`" in page and one.change.does in page, one.change.id
 
 
 @pytest.mark.parametrize(
@@ -258,5 +307,5 @@ def test_every_change_that_can_be_tried_is_documented() -> None:
 def test_boots_that_can_never_decide_are_said_beforehand(
     clock: Clock, judged_by: JudgedBy, changes: int, times: int, least: int | None
 ) -> None:
-    said = trial.doubt(clock, judged_by, changes, times)
+    said = machine_bench.doubt(clock, judged_by, changes, times)
     assert (f"--times {least} " in said) if least else said == ""

@@ -8,8 +8,9 @@ import pytest
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Catalogue, Situation, When, in_bounds
 from vmtailor.base.errors import UserInputError
+from vmtailor.model.change import Cause
 from vmtailor.model.machine import MachineKind
-from vmtailor.model.plan import Cause, RootFormat
+from vmtailor.model.plan import RootFormat
 
 MICROVM = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117")
 

@@ -27,8 +27,8 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.fit import FitRun
-from vmtailor.model.plan import Cause, Choice, Reason
 
 RUN = fit_run()
 
@@ -75,10 +75,10 @@ def test_a_dependency_is_followed_to_a_direct_cause() -> None:
 
 
 def test_circles_of_dependencies_end() -> None:
-    def choice(name: str, of: str) -> Choice:
-        return Choice(name, "y", True, (Reason(Cause.DEPENDENCY, f"symbol:{of}", "x"),))
+    def needing(name: str, of: str) -> Change:
+        return symbol(name, "y", Reason(Cause.DEPENDENCY, f"symbol:{of}", "x"))
 
-    plan = dataclasses.replace(RUN.plan, choices=(choice("A", "B"), choice("B", "A")))
+    plan = dataclasses.replace(RUN.plan, changes=(needing("A", "B"), needing("B", "A")))
     assert ask("A", dataclasses.replace(RUN, plan=plan)).chain == ()
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def plan(*fragment: tuple[str, str]) -> Plan:
-    return Plan("6.99.3", MachineKind.MICROVM, 1, RootFormat.EROFS, fragment, (), (), (), 0, 0)
+    return Plan("6.99.3", MachineKind.MICROVM, 1, RootFormat.EROFS, fragment, (), 0, 0)
 
 
 def test_configure_tells_what_was_lost(tmp_path: Path) -> None:

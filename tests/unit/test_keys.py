@@ -23,7 +23,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "deep/__init__.py": "",
         "other.py": "",
         "data/demand/calls.toml": "",
-        "data/advice/usb.toml": "",
+        "data/changes/usb.toml": "",
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def test_a_change_of_what_judges_is_another_key(package: Path, name: str) -> Non
     assert keys.code_of("tiny.judge") != before
 
 
-@pytest.mark.parametrize("name", ["other.py", "data/advice/usb.toml"])
+@pytest.mark.parametrize("name", ["other.py", "data/changes/usb.toml"])
 def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
     before = keys.code_of("tiny.judge")
     (package / name).write_text("something = 'else'")

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.cost import sides
-from vmtailor.analysis.cost.sides import TO_INIT, KernelFacts, LoopNames, loops_of, make_side, spread
+from vmtailor.analysis.cost.loops import LoopNames
+from vmtailor.analysis.cost.sides import TO_INIT, KernelFacts, loops_of, make_side, spread
+from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
 from vmtailor.model.boot import Boot, FunctionCost, Milestone, Phase, PhaseCounts
 from vmtailor.model.guest import GuestReport, Mark
-from vmtailor.pipeline.measuring import folder_of
 from vmtailor.stages.measure import LEAST_MEMORY, MEMORY_STEP, least_memory
 
 MIB = 1 << 20

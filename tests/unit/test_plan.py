@@ -15,11 +15,12 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain.explain import explain, nearest, needed_by, needs, subsystem, triggers, would_add
 from vmtailor.base import records
 from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.model.change import Cause, Change, Figure, Reason, symbol
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.plan import Cause, LeftOut, Plan
+from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
-from vmtailor.stages.plan import Repair, Wishes, find_demands, make_plan
+from vmtailor.stages.plan import Wishes, find_demands, make_plan
 
 TREE = read_tree()
 RULES = demand_rules.load()
@@ -65,26 +66,23 @@ def plan(
     wishes: Wishes = DEFAULT,
     image: ImageConfig = IMAGE,
     *,
-    repairs: tuple[Repair, ...] = (),
-    unneeded: tuple[Repair, ...] = (),
+    tried: tuple[Change, ...] = (),
     book: Catalogue = BOOK,
     ran: dict[str, SymbolCost] | None = None,
 ) -> Plan:
     exercise = Exercise("test", Ready(ReadyKind.EXIT))
     demands = find_demands(image, exercise, events, TREE, BASELINE)
-    return make_plan(
-        image, demands, TREE, BASELINE, wishes, repairs=repairs, unneeded=unneeded, catalogue=book, ran=ran
-    )
+    return make_plan(image, demands, TREE, BASELINE, wishes, tried=tried, catalogue=book, ran=ran)
 
 
 def enabled(found: Plan) -> set[str]:
-    return {c.name for c in found.choices if c.value in ("y", "m")}
+    return {c.id for c in found.symbols if c.is_kept}
 
 
 def reasons(found: Plan, name: str) -> set[str]:
-    choice = found.choice(name)
-    assert choice is not None
-    return {r.reference for r in choice.reasons}
+    one = found.symbol(name)
+    assert one is not None
+    return {r.reference for r in one.reasons}
 
 
 def test_what_is_demanded_is_there_and_nothing_else() -> None:
@@ -117,8 +115,8 @@ def test_each_symbol_has_its_reason(name: str, references: set[str]) -> None:
 def test_direct_reasons_resolve() -> None:
     found = plan(image=ImageConfig("amd64", exposed_ports=(Port(80),)))
     lines = {f"trace:requests:{e.line}" for e in CALLS}
-    for choice in found.choices:
-        for reason in choice.reasons:
+    for one in found.symbols:
+        for reason in one.reasons:
             kind = reason.reference.partition(":")[0]
             assert reason.text
             if kind in ("platform", "policy"):
@@ -126,7 +124,7 @@ def test_direct_reasons_resolve() -> None:
             elif kind == "trace":
                 assert reason.reference in lines
             elif kind == "symbol":
-                assert found.choice(reason.reference.partition(":")[2]) is not None
+                assert found.symbol(reason.reference.partition(":")[2]) is not None
             else:
                 assert kind in ("kconfig", "image")
 
@@ -206,30 +204,50 @@ def test_what_is_switched_off_by_the_catalogue_comes_back_on_demand() -> None:
 
 
 def test_repair_brings_back() -> None:
-    found = plan(repairs=(Repair("UNIX", "2", "connect failed"),))
-    choice = found.choice("UNIX")
-    assert choice is not None and choice.value == "y" and choice.reasons[0].cause is Cause.REPAIR
-    assert reasons(found, "UNIX") == {"repair:2"}
+    found = plan(tried=(symbol("UNIX", "y", Reason(Cause.REPAIR, "repair:trial:2", "connect failed")),))
+    one = found.symbol("UNIX")
+    assert one is not None and one.value == "y" and one.reasons[0].cause is Cause.REPAIR
+    assert reasons(found, "UNIX") == {"repair:trial:2"}
 
 
 def test_what_a_trial_showed_to_be_unneeded_goes() -> None:
-    found = plan(unneeded=(Repair("EPOLL", "trial:3", "the exercise passes without it"),))
+    why = Reason(Cause.REPAIR, "repair:trial:3", "the exercise passes without it")
+    found = plan(tried=(symbol("EPOLL", "n", why),))
     assert "EPOLL" not in enabled(found) and reasons(found, "EPOLL") == {"repair:trial:3"}
-    assert found.unexplained == () and "EPOLL" in {row.name for row in found.left_out}
+    assert found.unexplained == () and "EPOLL" in {row.id for row in found.left_out}
     with pytest.raises(BuildError, match="IPV6"):  # it is still asked for, and needs INET
-        plan(unneeded=(Repair("INET", "trial:3", "the exercise passes without it"),))
+        plan(tried=(symbol("INET", "n", why),))
 
 
 def test_what_ran_most_is_left_out_first() -> None:
     ran = {"UNIX": SymbolCost("UNIX", 50), "FUTEX": SymbolCost("FUTEX", 900), "EPOLL": SymbolCost("EPOLL", 5)}
     found = plan(ran=ran)
-    names = [row.name for row in found.left_out]
+    names = [row.id for row in found.left_out]
     assert names[:2] == ["FUTEX", "UNIX"] and "EPOLL" not in names and "BUS" not in names
     assert set(names) == {n for n in BASELINE if TREE.kconfig.prompted(n)} - enabled(found)
 
 
+def test_what_is_left_out_knows_what_stood_there_and_what_it_is_expected_to_save() -> None:
+    cost = SymbolCost("FUTEX", 900, to_init_net=700)
+    found = plan(ran={"FUTEX": cost, "HIDDEN_DEFAULT": SymbolCost("HIDDEN_DEFAULT", 5)})
+    one = next(row for row in found.left_out if row.id == "FUTEX")
+    assert (one.setting.before, one.value, one.reasons) == (BASELINE["FUTEX"], "n", ())
+    assert (one.saves(Figure.TRACE_INSTRUCTIONS), one.saves(Figure.INIT_INSTRUCTIONS_NET)) == (900, 700)
+    assert one.back.setting.value == BASELINE["FUTEX"] and one.back.back.settings == one.settings
+    assert "HIDDEN_DEFAULT" not in {row.id for row in found.gone}  # it is kept
+
+
+def test_one_symbol_is_one_change() -> None:
+    """Also one that is switched off for a reason and was in the baseline."""
+    off = "[[entry]]\nid='off'\nreason='rarely needed'\nsymbols={UNIX='n'}"
+    book = Catalogue((*BOOK.entries, *catalogue.parse(off, Cause.POLICY, "policy")))
+    found = plan(book=book, ran={"UNIX": SymbolCost("UNIX", 50)})
+    (one,) = [change for change in found.changes if change.id == "UNIX"]
+    assert one in found.symbols and one in found.left_out and one.saves(Figure.TRACE_INSTRUCTIONS) == 50
+
+
 def test_the_command_line_has_reasons() -> None:
-    assert [(w.word, w.reason.reference) for w in plan().words] == [("quiet", "platform:base")]
+    assert [(w.id, w.reasons[0].reference) for w in plan().words] == [("quiet", "platform:base")]
 
 
 def test_a_plan_survives_saving() -> None:
@@ -308,11 +326,11 @@ def test_what_would_bring_a_symbol_in(name: str, trigger: str) -> None:
 def test_repair_looks_at_the_nearest_first(call: FailedCall, first: str) -> None:
     left_out = plan().left_out
     ordered = nearest([call], left_out, TREE.facts, RULES, TREE.kconfig)
-    assert first in ordered[:2] and set(ordered) == {row.name for row in left_out}
+    assert first in ordered[:2] and set(ordered) == {row.id for row in left_out}
 
 
 def test_repair_goes_from_the_call_to_its_folder_to_its_subsystem() -> None:
-    rows = [LeftOut(name, 0, ()) for name in ("FUTEX", "IPV6", "INET", "UNIX")]
+    rows = [symbol(name, "n", before="y") for name in ("FUTEX", "IPV6", "INET", "UNIX")]
     failed = FailedCall("socket", "AF_UNIX, SOCK_STREAM", "EAFNOSUPPORT", 1)
     ordered = nearest([failed], rows, TREE.facts, RULES, TREE.kconfig)
     # AF_UNIX itself; then net/, where it is defined, beside INET; then net/ipv6, the same subsystem; then the rest.

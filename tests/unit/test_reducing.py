@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from vmtailor.base.errors import BuildError
-from vmtailor.model.fit import Trial
-from vmtailor.model.plan import Cause, Choice, Reason
+from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.sample import Verdict
 from vmtailor.pipeline import fitting, reducing
-from vmtailor.stages.plan import Repair
+from vmtailor.stages.verify import Verification
 
 CAUSES = {
     "ASKED": Cause.DEMANDED,
@@ -32,44 +32,50 @@ def plan(gone: Iterable[str] = ()) -> Any:
     left = dict.fromkeys(CAUSES, "y") | {name: "n" for name in gone if name != "CHOSEN"}
     if left["GUARDED"] == "n":
         left["GUARD"] = "n"
-    choices = [Choice(n, v, True, (Reason(CAUSES[n], "trace:1", "why"),)) for n, v in left.items()]
-    return SimpleNamespace(choices=tuple(choices), gone=set(gone))
+    symbols = [symbol(n, v, Reason(CAUSES[n], "trace:1", "why")) for n, v in left.items()]
+    return SimpleNamespace(symbols=tuple(symbols), gone=set(gone), prompted_y=len(CAUSES) - len(set(gone)))
 
 
 class Bench:
     """Plans as Kconfig would make them, and machines that work while all of `needed` is in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, needed: set[str]) -> None:
-        self.findings: Any = SimpleNamespace(trials=[])
+        self.findings: Any = SimpleNamespace(trials=[], ground=None)
         self.tried: list[set[str]] = []
+        self.unbuildable: set[str] = set()
         self._needed = needed
         monkeypatch.setattr(fitting, "planned", self._planned)
-        monkeypatch.setattr(fitting, "attempt", self._attempt)
+        monkeypatch.setattr(fitting, "built", self._built)
+        monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
+        monkeypatch.setattr(fitting, "verified", self._verified)
 
-    def _planned(self, _: Any, repairs: Sequence[Repair], *, unneeded: Sequence[Repair]) -> Any:
-        names = {one.symbol for one in unneeded}
+    def _planned(self, _: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+        names = {change.id for change in changes if change.value == "n"}
         if "BELOW" in names and "ABOVE" not in names:
             raise BuildError("the configuration cannot have ABOVE")
         return plan(names)
 
-    def _attempt(self, _: Any, made: Any, purpose: str, added: Sequence[str], removed: Sequence[str]) -> Any:
+    def _built(self, _: Any, made: Any) -> None:
+        if made.gone & self.unbuildable:
+            raise BuildError("undefined reference")
         self.tried.append(made.gone)
-        failures = tuple(sorted(self._needed & made.gone))
-        self.findings.trials.append(
-            Trial(len(self.findings.trials) + 1, purpose, (), tuple(removed), not failures, failures, 1.0, 1.0)
-        )
-        return SimpleNamespace(plan=made, verification=SimpleNamespace(passed=not failures))
+
+    def _verified(self, _: Any, made: Any, machine: Any) -> Verification:
+        return Verification(tuple(sorted(self._needed & made.gone)))
 
     def reduced(self) -> set[str]:
-        fitted: Any = SimpleNamespace(plan=plan(), verification=None)
-        return reducing.reduce(self.findings, fitted).plan.gone  # type: ignore[no-any-return, attr-defined]
+        fitted: Any = SimpleNamespace(plan=plan(), verification=Verification(()))
+        made: Any = reducing.reduce(self.findings, fitted).plan
+        return set(made.gone)
 
 
 def test_what_the_exercise_needs_stays_and_the_rest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, {"ASKED", "PUT_BACK"})
     assert bench.reduced() == {"SPARE", "ABOVE", "BELOW"}
     assert all({"TERMINAL", "GUARD", "GUARDED", "CHOSEN"}.isdisjoint(tried) for tried in bench.tried)
-    assert {name for trial in bench.findings.trials if trial.passed for name in trial.removed} == {
+    assert {
+        change.id for trial in bench.findings.trials if trial.passed for change in trial.changes
+    } == {
         "SPARE", "ABOVE", "BELOW",
     }  # fmt: skip
 
@@ -84,15 +90,10 @@ def test_nothing_can_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_kernel_that_cannot_be_built_without_it_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, set())
-    build: Callable[..., Any] = fitting.attempt
-
-    def attempt(findings: Any, made: Any, *more: Any) -> Any:
-        if "SPARE" in made.gone:
-            raise BuildError("undefined reference")
-        return build(findings, made, *more)
-
-    monkeypatch.setattr(fitting, "attempt", attempt)
+    bench.unbuildable = {"SPARE"}
     assert bench.reduced() == {"ASKED", "ABOVE", "BELOW", "PUT_BACK"}
     failed = [trial for trial in bench.findings.trials if not trial.passed]
     assert failed and all(trial.failures == ("undefined reference",) for trial in failed)
     assert [trial.number for trial in bench.findings.trials] == list(range(1, len(bench.findings.trials) + 1))
+    assert all(change.verdict is Verdict.BETTER for trial in bench.findings.trials if trial.passed
+               for change in trial.changes)  # fmt: skip

@@ -11,8 +11,10 @@ import pytest
 
 from vmtailor.analysis.explain import explain
 from vmtailor.base.errors import BuildError
-from vmtailor.model.fit import Trial
-from vmtailor.pipeline import fitting
+from vmtailor.model.change import Change
+from vmtailor.model.sample import Verdict
+from vmtailor.model.trial import Purpose, Trial
+from vmtailor.pipeline import fitting, repairing
 from vmtailor.stages.verify import Verification
 
 
@@ -21,34 +23,37 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
     findings: Any = SimpleNamespace(
         tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
         ground=SimpleNamespace(options=SimpleNamespace(budget=12)),
-        trials=[Trial(1, "first build", (), (), False, ("no answer",), 1.0, 1.0)],
+        trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
     )
     failing: Any = SimpleNamespace(
-        verification=Verification(("no answer",)),
-        plan=SimpleNamespace(left_out=(), fragment=()),
-        kernel=None,
-        machine=None,
+        verification=Verification(("no answer",)), plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9)
     )
-
-    def attempt(_: Any, made: tuple[str, ...], purpose: str, added: Sequence[str], removed: Sequence[str]) -> Any:
-        tried.append(made)
-        findings.trials.append(Trial(len(findings.trials) + 1, purpose, (), (), "NEEDED" in made, (), 1.0, 1.0))
-        return SimpleNamespace(plan=made, verification=Verification(() if "NEEDED" in made else ("no answer",)))
-
     monkeypatch.setattr(explain, "nearest", lambda *_: ["CLASHES", "NEEDED"])
 
-    def planned(_: Any, repairs: Sequence[Any]) -> tuple[str, ...]:
-        names = tuple(repair.symbol for repair in repairs)
+    def planned(_: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+        names = tuple(change.id for change in changes)
+        tried.append(names)
         if "CLASHES" in names and "NEEDED" not in names:
             raise BuildError("the configuration cannot have CLASHES")
-        return names
+        return SimpleNamespace(names=names, prompted_y=9 + len(names))
 
-    monkeypatch.setattr(fitting, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
     monkeypatch.setattr(fitting, "planned", planned)
-    monkeypatch.setattr(fitting, "attempt", attempt)
-    found: Any = fitting.repaired(findings, failing)
+    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
+    passes = Verification(())
+    monkeypatch.setattr(
+        fitting, "verified", lambda _, made, machine: passes if "NEEDED" in made.names else failing.verification
+    )
+    found: Any = repairing.repaired(findings, failing)
     assert found.verification.passed
-    assert found.plan == ("NEEDED",)
-    assert tried == [("CLASHES", "NEEDED"), ("NEEDED",)]
-    assert findings.trials[1].failures == ("the configuration cannot have CLASHES",)
-    assert not findings.trials[1].passed
+    assert found.plan.names == ("NEEDED",)
+    assert tried == [("CLASHES",), ("CLASHES", "NEEDED"), ("NEEDED",)]
+    first, *_, last = findings.trials[1:]
+    assert not first.passed and first.failures == ("the configuration cannot have CLASHES",)
+    assert first.changes[0].problem == "the configuration cannot have CLASHES"
+    assert last.passed and [(c.id, c.value) for c in last.changes] == [("CLASHES", "n")]  # taken back again
+    put_back = findings.trials[2]
+    assert [(c.id, c.value, c.verdict) for c in put_back.changes] == [("NEEDED", "y", Verdict.BETTER)]
+    assert put_back.changes[0].reasons[0].reference == "repair:trial:3"
+    assert [trial.number for trial in findings.trials] == [1, 2, 3, 4]

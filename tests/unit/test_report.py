@@ -17,9 +17,9 @@ from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 from vmtailor.analysis.changes.causes import cause_of, counts
 from vmtailor.base import pages, records
 from vmtailor.base.terminal import Console
-from vmtailor.model.fit import FitRun, Ledger
-from vmtailor.model.plan import Cause, Choice, Reason
-from vmtailor.stages.report import fit_document, page, show, timeline, views
+from vmtailor.model.change import Cause, Reason, symbol
+from vmtailor.model.fit import FitRun
+from vmtailor.stages.report import fit_document, page, show, timeline, views, waterfall
 from vmtailor.stages.report.figures import groups
 
 SIDE_KEYS = {
@@ -78,6 +78,7 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "unexplained",
         "baseline",
         "tailored",
+        "waterfall",
     ]
     assert document["schema"] == "vmtailor/fit/1"
     assert set(document["symbols"]) == {"demanded", "platform", "policy", "dependency", "repair", "total_y"}
@@ -90,7 +91,7 @@ def test_symbols_are_counted_once_with_a_prompt_and_kept() -> None:
     run = fit_run()
     document = fit_document(run)["symbols"]
     total = sum(number for key, number in document.items() if key != "total_y")
-    assert total == sum(1 for c in run.plan.choices if c.prompted and c.value == "y")
+    assert total == sum(1 for c in run.plan.symbols if c.setting.chosen and c.value == "y")
     assert document["total_y"] == run.plan.total_y
 
 
@@ -104,15 +105,12 @@ def test_symbols_are_counted_once_with_a_prompt_and_kept() -> None:
     ],
 )
 def test_a_symbol_with_several_reasons_counts_under_the_foremost(causes: list[Cause], expected: Cause | None) -> None:
-    choice = Choice("X", "y", True, tuple(Reason(cause, "r", "t") for cause in causes))
-    assert cause_of(choice) is expected
+    assert cause_of(symbol("X", "y", *(Reason(cause, "r", "t") for cause in causes))) is expected
 
 
 def test_numbers_and_left_out_symbols_are_not_counted() -> None:
-    reason = (Reason(Cause.POLICY, "policy:x", "x"),)
-    found = counts(
-        [Choice("NR_CPUS", "1", True, reason), Choice("MODULES", "n", True, reason), Choice("A", "m", True, reason)]
-    )
+    reason = Reason(Cause.POLICY, "policy:x", "x")
+    found = counts(symbol(name, value, reason) for name, value in (("NR_CPUS", "1"), ("MODULES", "n"), ("A", "m")))
     assert found[Cause.POLICY] == 1
 
 
@@ -181,7 +179,7 @@ def test_page_holds_the_document_and_every_symbol() -> None:
     data = embedded(page(run))
     assert data["fit"] == fit_document(run)
     symbols = data["symbols"]
-    assert isinstance(symbols, list) and len(symbols) == len(run.plan.choices)
+    assert isinstance(symbols, list) and len(symbols) == len(run.plan.symbols)
 
 
 def test_page_names_no_address_outside_itself() -> None:
@@ -218,16 +216,54 @@ def test_record_survives_a_round_trip() -> None:
 
 
 def test_waterfall_ends_where_the_tailored_machine_is() -> None:
+    found = waterfall.of(fit_run())
+    assert found is not None
+    bars = waterfall.bars(found)
+    assert bars[0].kind == bars[-1].kind == "total"
+    assert bars[-1].width == pytest.approx(100 * 26_902_130 / 1_244_990_804)
+    assert all(bar.x >= 0 and bar.x + bar.width <= 100.001 for bar in bars)
+    before_last = bars[-2]
+    assert before_last.x == pytest.approx(bars[-1].width)  # where the last step ends, the tailored machine begins
+
+
+def test_waterfall_adds_up() -> None:
+    """Rows to what was measured, symbols and the remainder to the same, and the parts to the remainder."""
     run = fit_run()
-    steps = views.waterfall(run)
-    assert steps[0].kind == steps[-1].kind == "total"
-    assert steps[-1].width == pytest.approx(100 * 26_902_130 / 1_244_990_804)
-    assert all(s.x >= 0 and s.x + s.width <= 100.001 for s in steps)
+    found = waterfall.of(run)
+    assert found is not None
+    assert found.measured == found.end - found.start == 26_902_130 - 1_244_990_804
+    assert found.expected + found.remainder == found.measured
+    assert sum(cost for row in found.rows for _, cost in row.symbols) == found.expected
+    assert sum(part.after - part.before for part in found.parts) == found.remainder
+    assert found.before_kernel == -728_186_280  # before kernel entry: in no row
 
 
-def test_waterfall_shows_what_no_single_change_explains() -> None:
-    steps = views.waterfall(fit_run(ledger=(Ledger("A=n", "config", "c", "e", -1_000_000, None, "better"),)))
-    assert [s.title for s in steps] == ["baseline", "A=n", "not put down to one change", "tailored"]
+@pytest.mark.parametrize("most", range(1, 8))
+def test_what_a_short_waterfall_leaves_out_is_one_row(most: int) -> None:
+    found = waterfall.of(fit_run())
+    assert found is not None
+    rows = waterfall.shortened(found.rows, most)
+    assert len(rows) <= most + 1
+    assert sum(row.measured for row in rows) == found.measured and sum(row.expected for row in rows) == found.expected
+    assert {name for row in rows for name, _ in row.symbols} == {n for row in found.rows for n, _ in row.symbols}
+
+
+def test_no_row_of_the_waterfall_is_without_figures() -> None:
+    html = page(fit_run())
+    section = html[html.index('id="changes"') : html.index('id="costs"')]
+    assert "not alone" not in section and "undecided" not in section
+    assert "CRYPTO_MANAGER_EXTRA_TESTS" in section and "What the remainder is" in section
+    assert "code that is always built" in section
+    text = printed(fit_run())
+    assert "in all" in text and "the remainder: code that is always built" in text
+    document = fit_document(fit_run())["waterfall"]
+    assert document["measured"] == document["expected"] + document["remainder"]
+    assert document["subsystems"][0]["symbols"] == {"CRYPTO_MANAGER_EXTRA_TESTS": -612_000_000}
+
+
+def test_without_figures_there_is_no_waterfall() -> None:
+    assert waterfall.of(fit_run(ledger=())) is None
+    assert 'id="changes"' not in page(fit_run(ledger=()))
 
 
 def test_cost_lists_keep_the_whole() -> None:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.cost import loops
 from vmtailor.base import natives, output, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
@@ -26,8 +28,8 @@ from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
-from vmtailor.pipeline.measuring import loop_table
-from vmtailor.stages.boot import attribution, profile, recipes, series, trial
+from vmtailor.pipeline import machine_bench, trying
+from vmtailor.stages.boot import attribution, profile, series
 from vmtailor.stages.boot.once import Plan, boot_once
 
 
@@ -172,7 +174,7 @@ def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
     if json:
         output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(), loop_table())
+        show_cost(cost, out, Console(), loops.table())
 
 
 def _booted(request: Request) -> BootSeries:
@@ -199,20 +201,20 @@ def _booted(request: Request) -> BootSeries:
 
 
 def _tried(request: Request) -> BootSeries:
-    wanted = recipes.choose(request.changes)
+    wanted = choosing.for_machine(request.changes)
     store, known = Store(), None
     if request.judged_by is JudgedBy.INSTRUCTIONS:
         if request.vm.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
         known = attribution.of_package(Path(request.vm.kernel), store)
-    if words := trial.doubt(request.vm.clock, request.judged_by, len(wanted), request.times):
+    if words := machine_bench.doubt(request.vm.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
-        return trial.run(
+        return trying.on_machine(
             request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
             natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.analysis.changes import choosing
 from vmtailor.base import natives, output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.vm import BootSeries, JudgedBy, Vm
-from vmtailor.pipeline import booting
-from vmtailor.stages.boot import bundle_changes, trial
+from vmtailor.pipeline import booting, machine_bench, trying
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def attribute(request: BundleRequest) -> BootCost:
 def boots(request: BundleRequest) -> BootSeries:
     """The bundle booted, or changes tried on it."""
     subject = _prepared(request)
-    wanted = bundle_changes.choose(request.changes, subject.loaded.bundle.kernel_version)
-    if wanted and (words := trial.doubt(request.own.clock, request.judged_by, len(wanted), request.times)):
+    wanted = choosing.for_bundle(request.changes, subject.loaded.bundle.kernel_version)
+    if wanted and (words := machine_bench.doubt(request.own.clock, request.judged_by, len(wanted), request.times)):
         output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"
     with step(f"{title} {request.path.name}") as progress:
@@ -59,7 +59,7 @@ def boots(request: BundleRequest) -> BootSeries:
 
         if not wanted:
             return booting.boots(subject, request.times, request.out, on_boot)
-        return booting.tried(
+        return trying.on_bundle(
             subject, wanted, request.out, times=request.times, judged_by=request.judged_by, on_boot=on_boot
         )
 

@@ -14,9 +14,10 @@ from vmtailor.analysis.statistics.bootstats import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural
+from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 
@@ -123,7 +124,9 @@ def _trials(series: BootSeries, console: Console) -> None:
     for name in ("predicted", "measured", "95 %", *columns):
         table.add_column(name, justify="right")
     table.add_column("verdict")
-    order = sorted(series.trials, key=lambda t: (t.id == "together", t.saving is None, -(t.saving or 0.0)))
+    order = sorted(
+        series.trials, key=lambda t: (t.id == "together", not t.measured, t.measured[0].value if t.measured else 0.0)
+    )
     for one in order:
         table.add_row(*_trial_row(one, 1e6 if counted else 1.0, columns))
     console.print(table)
@@ -136,20 +139,22 @@ def _trials(series: BootSeries, console: Console) -> None:
         console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
 
 
-def _more(one: TrialResult, name: str) -> float | None:
-    return one.wall_saving_s if name == "wall s" else one.cpu_saving_s
+def _more(one: Change, name: str) -> Effect | None:
+    return one.measures(Figure.WALL if name == "wall s" else Figure.CPU)
 
 
-def _trial_row(one: TrialResult, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
+def _trial_row(one: Change, per: float, more: Sequence[str]) -> tuple[Text | str, ...]:
     change = Text(one.id, style="bold" if one.id == "together" else "")
     change.append(BREAK).append((one.problem or one.does)[:90], style="red" if one.problem else "dim")
-    interval = "–" if one.low is None or one.high is None else f"{one.low / per:.2f} – {one.high / per:.2f}"
-    interval = "exact" if one.low is not None and one.low == one.high else interval
-    untried = bool(one.problem) and one.saving is None and one.verdict is Verdict.UNDECIDED
+    measured = one.measured[0] if one.measured else None
+    interval = "–" if measured is None else f"{-measured.high / per:.2f} – {-measured.low / per:.2f}"
+    interval = "exact" if measured is not None and measured.low == measured.high else interval
+    untried = bool(one.problem) and measured is None and one.verdict is Verdict.UNDECIDED
     verdict = Text("not tried" if untried else str(one.verdict), style="dim" if untried else _COLOURS[one.verdict])
-    figures = (_signed(one.predicted, per), _signed(one.saving, per), interval)
-    return change, *figures, *(_signed(_more(one, name)) for name in more), verdict
+    figures = (_saving(one.expected[0] if one.expected else None, per), _saving(measured, per), interval)
+    return change, *figures, *(_saving(_more(one, name)) for name in more), verdict
 
 
-def _signed(value: float | None, per: float = 1.0) -> str:
-    return "–" if value is None else f"{value / per:+.2f}"
+def _saving(effect: Effect | None, per: float = 1.0) -> str:
+    """What is saved, so that more is better."""
+    return "–" if effect is None else f"{0.0 - effect.value / per:+.2f}"

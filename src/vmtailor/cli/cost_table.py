@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vmtailor.analysis.cost.sides import LoopNames
+from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.base.figures import millions, percent
 from vmtailor.base.terminal import Console, Table, Text, box
 from vmtailor.model.boot_cost import BootCost

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts, is_kept
+from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import answers, deeper
 from vmtailor.analysis.explain.answers import Answer, Kind, Standing
@@ -20,8 +20,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.model.plan import Reason
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -116,9 +116,9 @@ def overview_document(run: FitRun) -> dict[str, Any]:
     """All kept symbols by cause as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
-        "counts": {cause.value: number for cause, number in counts(run.plan.choices).items()},
+        "counts": {cause.value: number for cause, number in counts(run.plan.symbols).items()},
         "symbols": {
-            cause.value: [c.name for c in run.plan.choices if c.prompted and is_kept(c) and cause_of(c) is cause]
+            cause.value: [c.id for c in run.plan.symbols if c.setting.chosen and c.is_kept and cause_of(c) is cause]
             for cause in ORDER
         },
         "unexplained": list(run.unexplained),
@@ -165,13 +165,13 @@ def _quote(reason: Reason, lines: TraceLines, console: Console) -> None:
 
 def overview(run: FitRun, bundle: Path, console: Console) -> None:
     """Print the symbols with a prompt by cause."""
-    found = counts(run.plan.choices)
+    found = counts(run.plan.symbols)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", show_lines=False)
     table.add_column("cause", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("symbols with a prompt")
     for cause in ORDER:
-        names = [c.name for c in run.plan.choices if c.prompted and is_kept(c) and cause_of(c) is cause]
+        names = [c.id for c in run.plan.symbols if c.setting.chosen and c.is_kept and cause_of(c) is cause]
         table.add_row(
             Text(cause.value, "bold"), str(found[cause]), Text.assemble((MEANING[cause], "dim"), BREAK, " ".join(names))
         )
@@ -179,7 +179,7 @@ def overview(run: FitRun, bundle: Path, console: Console) -> None:
     console.print(table)
     if run.unexplained:
         console.print(Text.assemble(("unexplained  ", "bold yellow"), ", ".join(run.unexplained)))
-    ran = sum(1 for row in run.plan.left_out if row.instructions or row.evidence)
+    ran = sum(1 for row in run.plan.left_out if row.evidence)
     console.print(
         Text(f"{plural(len(run.plan.left_out), 'symbol')} of the baseline left out, of which {ran} ran", "dim")
     )

@@ -120,11 +120,11 @@ def plan(
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("symbol", "value", "cause", "why"):
         table.add_column(name, overflow="fold")
-    for choice in made.choices:
-        first = choice.reasons[0] if choice.reasons else None
+    for symbol in made.symbols:
+        first = symbol.reasons[0] if symbol.reasons else None
         why = f"{first.text} [{first.reference}]" if first else ""
-        if choice.prompted:
-            table.add_row(choice.name, choice.value, str(causes.cause_of(choice)), why)
+        if symbol.setting.chosen:
+            table.add_row(symbol.id, symbol.value, str(causes.cause_of(symbol)), why)
     console = for_table()
     console.print(table)
     console.print(f"{made.prompted_y} symbols with a prompt, {made.total_y} in all; left out: {len(made.left_out)}")

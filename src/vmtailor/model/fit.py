@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vmtailor.model.boot import FunctionCost, PhaseCounts
+from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import CallSummary, FailedCall
+from vmtailor.model.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -67,20 +69,6 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One configuration that was built and tried. `failures` is empty where it passed."""
-
-    number: int
-    purpose: str  # first build, repair, command line, unneeded?
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    passed: bool
-    failures: tuple[str, ...]
-    build_seconds: float
-    verify_seconds: float
-
-
-@dataclass(frozen=True)
 class Warning:
     """Doubt as a value: a code that can be looked up in the docs, and a sentence with advice."""
 
@@ -99,24 +87,27 @@ class Untouched:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """One change with its measured effect, for the waterfall: instructions on the way to init, net, and bytes of the
-    kernel file. Negative is less. None: not measured alone."""
+class Part:
+    """One part of what no single change accounts for: instructions from kernel entry to init, net, on both sides.
+    `functions` are those that changed most, each with by how much: less is negative."""
 
-    change: str
-    kind: str
-    cause: str
-    expected: str
-    measured_instructions: int | None
-    measured_bytes: int | None
-    verdict: str
+    name: str
+    before: int
+    after: int
+    functions: tuple[tuple[str, int], ...] = ()
 
 
+# vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
+# vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
 @dataclass(frozen=True)
 class FitRun:
-    """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it."""
+    """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/1"
+    `ledger`: the changes that were measured as one. The first is the kernel file's, before the kernel runs; the others
+    go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
+    beyond what is expected of their symbols is the `remainder`."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/2"
 
     version: str
     command: str
@@ -132,10 +123,11 @@ class FitRun:
     verified: bool
     degraded: tuple[FailedCall, ...]
     trials: tuple[Trial, ...]
-    ledger: tuple[Ledger, ...]
+    ledger: tuple[Change, ...]
     unexplained: tuple[str, ...]
     untouched: Untouched
     calls: tuple[CallSummary, ...]
     warnings: tuple[Warning, ...]
     stage_seconds: tuple[tuple[str, float], ...]
     sources: tuple[tuple[str, str], ...]  # kernel source, image, tools: name → version and origin
+    remainder: tuple[Part, ...] = ()

@@ -1,36 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes and the plan they make."""
+"""The plan: ordered changes, and the configuration that they resolve to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import ClassVar
 
-from vmtailor.model.evidence import Evidence
+from vmtailor.model.change import Change, ChangeKind, Figure
 from vmtailor.model.machine import MachineKind
-
-
-class Cause(StrEnum):
-    """Why a symbol is kept. Direct causes name a record; a dependency names the symbol that needs it."""
-
-    DEMANDED = "demanded"
-    PLATFORM = "platform"
-    POLICY = "policy"
-    DEPENDENCY = "dependency"
-    REPAIR = "repair"
-
-
-class ChangeKind(StrEnum):
-    CONFIG = "config"
-    COMMAND_LINE = "command-line"
-    ROOTFS = "rootfs"
-    UNIT = "unit"
-    RUNTIME = "runtime"
-    MACHINE = "machine"
-    COMPILER = "compiler"
-    KERNEL_VERSION = "kernel-version"
-    PATCH = "patch"
 
 
 class RootFormat(StrEnum):
@@ -39,65 +18,53 @@ class RootFormat(StrEnum):
     EXT4 = "ext4"
 
 
-@dataclass(frozen=True)
-class Reason:
-    """`text` says why; `reference` resolves to a record: `policy:ID`, `platform:ID`, `trace:…` or `symbol:NAME`."""
-
-    cause: Cause
-    reference: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A configuration symbol of the plan. `name` without CONFIG_, `value` y, m, n, a number or a string."""
-
-    name: str
-    value: str
-    prompted: bool
-    reasons: tuple[Reason, ...]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A symbol of the baseline that ran or was there, and is left out: the order in which repair looks."""
-
-    name: str
-    instructions: int
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word of the kernel command line, with its reason."""
-
-    word: str
-    reason: Reason
-
-
+# vmtailor/plan/1: symbols, symbols left out and words as records of three kinds.
+# vmtailor/plan/2: `changes`, in the order below.
 @dataclass(frozen=True)
 class Plan:
-    """The configuration to build. `fragment` is what allnoconfig is given; `choices` all that it resolves to.
+    """The configuration to build. `fragment` is what allnoconfig is given; `changes` all that it resolves to: symbols
+    by name, words of the command line, then what the baseline has and this has not, what ran most first. What was left
+    out has its evidence and the cost expected to go; a symbol without a prompt is among them where its code ran.
 
     `unexplained` names symbols without a reason (none, if all is right). `given_up` says, a sentence each, what was
     wanted and could not be had: policy that this tree or compiler cannot follow, or what falls with a dropped symbol.
     """
 
-    SCHEMA: ClassVar[str] = "vmtailor/plan/1"
+    SCHEMA: ClassVar[str] = "vmtailor/plan/2"
 
     kernel_version: str
     machine: MachineKind
     cpus: int
     root_format: RootFormat
     fragment: tuple[tuple[str, str], ...]
-    choices: tuple[Choice, ...]
-    left_out: tuple[LeftOut, ...]
-    words: tuple[Word, ...]
+    changes: tuple[Change, ...]
     total_y: int
     prompted_y: int
     unexplained: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
     network: bool = False
 
-    def choice(self, name: str) -> Choice | None:
-        return next((c for c in self.choices if c.name == name), None)
+    @cached_property
+    def symbols(self) -> tuple[Change, ...]:
+        """The configuration's symbols: all that are set, and those that a reason sets to n."""
+        return tuple(c for c in self.changes if c.sets_symbol and (c.setting.value != "n" or c.reasons))
+
+    @cached_property
+    def gone(self) -> tuple[Change, ...]:
+        """Symbols of the baseline that this has not: what ran most first."""
+        found = [c for c in self.changes if c.sets_symbol and c.setting.value == "n" and c.setting.before in ("y", "m")]
+        return tuple(sorted(found, key=lambda c: (-c.saves(Figure.TRACE_INSTRUCTIONS), c.id)))
+
+    @cached_property
+    def left_out(self) -> tuple[Change, ...]:
+        """Those of them that have a prompt: the order in which repair looks."""
+        return tuple(c for c in self.gone if c.setting.chosen)
+
+    @cached_property
+    def words(self) -> tuple[Change, ...]:
+        """The kernel's command line, word by word."""
+        return tuple(c for c in self.changes if c.settings and c.settings[0].kind is ChangeKind.COMMAND_LINE)
+
+    def symbol(self, name: str) -> Change | None:
+        """A symbol of the configuration, by its name without CONFIG_."""
+        return next((c for c in self.symbols if c.id == name), None)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.change import Change
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.sample import Verdict
 
 
 class DiskFormat(StrEnum):
@@ -150,34 +150,13 @@ class Variant:
     changes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TrialResult:
-    """One change (or all that helped, together) tried. Figures are of what the series is judged by: seconds, or
-    instructions. `saving` is negative where it got slower, `low` and `high` are its 95 % interval. `wall_saving_s` and
-    `cpu_saving_s`: of host time and of QEMU's processor time up to ready.
-
-    `predicted` was read, before it was tried, from what `predicted_from` names. `problem`: why it could not be tried,
-    or what no longer worked."""
-
-    id: str
-    advice: str
-    does: str
-    predicted: float | None
-    predicted_from: str
-    saving: float | None
-    low: float | None
-    high: float | None
-    wall_saving_s: float | None
-    cpu_saving_s: float | None
-    verdict: Verdict
-    problem: str = ""
-
-
+# vmtailor/boots/1: trials as records of their own kind, with savings.
+# vmtailor/boots/2: `trials` are changes, with effects.
 @dataclass(frozen=True)
 class BootSeries:
-    """All boots of one call, with every raw sample. History of the format: /1 first."""
+    """All boots of one call, with every raw sample. `trials`: the changes that were tried, each with a verdict."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/boots/1"
+    SCHEMA: ClassVar[str] = "vmtailor/boots/2"
 
     version: str
     subject: str
@@ -186,7 +165,7 @@ class BootSeries:
     variants: tuple[Variant, ...]
     boots: tuple[VmBoot, ...]
     conditions: tuple[tuple[str, str], ...] = field(default=())
-    trials: tuple[TrialResult, ...] = ()
+    trials: tuple[Change, ...] = ()
     judged_by: JudgedBy = JudgedBy.READY
     interaction: float | None = None  # what the changes together save beyond the sum of each alone
 

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`boot` on a bundle: its boots, what each part of its kernel costs, and changes tried on it."""
+"""`boot` on a bundle: its boots, and what each part of its kernel costs."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost import attribution_boot
 from vmtailor.base import records
-from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
 from vmtailor.model.machine import Clock
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm
+from vmtailor.model.vm import BootSeries, ReadyBy, ReadySignal, Vm
 from vmtailor.pipeline import rebuilding
-from vmtailor.stages.boot import attribution, bundle, bundle_changes, profile, recipes, series, trial
+from vmtailor.stages.boot import attribution, bundle, series
 from vmtailor.stages.boot.bundle import BundleBooter, Loaded
 from vmtailor.stages.boot.once import Plan
-from vmtailor.stages.boot.recipes import Recipe
 
 OnBoot = Callable[[str, int, float], None]
 
@@ -68,12 +65,13 @@ def attribute(subject: Booted, out: Path) -> BootCost:
     compiled once more for it, with debug information, which changes no address; once, and found again after that."""
     known = rebuilding.known(subject.loaded, subject.store)
     assert known is not None
-    cost = attribution.cost_of(_counted(subject, out), known, subject.store)
+    cost = attribution.cost_of(counted(subject, out), known, subject.store)
     records.save(cost, out / attribution.RECORD)
     return cost
 
 
-def _counted(subject: Booted, out: Path) -> Counters:
+def counted(subject: Booted, out: Path) -> Counters:
+    """One boot on the instruction clock, counted up to init. Raises GuestError when the kernel does not get there."""
     vm = subject.on(Clock.INSTRUCTIONS).vm
     with step("count instructions up to init"):
         boot, counters = subject.booter.counted(vm, subject.plan, out / "attribution", number=1, variant="attribution")
@@ -83,63 +81,3 @@ def _counted(subject: Booted, out: Path) -> Counters:
             hint=f"its console: {out}/attribution/console.log",
         )
     return counters
-
-
-def tried(
-    subject: Booted, wanted: Sequence[Recipe], out: Path, *, times: int, judged_by: JudgedBy, on_boot: OnBoot
-) -> BootSeries:
-    """Try changes on a bundle: each alone, then all that were better together, the exercise judging every boot.
-
-    On the instruction clock predictions are read from what each part of the kernel costs; by file and symbol where its
-    debug information was compiled before (`attribute`), else by name of function and initcall. On the wall clock they
-    are read from a boot that logs its initcalls."""
-    if judged_by is JudgedBy.CPU:
-        raise UserInputError("a bundle's trials are judged by ready or by instructions")
-    if judged_by is JudgedBy.INSTRUCTIONS:
-        subject = subject.on(Clock.INSTRUCTIONS)
-    out.mkdir(parents=True, exist_ok=True)
-    if subject.vm.clock is Clock.INSTRUCTIONS:
-        predict = _by_cost(_cost(subject, out), judged_by)
-    else:
-        predict = _by_log(subject, out)
-    rebuild = rebuilding.Rebuilder(subject.loaded, subject.store)
-
-    def change(chosen: Sequence[Recipe], vm: Vm) -> Vm:
-        return bundle_changes.change(chosen, vm, rebuild)
-
-    bench = trial.Bench(subject.booter, change, predict)
-    return trial.on_bench(
-        str(subject.loaded.folder), subject.vm, subject.plan, wanted, out, bench, times=times, judged_by=judged_by,
-        on_boot=on_boot,
-    )  # fmt: skip
-
-
-def _cost(subject: Booted, out: Path) -> BootCost:
-    counters = _counted(subject, out)
-    known = rebuilding.known(subject.loaded, subject.store, only_cached=True)
-    if known is not None:
-        return attribution.cost_of(counters, known, subject.store)
-    table = subject.booter.table(str(subject.loaded.kernel))
-    found = attribution_boot.by_table(counters, table)
-    return attribution_boot.rows_of(subject.loaded.bundle.kernel_version, counters, found)
-
-
-def _by_cost(cost: BootCost, judged_by: JudgedBy) -> trial.Predict:
-    exact = functools.partial(recipes.expected_instructions, cost=cost)
-    if judged_by is JudgedBy.INSTRUCTIONS:
-        return exact
-
-    def seconds(recipe: Recipe) -> tuple[float | None, str]:
-        count, source = exact(recipe)
-        return None if count is None else count / 1e9, source
-
-    return seconds
-
-
-def _by_log(subject: Booted, out: Path) -> trial.Predict:
-    patient = replace(subject.plan, timeout_s=2 * subject.plan.timeout_s)
-    with step("one boot that logs its initcalls"):
-        boot = subject.booter(profile.with_initcalls(subject.vm), patient, out / "profile", number=1, variant="profile")
-    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
-        return trial.seconds_of(None)
-    return trial.seconds_of(trial.Shown(profile.timeline_of(out / "profile"), 1.0))

@@ -7,10 +7,11 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor import __version__
-from vmtailor.analysis.cost import sides
+from vmtailor.analysis.cost.sides import unmeasured
 from vmtailor.analysis.demands import file_uses, strace_log
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
@@ -18,7 +19,7 @@ from vmtailor.base.store import digest
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
-from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing
+from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.ground import Ground, prepare
 from vmtailor.pipeline.options import Effort, FitOptions
@@ -82,16 +83,20 @@ def _make(ground: Ground, times: _Times, folder: Path) -> FitRun:
     with times.of("trace"):
         findings = fitting.find(ground)
     with times.of("plan, build, verify"):
-        fitted = fitting.fit_kernel(findings)
+        fitted = repairing.fit_kernel(findings)
         if options.effort is Effort.THOROUGH and fitted.verification.passed:
             fitted = reducing.reduce(findings, fitted)
     with times.of("measure"):
         if fitted.verification.passed:
-            baseline, tailored = measuring.both_sides(findings, fitted)
+            sides = measuring.both_sides(findings, fitted)
+            baseline, tailored = sides.baseline, sides.tailored
+            ledger, remainder = measuring.ledger(findings, fitted, sides)
         else:
-            baseline = sides.unmeasured("baseline", measuring.baseline_facts(findings))
-            tailored = sides.unmeasured("tailored", measuring.tailored_facts(fitted))
+            ledger, remainder = (), ()
+            baseline = unmeasured("baseline", measuring.baseline_facts(findings))
+            tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
     run = record(findings, fitted, baseline, tailored, times.seconds)
+    run = replace(run, ledger=ledger, remainder=remainder)
     bundling.fill(folder, run, findings, fitted)
     return run
 
@@ -122,7 +127,7 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         verified=passed,
         degraded=fitted.verification.degraded,
         trials=tuple(findings.trials),
-        ledger=measuring.ledger(baseline, tailored, fitted.plan) if passed else (),
+        ledger=(),
         unexplained=fitted.plan.unexplained,
         untouched=untouched,
         calls=strace_log.summarise(findings.events),

@@ -1,40 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace, plan, build, verify, and the repairs between them: until a kernel passes, or the budget is spent."""
+"""What a fit is made of: trace, plan, kernel, machine, verdict; and the bench that tries changes of its
+configuration."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from vmtailor.analysis.changes import causes, repair
-from vmtailor.analysis.cost import attribution, counters
-from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.demands import demand, demand_rules
-from vmtailor.analysis.explain import explain
+from vmtailor.analysis.changes.judging import NOTHING, Run, Samples
+from vmtailor.analysis.cost import attribution, counters, loops
+from vmtailor.analysis.cost.attribution import Attribution
+from vmtailor.analysis.demands import demand
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
-from vmtailor.analysis.ksource.closure import addable
 from vmtailor.base import records
-from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.qemu import plugin_file
-from vmtailor.model.fit import Trial
+from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
-from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
+from vmtailor.model.trial import Trial
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.ground import Ground
+from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
-from vmtailor.stages.plan import Repair, Tree, Wishes
+from vmtailor.stages.plan import Tree, Wishes
 from vmtailor.stages.verify import Verification
 
 #: Where x86-64 without address space randomisation puts modules; the kernel's image lies below.
@@ -53,6 +51,15 @@ class Findings:
     tree: Tree
     costs: Attribution
     trials: list[Trial] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A plan with its kernel and the machine of both."""
+
+    plan: Plan
+    kernel: KernelFiles
+    machine: Machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +139,8 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
     )
 
 
-def planned(
-    findings: Findings, repairs: Sequence[Repair] = (), drop: Sequence[str] = (), unneeded: Sequence[Repair] = ()
-) -> Plan:
-    """The plan, with what repair has put back, and without what a trial leaves out or has shown to be unneeded."""
+def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str] = ()) -> Plan:
+    """The plan, with symbols that trials put back or have shown to be unneeded, and without what a trial leaves out."""
     ground = findings.ground
     options = ground.options
     demands = plan.find_demands(
@@ -151,16 +156,9 @@ def planned(
         keep=options.keep,
         drop=(*options.drop, *drop),
     )
-    ran: dict[str, SymbolCost] = findings.costs.by_symbol()
+    ran = findings.costs.by_symbol(without=loops.functions(loops.table()))
     return plan.make_plan(
-        ground.image.config,
-        demands,
-        findings.tree,
-        ground.config,
-        wishes,
-        ran=ran,
-        repairs=tuple(repairs),
-        unneeded=tuple(unneeded),
+        ground.image.config, demands, findings.tree, ground.config, wishes, ran=ran, tried=tuple(tried)
     )
 
 
@@ -171,7 +169,7 @@ def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
         Path(kernel.image),
         ground.root,
         made.root_format,
-        [word.word for word in made.words],
+        [word.id for word in made.words],
         memory_bytes=ground.options.memory_bytes,
         cpu_model=ground.options.cpu_model,
         cpus=made.cpus,
@@ -182,41 +180,6 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
     """The kernel of a plan."""
     ground = findings.ground
     return build.build_kernel(made, ground.source.path, ground.source.digest, ground.options.store)
-
-
-def attempt(findings: Findings, made: Plan, purpose: str, added: Sequence[str], removed: Sequence[str] = ()) -> Fitted:
-    """Build one plan and verify it; the trial is put on record."""
-    ground = findings.ground
-    started = time.monotonic()
-    kernel = built(findings, made)
-    finished = time.monotonic()
-    machine = machine_of(ground, made, kernel)
-    verification = verified(findings, made, machine)
-    findings.trials.append(
-        Trial(
-            number=len(findings.trials) + 1,
-            purpose=purpose,
-            added=tuple(added),
-            removed=tuple(removed),
-            passed=verification.passed,
-            failures=verification.failures,
-            build_seconds=finished - started,
-            verify_seconds=time.monotonic() - finished,
-        )
-    )
-    return Fitted(made, kernel, machine, verification)
-
-
-def attempt_or_not(
-    findings: Findings, make: Callable[[], Plan], purpose: str, added: Sequence[str], removed: Sequence[str]
-) -> Fitted | None:
-    """The same, where a kernel that cannot be had with these symbols is an answer, too: put on record, and None."""
-    try:
-        return attempt(findings, make(), purpose, added, removed)
-    except BuildError as error:
-        number = len(findings.trials) + 1
-        findings.trials.append(Trial(number, purpose, tuple(added), tuple(removed), False, (error.message,), 0.0, 0.0))
-        return None
 
 
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
@@ -236,62 +199,51 @@ def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     return found
 
 
-def fit_kernel(findings: Findings) -> Fitted:
-    """Plan, build and verify; when that fails, put back what was dropped, nearest first, within the budget."""
-    with step("plan"):
-        first = planned(findings)
-    fitted = attempt(findings, first, "first build", ())
-    if fitted.verification.passed:
-        return fitted
-    return repaired(findings, fitted)
+@dataclass(eq=False)
+class FitBench:
+    """Changes of the configuration, tried on one fit: planned, compiled, and verified against the trace. `before` is
+    what the plan without them did, `drop` what is left out of all plans beside."""
+
+    findings: Findings
+    before: Run = NOTHING
+    drop: tuple[str, ...] = ()
+    _last: tuple[tuple[Change, ...], Plan] | None = None
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Built, tuple[Change, ...]]:
+        """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
+        made = self.plan(changes)
+        kernel = built(self.findings, made)
+        return Built(made, kernel, machine_of(self.findings.ground, made, kernel)), tuple(changes)
+
+    def plan(self, changes: Sequence[Change]) -> Plan:
+        """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
+        had."""
+        if self._last is None or self._last[0] != tuple(changes):
+            self._last = tuple(changes), planned(self.findings, changes, self.drop)
+        return self._last[1]
+
+    def run(self, made: Mapping[str, Built]) -> tuple[Run, Mapping[str, Ran[Fitted]]]:
+        """The exercise on each machine."""
+        return self.before, {name: self._ran(one) for name, one in made.items()}
+
+    def _ran(self, made: Built) -> Ran[Fitted]:
+        verification = verified(self.findings, made.plan, made.machine)
+        fitted = Fitted(made.plan, made.kernel, made.machine, verification)
+        return Ran(run_of(fitted), fitted)
 
 
-def repaired(findings: Findings, failing: Fitted) -> Fitted:
-    """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
-    helped; every trial is on record."""
-    tree = findings.tree
-    candidates = explain.nearest(
-        failing.verification.degraded, failing.plan.left_out, tree.facts, demand_rules.load(), tree.kconfig
-    )
-    needs = [name for name in failing.verification.needs if tree.kconfig.known(name)]
-    with step("repair: what can be put back"):
-        pool = addable(tree.kconfig, failing.plan.fragment, list(dict.fromkeys([*needs, *candidates])))
-    search = repair.search(pool)
-    answer: bool | None = None
-    best, last = failing, failing
-    known: tuple[str, ...] = ()
-    while len(findings.trials) < findings.ground.options.budget:
-        try:
-            tried = search.send(answer)  # type: ignore[arg-type]
-        except StopIteration as stop:
-            if stop.value is None:
-                return last
-            return best
-        number = len(findings.trials) + 1
-        text = "; ".join(failing.verification.failures[:2])
-        repairs = [Repair(name, f"trial:{number}", f"without it: {text}") for name in tried]
-        added, removed = sorted(set(tried) - set(known)), sorted(set(known) - set(tried))
-        known = tuple(tried)
-        with step(f"repair, trial {number}: {', '.join(tried[:4])}{' …' if len(tried) > 4 else ''}"):
-            trial = attempt_or_not(findings, partial(planned, findings, repairs), "repair", added, removed)
-        answer = trial is not None and trial.verification.passed
-        if trial is not None:
-            last = trial
-            best = trial if answer else best
-    return best
+def run_of(fitted: Fitted) -> Run:
+    """What verification said, as changes are judged by: whether it works, and how many symbols that takes."""
+    symbols = Samples(Figure.SYMBOLS, (float(fitted.plan.prompted_y),), exact=True)
+    return Run(fitted.verification.failures, (symbols,))
 
 
-def repairs_of(made: Plan) -> list[Repair]:
-    """The repairs that a plan holds."""
-    return [
-        Repair(choice.name, reason.reference.removeprefix("repair:"), reason.text)
-        for choice in made.choices
-        for reason in choice.reasons
-        if reason.cause is Cause.REPAIR and causes.is_kept(choice)
-    ]
+def trials(findings: Findings, before: Fitted | None = None, drop: tuple[str, ...] = ()) -> Trials[Built, Fitted]:
+    """The engine on this fit; every trial of it is on the fit's record."""
+    return Trials(FitBench(findings, run_of(before) if before is not None else NOTHING, drop), findings.trials)
 
 
-def without(findings: Findings, fitted: Fitted, names: Sequence[str]) -> Fitted:
-    """The same plan without some symbols: built, verified, and on record as a trial."""
-    made = planned(findings, repairs_of(fitted.plan), drop=names)
-    return attempt(findings, made, "unneeded?", (), names)
+def required(tried: Tried[Fitted]) -> Fitted:
+    """What was tried, where an error would have been raised otherwise."""
+    assert tried.result is not None
+    return tried.result

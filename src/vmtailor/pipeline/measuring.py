@@ -4,36 +4,37 @@
 from __future__ import annotations
 
 import lzma
-import tomllib
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
-from importlib import resources
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost import sides
+from vmtailor.analysis.changes.judging import Run, Samples, judge
+from vmtailor.analysis.cost import loops, waterfall
+from vmtailor.analysis.cost import sides as analysis
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.cost.sides import TO_READY, KernelFacts, LoopNames
+from vmtailor.analysis.cost.sides import TO_READY, KernelFacts
 from vmtailor.base import records
 from vmtailor.base.progress import step
-from vmtailor.model.fit import Ledger, Side
+from vmtailor.model.boot import Boot, Phase
+from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
+from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.plan import Plan
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import measure
 from vmtailor.stages.measure import Measured, Subject
 
 RECORD = "measured.json"
-#: Folders of the source tree that are told apart one level deeper.
-_DEEP = ("arch", "drivers", "net", "fs")
 
 
-def loop_table() -> tuple[LoopNames, ...]:
-    """The loops that only emulation causes: data/emulation_loops.toml."""
-    text = (resources.files("vmtailor") / "data" / "emulation_loops.toml").read_text()
-    rows = tomllib.loads(text)["loop"]
-    return tuple(LoopNames(row["name"], tuple(row["functions"]), row["reason"]) for row in rows)
+@dataclass(frozen=True)
+class Sides:
+    """Both machines: all their boots, and the figures of each."""
+
+    before: Measured
+    after: Measured
+    baseline: Side
+    tailored: Side
 
 
 def measured(findings: Findings, machine: Machine, table: SymbolTable, title: str) -> Measured:
@@ -52,7 +53,7 @@ def measured(findings: Findings, machine: Machine, table: SymbolTable, title: st
     return records.load(Measured, ground.options.store.get("measured", key, fill) / RECORD)
 
 
-def both_sides(findings: Findings, fitted: Fitted) -> tuple[Side, Side]:
+def both_sides(findings: Findings, fitted: Fitted) -> Sides:
     """Baseline and tailored machine: same machine type, memory and root file system."""
     ground = findings.ground
     before = measured(findings, ground.baseline, ground.table, "the baseline")
@@ -65,7 +66,7 @@ def both_sides(findings: Findings, fitted: Fitted) -> tuple[Side, Side]:
     for row in findings.costs.rows:
         if row.symbol and row.phase in wanted:
             costs[row.symbol] += row.instructions
-    return replace(baseline, symbol_costs=_dearest(costs)), tailored
+    return Sides(before, after, replace(baseline, symbol_costs=_most_first(costs)), tailored)
 
 
 def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine, found: Measured) -> Side:
@@ -75,17 +76,17 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
     folders: dict[str, int] = defaultdict(int)
     for row in first.functions:
         if row.phase in TO_READY:
-            folders[folder_of(where.get(row.function, ""))] += row.instructions
-    side = sides.make_side(
+            folders[waterfall.folder_of(where.get(row.function, ""))] += row.instructions
+    side = analysis.make_side(
         kernel,
         name,
         found.exact,
         device_boot=found.exact[0],
         wall_boots=found.wall,
-        loops=loop_table(),
+        loops=loops.table(),
         min_memory_bytes=found.min_memory_bytes,
         memory=found.memory,
-        subsystems=_dearest(folders),
+        subsystems=_most_first(folders),
         initcalls=found.initcalls,
     )
     ground = findings.ground
@@ -97,15 +98,7 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
     )
 
 
-def folder_of(file: str) -> str:
-    """The subsystem of a source file: its top folder, or two levels where that says little."""
-    parts = file.split("/")
-    if len(parts) < 2 or not file:
-        return "other"
-    return "/".join(parts[:2]) if parts[0] in _DEEP and len(parts) > 2 else parts[0]
-
-
-def _dearest(costs: dict[str, int]) -> tuple[tuple[str, int], ...]:
+def _most_first(costs: dict[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(costs.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -136,54 +129,35 @@ def tailored_facts(fitted: Fitted) -> KernelFacts:
     )
 
 
-def ledger(baseline: Side, tailored: Side, made: Plan) -> tuple[Ledger, ...]:
-    """The changes with their effects on the way to init: what was measured as a whole, then what the trace says of each
-    symbol left out, which is expected and not measured alone."""
-    rows = []
-    if None not in (baseline.reset_instructions_net, baseline.init_instructions_net):
-        assert baseline.reset_instructions_net is not None and baseline.init_instructions_net is not None
-        assert tailored.reset_instructions_net is not None and tailored.init_instructions_net is not None
-        before = baseline.reset_instructions_net - baseline.init_instructions_net
-        after = tailored.reset_instructions_net - tailored.init_instructions_net
-        rows.append(
-            Ledger(
-                change="uncompressed kernel file, entered directly",
-                kind="machine",
-                cause="platform",
-                expected="no decompression before the kernel runs",
-                measured_instructions=after - before,
-                measured_bytes=tailored.kernel_bytes - baseline.kernel_bytes,
-                verdict="better" if after < before else "worse" if after > before else "same",
-            )
-        )
-        gain = tailored.init_instructions_net - baseline.init_instructions_net
-        rows.append(
-            Ledger(
-                change=f"configuration: {baseline.symbols_y} symbols → {tailored.symbols_y}, no initial RAM disk",
-                kind="config",
-                cause="trace and catalogue",
-                expected="less to initialise, nothing to load",
-                measured_instructions=gain,
-                measured_bytes=None,
-                verdict="better" if gain < 0 else "worse" if gain > 0 else "same",
-            )
-        )
-    kept = {choice.name for choice in made.choices if choice.value in ("y", "m")}
-    rows += _expected(baseline.symbol_costs, kept)
-    return tuple(rows)
+def ledger(findings: Findings, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
+    """What was measured as one change, judged from the boots of both machines, and what no symbol accounts for."""
+    table = loops.table()
+    trace = waterfall.traced(findings.costs, table)
+    first, last = sides.before.exact, sides.after.exact
+    rows = (
+        _direct(sides),
+        *waterfall.subsystems(fitted.plan, trace, first, last, table),
+    )
+    return rows, waterfall.remainder(fitted.plan, trace, first[0], last[0], table)
 
 
-def _expected(costs: Iterable[tuple[str, int]], kept: set[str], most: int = 40) -> list[Ledger]:
-    dropped = [(name, cost) for name, cost in costs if name not in kept][:most]
-    return [
-        Ledger(
-            change=f"{name} left out",
-            kind="config",
-            cause="not demanded",
-            expected=f"{cost:,} instructions fewer to ready".replace(",", " "),
-            measured_instructions=None,
-            measured_bytes=None,
-            verdict="undecided",
-        )
-        for name, cost in dropped
-    ]
+def _direct(sides: Sides) -> Change:
+    """The kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
+    change = Change(
+        "direct-kernel",
+        "the kernel file is not compressed, and is entered directly",
+        (Setting(ChangeKind.MACHINE, "kernel", sides.tailored.kernel_file, sides.baseline.kernel_file),),
+        (Reason(Cause.PLATFORM, "platform:direct-boot", "nothing has to be unpacked before the kernel runs"),),
+    )
+    runs = []
+    for side, found in ((sides.baseline, sides.before), (sides.tailored, sides.after)):
+        before_kernel = tuple(float(_before_kernel(boot)) for boot in found.exact)
+        size = Samples(Figure.KERNEL_BYTES, (float(side.kernel_bytes),), exact=True)
+        runs.append(Run(samples=(Samples(Figure.BEFORE_KERNEL, before_kernel, exact=True), size)))
+    return judge(change, *runs)
+
+
+def _before_kernel(boot: Boot) -> int:
+    phases = (Phase.FIRMWARE,)
+    loops_there = analysis.loops_of(boot, loops.table(), phases)
+    return analysis.executed(boot, phases) - sum(loop.instructions for loop in loops_there)

@@ -144,8 +144,8 @@ class Rebuilder:
         planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
         fragment, fallen = changed(self._kconfig, planned, values)
         self.fallen[tuple(sorted(values.items()))] = fallen
-        # The choices are those of the plan before: they are not held against this kernel.
-        other = replace(made, fragment=fragment, choices=())
+        # The symbols are those of the plan before: they are not held against this kernel.
+        other = replace(made, fragment=fragment, changes=())
         asked = ", ".join(f"{name}={value}" for name, value in values.items())
         gone = f", without {', '.join(fallen)}" if fallen else ""
         # Others may be compiling in the same folder: this waits for them.

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.base.errors import BuildError
-from vmtailor.base.progress import step
-from vmtailor.model.plan import Cause, Plan
+from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.plan import Plan
+from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.stages.plan import Repair
+from vmtailor.pipeline.fitting import Findings, FitBench, Fitted
+from vmtailor.pipeline.repairing import repairs_of
+from vmtailor.pipeline.trials import Asked, Trials
 
 #: How many symbols are left out together at first.
 GROUP = 4
@@ -25,36 +25,39 @@ def reduce(findings: Findings, fitted: Fitted) -> Fitted:
     best = fitted
     gone: dict[str, int] = {}  # with the trial that it was left out in
     needed: set[str] = set()
+    bench = FitBench(findings, fitting.run_of(fitted))
+
+    def new(names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if name not in gone]
+
+    def ask(names: tuple[str, ...]) -> Asked | None:
+        number = len(findings.trials) + 1
+        changes = left_out(fitted.plan, {**gone, **dict.fromkeys(new(names), number)})
+        if not worth_trying(bench, fitted.plan, changes):
+            return None
+        about = tuple(change for change in changes if change.id in new(names))
+        title = f"thorough, trial {number}: without {', '.join(new(names))} ({len(gone)} gone, {len(needed)} needed)"
+        return Asked(changes, about, title)
+
+    def passed(result: Fitted, names: tuple[str, ...]) -> None:
+        nonlocal best
+        best = result
+        gone.update(dict.fromkeys(new(names), len(findings.trials)))
+
+    def failed(names: tuple[str, ...]) -> None:
+        if len(new(names)) == 1:
+            needed.update(new(names))
+
     while True:
+        before = len(gone)
         open_ = [name for name in removable(best.plan) if name not in needed]
-        waiting = [name for name in open_ if without(findings, fitted.plan, {**gone, name: 0}) is not None]
-        before = dict(gone)
-        search = minimise(waiting, GROUP)
-        answer: bool | None = None
-        while True:
-            try:
-                tried = search.send(answer)  # type: ignore[arg-type]
-            except StopIteration:
-                break
-            number = len(findings.trials) + 1
-            new = [name for name in tried if name not in gone]
-            asked = {**gone, **dict.fromkeys(new, number)}
-            made = without(findings, fitted.plan, asked)
-            answer = False
-            if made is None:
-                continue
-            with step(f"thorough, trial {number}: without {', '.join(new)} ({len(gone)} gone, {len(needed)} needed)"):
-                trial = _tried(findings, made, new)
-            if trial is not None and trial.verification.passed:
-                best, gone, answer = trial, asked, True
-            elif len(new) == 1:
-                needed |= set(new)
-        if gone == before:
+        waiting = [name for name in open_ if worth_trying(bench, fitted.plan, left_out(fitted.plan, {**gone, name: 0}))]
+        bench.before = fitting.run_of(best)
+        Trials(bench, findings.trials).search(
+            minimise(waiting, GROUP), Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed
+        )
+        if len(gone) == before:
             return best
-
-
-def _tried(findings: Findings, made: Plan, names: Sequence[str]) -> Fitted | None:
-    return fitting.attempt_or_not(findings, lambda: made, "unneeded?", (), names)
 
 
 def removable(plan: Plan) -> list[str]:
@@ -63,23 +66,33 @@ def removable(plan: Plan) -> list[str]:
     Not what the machine or our init needs whatever the container is, nor policy: of a terminal or a protection, the
     exercise can say nothing."""
     return [
-        choice.name
-        for choice in plan.choices
-        if choice.prompted
-        and causes.is_kept(choice)
-        and any(reason.cause in (Cause.DEMANDED, Cause.REPAIR) for reason in choice.reasons)
-        and not any(reason.cause in (Cause.PLATFORM, Cause.POLICY) for reason in choice.reasons)
+        one.id
+        for one in plan.symbols
+        if one.setting.chosen
+        and one.is_kept
+        and any(reason.cause in (Cause.DEMANDED, Cause.REPAIR) for reason in one.reasons)
+        and not any(reason.cause in (Cause.PLATFORM, Cause.POLICY) for reason in one.reasons)
     ]
 
 
-def without(findings: Findings, plan: Plan, gone: dict[str, int]) -> Plan | None:
-    """The plan without some symbols, each with the trial that it is left out in. None when one of them stays, because
-    something selects it, or when another that was asked for falls with them: then there is nothing to try."""
-    unneeded = [Repair(name, f"trial:{trial}", "the exercise passes without it") for name, trial in gone.items()]
+def left_out(plan: Plan, gone: dict[str, int]) -> tuple[Change, ...]:
+    """The plan's repairs, and symbols left out, each with the trial that it is left out in."""
+    text = "the exercise passes without it"
+    unneeded = (
+        symbol(name, "n", Reason(Cause.REPAIR, f"repair:trial:{trial}", text), before="y")
+        for name, trial in gone.items()
+    )
+    return (*repairs_of(plan), *unneeded)
+
+
+def worth_trying(bench: FitBench, plan: Plan, changes: tuple[Change, ...]) -> bool:
+    """Whether there is something to try: not when a symbol to leave out stays, because something selects it, nor when
+    another that was asked for falls with them."""
+    gone = {change.id for change in changes if change.setting.value == "n"}
     try:
-        made = fitting.planned(findings, fitting.repairs_of(plan), unneeded=unneeded)
+        made = bench.plan(changes)
     except BuildError:
-        return None
-    asked_for = {c.name for c in plan.choices if causes.is_kept(c) and causes.cause_of(c) is not Cause.DEPENDENCY}
-    kept = {c.name for c in made.choices if causes.is_kept(c)}
-    return made if not gone.keys() & kept and asked_for - gone.keys() <= kept else None
+        return False
+    asked_for = {c.id for c in plan.symbols if c.is_kept and causes.cause_of(c) is not Cause.DEPENDENCY}
+    kept = {c.id for c in made.symbols if c.is_kept}
+    return not gone & kept and asked_for - gone <= kept

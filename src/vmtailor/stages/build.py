@@ -78,8 +78,9 @@ def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> 
 
 
 def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
-    """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty without choices."""
-    planned = {choice.name: choice.value for choice in plan.choices}
+    """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty for a plan without
+    symbols."""
+    planned = {symbol.id: symbol.value for symbol in plan.symbols}
     if not planned:
         return ()
     return tuple(name for name, value in configured.symbols if value in ("y", "m") and planned.get(name) != value)

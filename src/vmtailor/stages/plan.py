@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue as catalogues
@@ -20,10 +20,11 @@ from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
+from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import MachineKind
-from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
+from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 
 
@@ -50,15 +51,6 @@ def read_tree(source: Path, version: str, source_id: str, store: Store | None = 
     finally:
         shell.close()
     return Tree(ksource_facts.load(source, version, source_id, store), kconfig)
-
-
-@dataclass(frozen=True)
-class Repair:
-    """A symbol that a trial showed to be needed, or to be unneeded; `trial` refers to the trial on record."""
-
-    symbol: str
-    trial: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -139,11 +131,11 @@ def make_plan(
     wishes: Wishes = Wishes(),
     *,
     ran: Mapping[str, SymbolCost] | None = None,
-    repairs: Sequence[Repair] = (),
-    unneeded: Sequence[Repair] = (),
+    tried: Sequence[Change] = (),
     catalogue: Catalogue | None = None,
 ) -> Plan:
-    """Choose the configuration. `ran`: symbol → what it cost in the trace (only the order of `left_out` depends on it).
+    """Choose the configuration. `ran`: symbol → what it cost in the trace, which is what is expected of leaving it out,
+    and nothing else depends on it. `tried`: symbols that trials put back, or have shown to be unneeded, in their order.
 
     Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
     UserInputError when the user keeps or drops an unknown symbol.
@@ -160,13 +152,15 @@ def make_plan(
         wishes.writable,
     )
     entries = book.chosen(situation)
-    wanted = _collect(demands.result(), entries, repairs, unneeded, tree.kconfig, wishes)
+    wanted = _collect(demands.result(), entries, tried, tree.kconfig, wishes)
     closure, given_up = _close(tree.kconfig, wanted, wishes)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
-    choices, unexplained = _explain(tree.kconfig, resolution, wanted, closure, dict(fragment))
-    words = tuple(
-        Word(word, Reason(entry.cause, entry.reference, entry.reason)) for entry in entries for word in entry.words
+    reasons = _reasons(tree.kconfig, resolution, wanted, closure, dict(fragment))
+    changes = (
+        *_symbols(tree.kconfig, resolution, reasons, baseline, ran or {}),
+        *(_word(word, Reason(entry.cause, entry.reference, entry.reason)) for entry in entries for word in entry.words),
+        *_gone(tree.kconfig, resolution, reasons, baseline, ran or {}),
     )
     return Plan(
         kernel_version=tree.facts.kernel_version,
@@ -174,12 +168,10 @@ def make_plan(
         cpus=wishes.cpus,
         root_format=wishes.root_format,
         fragment=tuple(fragment),
-        choices=choices,
-        left_out=_left_out(tree.kconfig, baseline, resolution, ran or {}),
-        words=words,
+        changes=changes,
         total_y=resolution.total_y,
         prompted_y=resolution.prompted_y,
-        unexplained=unexplained,
+        unexplained=tuple(name for name, found in reasons.items() if not found),
         given_up=given_up,
         network=network,
     )
@@ -188,8 +180,7 @@ def make_plan(
 def _collect(
     demands: Sequence[Demand],
     entries: Sequence[Entry],
-    repairs: Sequence[Repair],
-    unneeded: Sequence[Repair],
+    tried: Sequence[Change],
     kconfig: Kconfig,
     wishes: Wishes,
 ) -> _Wanted:
@@ -204,11 +195,12 @@ def _collect(
         for name in found.symbols:
             if kconfig.known(name):
                 wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
-    for repair in repairs:
-        wanted.add(repair.symbol, "y", Reason(Cause.REPAIR, f"repair:{repair.trial}", repair.text))
-    for gone in unneeded:
-        wanted.forget(gone.symbol)
-        wanted.add(gone.symbol, "n", Reason(Cause.REPAIR, f"repair:{gone.trial}", gone.text))
+    for change in tried:
+        name, value = change.setting.name, change.setting.value or "n"
+        if value == "n":
+            wanted.forget(name)
+        for reason in change.reasons:
+            wanted.add(name, value, reason)
     for text in wishes.keep:
         name, _, value = text.removeprefix("CONFIG_").partition("=")
         _require_known(kconfig, name)
@@ -278,39 +270,67 @@ def _minimal(kconfig: Kconfig, closure: Closure, wanted: _Wanted) -> list[tuple[
     ]
 
 
-def _explain(
+def _reasons(
     kconfig: Kconfig, resolution: Resolution, wanted: _Wanted, closure: Closure, fragment: Mapping[str, str]
-) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
-    """Every symbol that is set, and what else was asked for, with reasons; and those that have none."""
+) -> dict[str, tuple[Reason, ...]]:
+    """Every symbol that is set, and what else was asked for, with its reasons: none where nothing explains it."""
     added = {a.name: Reason(Cause.DEPENDENCY, f"symbol:{a.parent}", a.how) for a in closure.added}
-    choices = []
-    unexplained = []
-    names = sorted(resolution.enabled | {n for n in wanted.values if kconfig.known(n)})
-    for name in names:
+    found = {}
+    for name in sorted(resolution.enabled | {n for n in wanted.values if kconfig.known(n)}):
         reasons = list(wanted.reasons.get(name, ()))
         if not reasons and name in added and name in fragment:
             reasons.append(added[name])
-        if not reasons and (found := why_set(kconfig, name)) is not None:
-            reasons.append(found)
-        if not reasons:
-            unexplained.append(name)
+        if not reasons and (why := why_set(kconfig, name)) is not None:
+            reasons.append(why)
+        found[name] = tuple(reasons)
+    return found
+
+
+def _symbols(
+    kconfig: Kconfig,
+    resolution: Resolution,
+    reasons: Mapping[str, tuple[Reason, ...]],
+    baseline: Mapping[str, str],
+    ran: Mapping[str, SymbolCost],
+) -> Iterator[Change]:
+    for name, why in reasons.items():
         value = resolution.values.get(name, "n")
-        choices.append(Choice(name, value, kconfig.prompted(name), tuple(reasons)))
-    return tuple(choices), tuple(unexplained)
+        change = symbol(name, value, *why, before=baseline.get(name), chosen=kconfig.prompted(name))
+        yield _expecting(change, ran.get(name)) if value == "n" else change
 
 
-def _left_out(
-    kconfig: Kconfig, baseline: Mapping[str, str], resolution: Resolution, ran: Mapping[str, SymbolCost]
-) -> tuple[LeftOut, ...]:
-    """What the baseline has and the plan has not: what ran most comes first, then what is built in."""
-    rows = []
+def _word(word: str, reason: Reason) -> Change:
+    name, _, value = word.partition("=")
+    return Change(word, "", (Setting(ChangeKind.COMMAND_LINE, name, value),), (reason,))
+
+
+def _gone(
+    kconfig: Kconfig,
+    resolution: Resolution,
+    named: Container[str],
+    baseline: Mapping[str, str],
+    ran: Mapping[str, SymbolCost],
+) -> tuple[Change, ...]:
+    """What the baseline has and the plan has not, nothing having asked for it: what ran most comes first, then what is
+    built in. Without a prompt only what ran."""
+    found = []
     for name, value in baseline.items():
-        if value not in ("y", "m") or name in resolution.enabled or not kconfig.is_switch(name):
+        if value not in ("y", "m") or name in resolution.enabled or name in named or not kconfig.is_switch(name):
             continue
-        if not kconfig.prompted(name):
-            continue
-        cost = ran.get(name)
-        if cost is None and value != "y":
-            continue  # a module that was not even loaded
-        rows.append(LeftOut(name, cost.instructions if cost else 0, cost.evidence if cost else ()))
-    return tuple(sorted(rows, key=lambda r: (-r.instructions, r.name)))
+        cost, prompted = ran.get(name), kconfig.prompted(name)
+        if cost is None and (value != "y" or not prompted):
+            continue  # a module that was not even loaded, or nothing that anybody could have set
+        found.append(_expecting(symbol(name, "n", before=value, chosen=prompted), cost))
+    return tuple(sorted(found, key=lambda c: (-c.saves(Figure.TRACE_INSTRUCTIONS), c.id)))
+
+
+def _expecting(change: Change, cost: SymbolCost | None) -> Change:
+    """A change that leaves a symbol out, with what its code cost on the baseline."""
+    if cost is None:
+        return change
+    source = "the instructions put down to it on the baseline"
+    expected = (
+        exact(Figure.INIT_INSTRUCTIONS_NET, -cost.to_init_net, source),
+        exact(Figure.TRACE_INSTRUCTIONS, -cost.instructions, source),
+    )
+    return replace(change, evidence=cost.evidence, expected=expected)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from vmtailor.analysis.changes.advice_catalogue import Entry, Match, catalogue, in_range
+from vmtailor.analysis.changes.known import SPOKEN, Known, Match, catalogue, in_range
 from vmtailor.model.timeline import Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
@@ -63,7 +63,7 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     concern."""
     facts = _Facts(timeline, messages)
     remedies: list[Remedy] = []
-    applied: list[Entry] = []
+    applied: list[Known] = []
     for entry in catalogue():
         if any(_look(facts, match, _Found()) for match in entry.unless):
             continue
@@ -80,7 +80,7 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     return msgspec.structs.replace(timeline, advice=tuple(remedies), hotspots=spots)
 
 
-def _remedy(facts: _Facts, entry: Entry, found: _Found) -> Remedy:
+def _remedy(facts: _Facts, entry: Known, found: _Found) -> Remedy:
     version = facts.timeline.kernel.version
     applies = in_range(version, entry.from_version, entry.until_version)
     saving = _saving(facts, entry, found) if applies else None
@@ -91,12 +91,14 @@ def _remedy(facts: _Facts, entry: Entry, found: _Found) -> Remedy:
         why, confidence = f"{why}; here it runs beside the boot, so leaving it out gains little", "low"
     elif entry.judged_on:
         why = f"{why}; judge it on the {entry.judged_on}"
-    steps = tuple(f"{s.kind}: {s.what}" for s in entry.changes if in_range(version, s.from_version, s.until_version))
+    steps = tuple(
+        f"{SPOKEN[s.kind]}: {s.what}" for s in entry.ways if in_range(version, s.from_version, s.until_version)
+    )
     seen = tuple(dict.fromkeys(found.seen))[:MOST_SEEN]
     return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen)
 
 
-def _saving(facts: _Facts, entry: Entry, found: _Found) -> int | None:
+def _saving(facts: _Facts, entry: Known, found: _Found) -> int | None:
     console = facts.timeline.console
     if entry.saving in ("console", "printing"):
         return console.cost_us if console else None
@@ -261,7 +263,7 @@ _SPOTS = {
 }
 
 
-def _concerned(spot: Hotspot, entries: Sequence[Entry]) -> tuple[str, ...]:
+def _concerned(spot: Hotspot, entries: Sequence[Known]) -> tuple[str, ...]:
     if spot.kind == "gap" and spot.name.startswith(_CALL_LINES):
         return ()
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name

@@ -28,8 +28,9 @@ import msgspec
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.versions import version_key
+from vmtailor.model.change import Cause
 from vmtailor.model.machine import MachineKind
-from vmtailor.model.plan import Cause, RootFormat
+from vmtailor.model.plan import RootFormat
 
 _NAME = re.compile(r"[A-Z0-9a-z_]+\Z")
 _BOUND = re.compile(r"(>=|<=|<|>|==)\s*(\d+(?:\.\d+)*)\Z")

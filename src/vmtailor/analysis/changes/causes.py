@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from vmtailor.model.plan import Cause, Choice
+from vmtailor.model.change import Cause, Change
 
 #: A symbol with several reasons counts under the first of these. A symbol that something asked for directly is no mere
 #: dependency, and one that is kept for the container or the machine anyway is not put down to policy.
@@ -22,18 +22,13 @@ MEANING = {
 }
 
 
-def cause_of(choice: Choice) -> Cause | None:
+def cause_of(symbol: Change) -> Cause | None:
     """The cause that a symbol counts under; None where no reason is on record."""
-    found = {reason.cause for reason in choice.reasons}
+    found = {reason.cause for reason in symbol.reasons}
     return next((cause for cause in ORDER if cause in found), None)
 
 
-def is_kept(choice: Choice) -> bool:
-    """Whether the symbol is in the kernel as code (y or m). Numbers, strings and n are no symbols that are kept."""
-    return choice.value in ("y", "m")
-
-
-def counts(choices: Iterable[Choice]) -> dict[Cause, int]:
+def counts(symbols: Iterable[Change]) -> dict[Cause, int]:
     """How many kept symbols with a prompt each cause has; every cause is there."""
-    found = Counter(cause_of(choice) for choice in choices if is_kept(choice) and choice.prompted)
+    found = Counter(cause_of(symbol) for symbol in symbols if symbol.is_kept and symbol.setting.chosen)
     return {cause: found[cause] for cause in ORDER}

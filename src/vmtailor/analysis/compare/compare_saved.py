@@ -64,7 +64,7 @@ def _series(series: BootSeries, folder: Path) -> Saved:
 
 
 def _run(run: FitRun) -> Saved:
-    config = {choice.name: choice.value for choice in run.plan.choices}
+    config = {symbol.id: symbol.value for symbol in run.plan.symbols}
     saved = Saved(config=config, version=run.plan.kernel_version)
     for name, value in _figures(run):
         unit = (

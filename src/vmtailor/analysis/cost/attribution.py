@@ -23,6 +23,7 @@ from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conju
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.drivers.kernel.symbolizer import Frame, Frames
+from vmtailor.model.boot import Phase
 from vmtailor.model.counters import Counters, Stretch
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 
@@ -41,11 +42,13 @@ class CostRow:
 
 @dataclass(frozen=True)
 class SymbolCost:
-    """What the code under one configuration symbol cost in a trace. `evidence` says where it was seen."""
+    """What the code under one configuration symbol cost in a trace: in all of it, and on the way to init, without loops
+    that only emulation causes. `evidence` says where it was seen: the costliest functions first."""
 
     symbol: str
     instructions: int
     evidence: tuple[Evidence, ...] = ()
+    to_init_net: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,17 @@ class Attribution:
     remainder: dict[str, int]
     total: dict[str, int]
 
-    def by_symbol(self) -> dict[str, SymbolCost]:
-        """Symbol → cost over all phases, with the costliest functions as evidence of strength `ran`."""
+    def by_symbol(self, to_init: str = Phase.KERNEL, without: Container[str] = ()) -> dict[str, SymbolCost]:
+        """Symbol → cost over all phases, with the costliest functions as evidence of strength `ran`. `to_init` is the
+        phase that ends there; functions named in `without` do not count towards it."""
         sums: dict[str, int] = defaultdict(int)
+        net: dict[str, int] = defaultdict(int)
         places: dict[str, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
         for row in self.rows:
             if row.symbol:
                 sums[row.symbol] += row.instructions
+                if row.phase == to_init and row.function.partition(".")[0] not in without:
+                    net[row.symbol] += row.instructions
                 places[row.symbol][(row.file, row.function)] += row.instructions
         found = {}
         for symbol, total in sums.items():
@@ -71,7 +78,7 @@ class Attribution:
                 Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
                 for (file, function), count in best
             )
-            found[symbol] = SymbolCost(symbol, total, evidence)
+            found[symbol] = SymbolCost(symbol, total, evidence, net[symbol])
         return found
 
 

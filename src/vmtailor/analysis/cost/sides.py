@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boot import Boot, FunctionCost, Phase
 from vmtailor.model.fit import EmulationLoop, Side
 from vmtailor.model.memory import MemoryUse
@@ -17,15 +18,6 @@ FROM_RESET = (Phase.FIRMWARE, Phase.KERNEL)
 TO_READY = (Phase.KERNEL, Phase.INIT, Phase.START_UP)
 #: How many functions a side keeps.
 TOP_FUNCTIONS = 400
-
-
-@dataclass(frozen=True)
-class LoopNames:
-    """One row of data/emulation_loops.toml: functions that wait in a loop because the machine is emulated."""
-
-    name: str
-    functions: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) ->
     cost: dict[str, int] = {}
     for row in boot.functions:
         if row.phase in wanted:
-            name = row.function.partition(".")[0]  # parts and clones that the compiler made of it
+            name = plain(row.function)
             cost[name] = cost.get(name, 0) + row.instructions
     found = []
     for loop in table:
@@ -64,10 +56,8 @@ def loops_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) ->
 
 def port_accesses_of(boot: Boot, table: Sequence[LoopNames], phases: Iterable[Phase]) -> int:
     """Accesses to ports of all named loops in some phases of one boot."""
-    wanted, names = set(phases), {function for loop in table for function in loop.functions}
-    return sum(
-        row.port_accesses for row in boot.functions if row.phase in wanted and row.function.partition(".")[0] in names
-    )
+    wanted, names = set(phases), functions(table)
+    return sum(row.port_accesses for row in boot.functions if row.phase in wanted and plain(row.function) in names)
 
 
 def spread(values: Sequence[float]) -> float:
@@ -105,7 +95,7 @@ def _per_request(boot: Boot) -> tuple[float, float] | None:
 
 
 def top_functions(boot: Boot, most: int = TOP_FUNCTIONS) -> tuple[FunctionCost, ...]:
-    """The dearest functions of a boot, dearest first."""
+    """The functions that a boot spent most on, those first."""
     return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:most])
 
 

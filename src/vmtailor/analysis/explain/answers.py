@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vmtailor.analysis.changes.catalogue import Catalogue, Entry
-from vmtailor.analysis.changes.causes import cause_of, is_kept
+from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base import figures
+from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.model.plan import Cause, Choice, LeftOut, Reason
 
 
 class Kind(StrEnum):
@@ -53,10 +53,10 @@ class Answer:
 def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Answer | None:
     """Explain one name; None when no record has it (see `nearest`). Symbols come with and without CONFIG_."""
     name = what.removeprefix("CONFIG_")
-    choice = run.plan.choice(name) or run.plan.choice(name.upper())
-    if choice is not None:
-        return _kept(run, choice) if is_kept(choice) else _set(run, choice, catalogue, rules)
-    gone = next((row for row in run.plan.left_out if row.name in (name, name.upper())), None)
+    symbol = run.plan.symbol(name) or run.plan.symbol(name.upper())
+    if symbol is not None:
+        return _kept(run, symbol) if symbol.is_kept else _set(run, symbol, catalogue, rules)
+    gone = next((row for row in run.plan.gone if row.id in (name, name.upper())), None)
     if gone is not None:
         return _left_out(run, gone, catalogue, rules)
     found = _word(run, what) or _initcall(run, what) or _call(run, what) or _function(run, what)
@@ -73,23 +73,23 @@ def nearest(run: FitRun, what: str, most: int = 5) -> tuple[str, ...]:
 
 
 def _names(run: FitRun) -> Iterable[str]:
-    yield from (choice.name for choice in run.plan.choices)
-    yield from (row.name for row in run.plan.left_out)
+    yield from (symbol.id for symbol in run.plan.symbols)
+    yield from (row.id for row in run.plan.gone)
     for side in (run.baseline, run.tailored):
         yield from (name for name, _ in side.initcalls)
         yield from (row.function for row in side.functions)
     yield from (call.name for call in run.calls)
-    yield from (word.word for word in run.plan.words)
+    yield from (word.id for word in run.plan.words)
 
 
 # ---- symbols
 
 
-def chain(run: FitRun, choice: Choice) -> tuple[tuple[str, Reason], ...]:
+def chain(run: FitRun, symbol: Change) -> tuple[tuple[str, Reason], ...]:
     """From a symbol that is only a dependency to one with a direct cause: the shortest way, itself first."""
-    by_name = {c.name: c for c in run.plan.choices}
-    ways: list[tuple[tuple[str, Reason], ...]] = [((choice.name, reason),) for reason in choice.reasons]
-    seen = {choice.name}
+    by_name = {c.id: c for c in run.plan.symbols}
+    ways: list[tuple[tuple[str, Reason], ...]] = [((symbol.id, reason),) for reason in symbol.reasons]
+    seen = {symbol.id}
     while ways:
         longer = []
         for way in ways:
@@ -97,54 +97,53 @@ def chain(run: FitRun, choice: Choice) -> tuple[tuple[str, Reason], ...]:
             if reason.cause is not Cause.DEPENDENCY:
                 return way
             parent = by_name.get(reason.reference.removeprefix("symbol:"))
-            if parent is not None and parent.name not in seen:
-                seen.add(parent.name)
-                longer += [(*way, (parent.name, further)) for further in parent.reasons]
+            if parent is not None and parent.id not in seen:
+                seen.add(parent.id)
+                longer += [(*way, (parent.id, further)) for further in parent.reasons]
         ways = longer
     return ()
 
 
-def _kept(run: FitRun, choice: Choice) -> Answer:
-    cause = cause_of(choice)
-    way = chain(run, choice) if cause is Cause.DEPENDENCY else ()
-    how = "built in" if choice.value == "y" else "a module"
-    summary = f"{choice.name} is in ({how}): {cause.value if cause else 'no reason is on record'}"
-    if not choice.prompted:
+def _kept(run: FitRun, symbol: Change) -> Answer:
+    cause = cause_of(symbol)
+    way = chain(run, symbol) if cause is Cause.DEPENDENCY else ()
+    how = "built in" if symbol.value == "y" else "a module"
+    summary = f"{symbol.id} is in ({how}): {cause.value if cause else 'no reason is on record'}"
+    if not symbol.setting.chosen:
         summary += "; it has no prompt, other symbols switch it"
     return Answer(
-        choice.name,
+        symbol.id,
         Kind.SYMBOL,
         Standing.IN,
         summary,
-        choice.reasons,
+        symbol.reasons,
         way,
         (),
-        _costs(run, choice.name),
-        _held(run, choice.name),
+        _costs(run, symbol.id),
+        _held(run, symbol.id),
     )
 
 
-def _set(run: FitRun, choice: Choice, catalogue: Catalogue, rules: Rules) -> Answer:
-    if choice.value == "n":
-        summary = f"{choice.name} is switched off"
-        ways = _ways_in(run, choice.name, catalogue, rules)
-        return Answer(
-            choice.name, Kind.SYMBOL, Standing.OFF, summary, choice.reasons, (), ways, _costs(run, choice.name)
-        )
-    return Answer(choice.name, Kind.SYMBOL, Standing.IN, f"{choice.name} is set to {choice.value}", choice.reasons)
+def _set(run: FitRun, symbol: Change, catalogue: Catalogue, rules: Rules) -> Answer:
+    if symbol.value == "n":
+        summary = f"{symbol.id} is switched off"
+        ways = _ways_in(run, symbol.id, catalogue, rules)
+        return Answer(symbol.id, Kind.SYMBOL, Standing.OFF, summary, symbol.reasons, (), ways, _costs(run, symbol.id))
+    return Answer(symbol.id, Kind.SYMBOL, Standing.IN, f"{symbol.id} is set to {symbol.value}", symbol.reasons)
 
 
-def _left_out(run: FitRun, row: LeftOut, catalogue: Catalogue, rules: Rules) -> Answer:
-    if row.instructions or row.evidence:
-        ran = f"its code ran on the baseline ({figures.grouped(row.instructions)} instructions)"
-        summary = f"{row.name} is out: {ran}, but nothing asked for it by name"
+def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> Answer:
+    instructions = row.saves(Figure.TRACE_INSTRUCTIONS)
+    if instructions or row.evidence:
+        ran = f"its code ran on the baseline ({figures.grouped(instructions)} instructions)"
+        summary = f"{row.id} is out: {ran}, but nothing asked for it by name"
     else:
-        summary = f"{row.name} is out: it is in the baseline, and nothing ever used it"
+        summary = f"{row.id} is out: it is in the baseline, and nothing ever used it"
     seen = tuple(
         ("ran", f"{e.kind} {e.key} ({e.where})" + (f", {e.count} times" if e.count > 1 else "")) for e in row.evidence
     )
-    ways = _ways_in(run, row.name, catalogue, rules)
-    return Answer(row.name, Kind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.name)))
+    ways = _ways_in(run, row.id, catalogue, rules)
+    return Answer(row.id, Kind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.id)))
 
 
 def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
@@ -159,7 +158,7 @@ def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
 def _held(run: FitRun, name: str, most: int = 12) -> tuple[str, ...]:
     """Symbols that are kept, or kept too, because of this one."""
     reference = f"symbol:{name}"
-    return tuple(c.name for c in run.plan.choices if any(r.reference == reference for r in c.reasons))[:most]
+    return tuple(c.id for c in run.plan.symbols if any(r.reference == reference for r in c.reasons))[:most]
 
 
 def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tuple[str, ...]:
@@ -206,10 +205,10 @@ def _conditions(entry: Entry) -> str:
 
 
 def _word(run: FitRun, what: str) -> Answer | None:
-    found = next((w for w in run.plan.words if what in (w.word, w.word.partition("=")[0])), None)
+    found = next((w for w in run.plan.words if what in (w.id, w.setting.name)), None)
     if found is None:
         return None
-    return Answer(found.word, Kind.WORD, Standing.IN, f"{found.word} is on the kernel command line", (found.reason,))
+    return Answer(found.id, Kind.WORD, Standing.IN, f"{found.id} is on the kernel command line", found.reasons)
 
 
 def _initcall(run: FitRun, what: str) -> Answer | None:
@@ -252,9 +251,9 @@ def _function(run: FitRun, what: str) -> Answer | None:
 def _call(run: FitRun, what: str) -> Answer | None:
     calls = [call for call in run.calls if call.name == what]
     reasons = tuple(
-        (choice.name, reason)
-        for choice in run.plan.choices
-        for reason in choice.reasons
+        (symbol.id, reason)
+        for symbol in run.plan.symbols
+        for reason in symbol.reasons
         if reason.cause is Cause.DEMANDED and _has_word(reason.text, what)
     )
     if not calls and not reasons:
@@ -278,17 +277,14 @@ def _file(run: FitRun, what: str) -> Answer | None:
         summary = f"{what} is in the root file system; the exercise never opened it"
         return Answer(what, Kind.FILE, Standing.IN, summary)
     reasons = tuple(
-        (choice.name, reason)
-        for choice in run.plan.choices
-        for reason in choice.reasons
-        if _has_word(reason.text, what)
+        (symbol.id, reason) for symbol in run.plan.symbols for reason in symbol.reasons if _has_word(reason.text, what)
     )
     if reasons:
         names = ", ".join(dict.fromkeys(name for name, _ in reasons))
         return Answer(what, Kind.FILE, Standing.IN, f"{what} keeps {names}", tuple(r for _, r in reasons))
     out = [
-        (row.name, e)
-        for row in run.plan.left_out
+        (row.id, e)
+        for row in run.plan.gone
         for e in row.evidence
         if what in (e.key, e.detail.rpartition(":")[0], e.detail)
     ]
@@ -315,10 +311,8 @@ def _file(run: FitRun, what: str) -> Answer | None:
 
 def _mentions(run: FitRun, what: str) -> tuple[str, ...]:
     """Symbols whose evidence or reasons name a function."""
-    kept = (c.name for c in run.plan.choices if any(_has_word(r.text, what) for r in c.reasons))
-    gone = (
-        row.name for row in run.plan.left_out if any(e.key == what or _has_word(e.detail, what) for e in row.evidence)
-    )
+    kept = (c.id for c in run.plan.symbols if any(_has_word(r.text, what) for r in c.reasons))
+    gone = (row.id for row in run.plan.gone if any(e.key == what or _has_word(e.detail, what) for e in row.evidence))
     return tuple(dict.fromkeys((*kept, *gone)))
 
 

@@ -13,7 +13,8 @@ from vmtailor.analysis.ksource.expr import symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.model.plan import LeftOut, Plan, Reason
+from vmtailor.model.change import Change, Figure, Reason
+from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
 
@@ -45,24 +46,24 @@ def explain(name: str, plan: Plan, facts: Facts, kconfig: Kconfig, rules: Rules)
     name = name.removeprefix("CONFIG_")
     if not kconfig.known(name):
         return Explanation(name, False, "n", "", "", ())
-    choice = plan.choice(name)
-    value = choice.value if choice is not None else "n"
+    symbol = plan.symbol(name)
+    value = symbol.value if symbol is not None else "n"
     inside = value not in ("n", "")
-    left_out = next((row for row in plan.left_out if row.name == name), None)
+    gone = next((row for row in plan.gone if row.id == name), None)
     return Explanation(
         name, True, value, kconfig.prompt(name), kconfig.help(name), kconfig.places(name),
-        reasons=choice.reasons if choice is not None else (),
+        reasons=symbol.reasons if symbol is not None else (),
         needed_by=needed_by(name, plan) if inside else (),
         dependency=kconfig.dependency(name),
         would_add=() if inside else would_add(name, plan, kconfig),
         brought_in_by=triggers(name, facts, rules),
-        ran=left_out.instructions if left_out is not None else 0,
+        ran=gone.saves(Figure.TRACE_INSTRUCTIONS) if gone is not None else 0,
     )  # fmt: skip
 
 
 def needed_by(name: str, plan: Plan) -> tuple[str, ...]:
     """Kept symbols whose reasons name this one."""
-    return tuple(c.name for c in plan.choices if any(r.reference == f"symbol:{name}" for r in c.reasons))
+    return tuple(c.id for c in plan.symbols if any(r.reference == f"symbol:{name}" for r in c.reasons))
 
 
 def needs(name: str, plan: Plan) -> tuple[str, ...]:
@@ -71,8 +72,8 @@ def needs(name: str, plan: Plan) -> tuple[str, ...]:
     current: str | None = name
     while current is not None and current not in chain:
         chain.append(current)
-        choice = plan.choice(current)
-        found = [r.reference for r in choice.reasons if r.reference.startswith("symbol:")] if choice else []
+        symbol = plan.symbol(current)
+        found = [r.reference for r in symbol.reasons if r.reference.startswith("symbol:")] if symbol else []
         current = found[0].removeprefix("symbol:") if found else None
     return tuple(chain[1:])
 
@@ -82,7 +83,7 @@ def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
     closure = close(kconfig, [*plan.fragment, (name, "y")])
     if any(item.name == name for item in closure.lost):
         return ()
-    more = kconfig.resolve(closure.fragment).enabled - {c.name for c in plan.choices if c.value in ("y", "m")}
+    more = kconfig.resolve(closure.fragment).enabled - {c.id for c in plan.symbols if c.setting.value in ("y", "m")}
     return (name, *sorted(more - {name})) if name in more else ()
 
 
@@ -111,14 +112,14 @@ def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[st
 
 
 def nearest(
-    failed: Sequence[FailedCall], left_out: Sequence[LeftOut], facts: Facts, rules: Rules, kconfig: Kconfig
+    failed: Sequence[FailedCall], left_out: Sequence[Change], facts: Facts, rules: Rules, kconfig: Kconfig
 ) -> tuple[str, ...]:
     """All symbols left out, those nearest to the failing calls first: the order in which repair tries them.
 
     First what the call itself, its family or a rule asks for; then what makes up the folder, then the subsystem in
     which the call is defined; then what ran, by instructions. Without failing calls only the last counts.
     """
-    candidates = [row.name for row in left_out]
+    candidates = [row.id for row in left_out]
     distance: dict[str, int] = {}
 
     def near(names: Sequence[str], step: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import kconfiglib as k
 
 from vmtailor.analysis.ksource.kconfig import Kconfig, symbols_in, terms
-from vmtailor.model.plan import Cause, Reason
+from vmtailor.model.change import Cause, Reason
 
 
 def why_set(kconfig: Kconfig, name: str) -> Reason | None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.trial import Purpose
+from vmtailor.stages.report import waterfall
 
 FIT_SCHEMA = "vmtailor/fit/1"
 
@@ -26,18 +28,19 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         ],
         "repairs": repairs(run),
         "symbols": {
-            **{cause.value: number for cause, number in counts(run.plan.choices).items()},
+            **{cause.value: number for cause, number in counts(run.plan.symbols).items()},
             "total_y": run.plan.total_y,
         },
         "unexplained": len(run.unexplained),
         "baseline": _side(run.baseline),
         "tailored": _side(run.tailored),
+        "waterfall": waterfall.document(run),
     }
 
 
 def repairs(run: FitRun) -> int:
     """How many trials put something back."""
-    return sum(1 for trial in run.trials if trial.purpose == "repair")
+    return sum(1 for trial in run.trials if trial.purpose is Purpose.REPAIR)
 
 
 def _side(side: Side) -> dict[str, Any]:

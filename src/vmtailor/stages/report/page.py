@@ -10,7 +10,7 @@ from vmtailor.base import figures, pages
 from vmtailor.base.records import write_atomic
 from vmtailor.model.boot import Phase
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import memory, timeline, views
+from vmtailor.stages.report import memory, timeline, views, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import groups
 
@@ -21,7 +21,8 @@ PAGE = "report.html"
 def page(run: FitRun) -> str:
     """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
     before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
-    found = counts(run.plan.choices)
+    found = counts(run.plan.symbols)
+    down = waterfall.of(run)
     return pages.render(
         "report.html",
         styles=("report.css",),
@@ -37,7 +38,11 @@ def page(run: FitRun) -> str:
             "phase_meaning": timeline.MEANING,
             "phases": [(phase, before.get(phase), after.get(phase)) for phase in Phase],
             "phase_cost": timeline.cost,
-            "waterfall": views.waterfall(run),
+            "waterfall": down,
+            "bars": waterfall.bars(down) if down is not None else (),
+            "named": waterfall.named,
+            "signed": waterfall.signed,
+            "remainder": waterfall.REMAINDER,
             "costs": views.cost_lists(run),
             "causes": [(cause, number, MEANING[cause]) for cause, number in found.items()],
             "cause_order": ORDER,

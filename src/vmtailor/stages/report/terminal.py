@@ -10,13 +10,17 @@ from vmtailor.analysis.changes.causes import MEANING, counts
 from vmtailor.base import figures, output
 from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
 from vmtailor.base.text import plural
+from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
-from vmtailor.model.plan import Cause
-from vmtailor.stages.report import memory
+from vmtailor.stages.report import memory, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import groups
 from vmtailor.stages.report.page import PAGE
+from vmtailor.stages.report.waterfall import Waterfall
+
+#: Folders and symbols that are named on a terminal.
+MOST_FOLDERS, MOST_SYMBOLS = 8, 2
 
 
 def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> None:
@@ -39,6 +43,8 @@ def _parts(run: FitRun) -> list[RenderableType]:
         parts.append(_loops(run))
     if run.baseline.memory or run.tailored.memory:
         parts.append(_memory(run))
+    if (found := waterfall.of(run)) is not None:
+        parts.append(_waterfall(found))
     parts.append(_causes(run))
     if run.trials:
         parts.append(_trials(run))
@@ -104,9 +110,27 @@ def _memory(run: FitRun) -> Group:
     )
 
 
+def _waterfall(found: Waterfall) -> Group:
+    heads = ("measured", "expected", "remainder")
+    table = _table("", *heads, "expected of", numbers=heads)
+    for row in waterfall.shortened(found.rows, MOST_FOLDERS):
+        some, more = waterfall.named(row, MOST_SYMBOLS)
+        names = ", ".join(name for name, _ in some) + (f" and {more} more" if more else "")
+        cells = (waterfall.signed(value) for value in (row.measured, row.expected, row.remainder))
+        table.add_row(Text(row.name), *cells, Text(names, "dim"))
+    cells = (waterfall.signed(value) for value in (found.measured, found.expected, found.remainder))
+    table.add_row(Text("in all", "bold"), *cells, Text())
+    parts = "; ".join(
+        f"{part.name} {waterfall.signed(part.after - part.before)}"
+        + (f" ({', '.join(name for name, _ in part.functions[:MOST_SYMBOLS])})" if part.functions else "")
+        for part in found.parts
+    )
+    return _titled("Instructions to init, net, by folder of the source tree", table, f"the remainder: {parts}")
+
+
 def _causes(run: FitRun) -> Group:
     table = _table("cause", "symbols", "meaning", numbers=("symbols",))
-    found = counts(run.plan.choices)
+    found = counts(run.plan.symbols)
     for cause, number in found.items():
         table.add_row(cause.value, str(number), Text(MEANING[cause], "dim"))
     table.add_row("in all", str(sum(found.values())), Text(f"{run.plan.total_y} with those that have no prompt", "dim"))
@@ -116,7 +140,7 @@ def _causes(run: FitRun) -> Group:
 def _trials(run: FitRun) -> Group:
     table = _table("", "purpose", "changed", "build", "verify", "result", numbers=("", "build", "verify"))
     for trial in run.trials:
-        changed = " ".join([*(f"+{x}" for x in trial.added), *(f"-{x}" for x in trial.removed)])
+        changed = " ".join(("-" if change.value == "n" else "+") + change.id for change in trial.changes)
         failures = "; ".join(trial.failures) or "failed"
         table.add_row(
             str(trial.number),
@@ -152,7 +176,9 @@ def _next(run: FitRun) -> Table:
     bundle = shlex.quote(run.bundle)
     port = next((p.number for p in run.image.exposed_ports if p.protocol == "tcp"), None)
     publish = f" -p {port + 8000 if port < 1024 else port}:{port}" if port else ""
-    demanded = (c.name for c in run.plan.choices if c.prompted and any(r.cause is Cause.DEMANDED for r in c.reasons))
+    demanded = (
+        c.id for c in run.plan.symbols if c.setting.chosen and any(r.cause is Cause.DEMANDED for r in c.reasons)
+    )
     table = Table.grid(padding=(0, 3))
     for first, second, style in (
         ("bundle", run.bundle, "bold"),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.changes.causes import cause_of, is_kept
+from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.base import figures
-from vmtailor.model.fit import FitRun, Ledger, Side
+from vmtailor.model.change import Figure
+from vmtailor.model.fit import FitRun, Side
 
 #: Rows of a list of costs; what follows is summed up in a last row.
 MOST_ROWS = 18
@@ -24,20 +25,6 @@ class Measure:
     tailored: str
     ratio: str
     widths: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of the waterfall. `x` and `width` in percent; `kind` is total, less, more or none."""
-
-    title: str
-    cause: str
-    x: float
-    width: float
-    kind: str
-    instructions: str
-    bytes: str
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -84,76 +71,6 @@ def measures(run: FitRun) -> tuple[Measure, ...]:
         widths = (100 * (before or 0) / most, 100 * (after or 0) / most)
         found.append(Measure(title, form(before), form(after), figures.ratio(before, after), widths))
     return tuple(found)
-
-
-def waterfall(run: FitRun) -> tuple[Step, ...]:
-    """From the baseline's instructions to init (net) to the tailored machine's, change by change. What the changes
-    together do more or less than one by one is a step of its own."""
-    start, end = run.baseline.init_instructions_net, run.tailored.init_instructions_net
-    if start is None or end is None or not run.ledger:
-        return ()
-    level = float(start)
-    highest = level
-    steps: list[tuple[Ledger | None, float, float]] = []
-    for row in run.ledger:
-        steps.append((row, level, level + (row.measured_instructions or 0)))
-        level += row.measured_instructions or 0
-        highest = max(highest, level)
-    if round(level) != end:
-        steps.append((None, level, end))
-    scale = max(highest, end, 1)
-    first = Step(
-        "baseline",
-        run.baseline.kernel,
-        0,
-        100 * start / scale,
-        "total",
-        figures.millions(start),
-        figures.file_bytes(run.baseline.kernel_bytes),
-        "",
-    )
-    last = Step(
-        "tailored",
-        run.tailored.kernel,
-        0,
-        100 * end / scale,
-        "total",
-        figures.millions(end),
-        figures.file_bytes(run.tailored.kernel_bytes),
-        "",
-    )
-    return (first, *(_step(row, before, after, scale) for row, before, after in steps), last)
-
-
-def _step(row: Ledger | None, before: float, after: float, scale: float) -> Step:
-    delta = after - before
-    kind = "less" if delta < 0 else "more" if delta > 0 else "none"
-    x = 100 * max(0.0, min(before, after)) / scale
-    width = 100 * abs(delta) / scale
-    if row is None:
-        text = "changes work together: what is left when each was counted by itself"
-        return Step(
-            "not put down to one change", text, x, width, kind, _signed(delta, figures.millions), figures.NONE, ""
-        )
-    by_itself = row.measured_instructions is not None
-    return Step(
-        row.change,
-        row.cause,
-        x,
-        width,
-        kind,
-        _signed(row.measured_instructions, figures.millions) if by_itself else "not alone",
-        _signed(row.measured_bytes, figures.file_bytes),
-        row.verdict,
-    )
-
-
-def _signed(value: float | None, form: Callable[[float | None], str]) -> str:
-    if value is None:
-        return figures.NONE
-    if value == 0:
-        return "0"
-    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
 
 
 def cost_lists(run: FitRun) -> tuple[CostList, ...]:
@@ -226,19 +143,19 @@ def table_data(run: FitRun) -> dict[str, Any]:
     return {
         "symbols": [
             {
-                "name": choice.name,
-                "value": choice.value,
-                "prompt": choice.prompted,
-                "kept": is_kept(choice),
-                "cause": "unexplained" if choice.name in unexplained else (cause_of(choice) or "unexplained"),
-                "reasons": [[reason.cause, reason.text, reason.reference] for reason in choice.reasons],
+                "name": symbol.id,
+                "value": symbol.value,
+                "prompt": symbol.setting.chosen,
+                "kept": symbol.is_kept,
+                "cause": "unexplained" if symbol.id in unexplained else (cause_of(symbol) or "unexplained"),
+                "reasons": [[reason.cause, reason.text, reason.reference] for reason in symbol.reasons],
             }
-            for choice in run.plan.choices
+            for symbol in run.plan.symbols
         ],
         "left_out": [
             {
-                "name": row.name,
-                "instructions": row.instructions,
+                "name": row.id,
+                "instructions": row.saves(Figure.TRACE_INSTRUCTIONS),
                 "evidence": [[e.kind, e.key, e.where, e.count] for e in row.evidence],
             }
             for row in run.plan.left_out

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is expected of a change before it is tried: read from a timeline, or from what a boot cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from vmtailor.analysis.changes.known import Candidate
+from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.change import Effect, Figure, exact
+from vmtailor.model.timeline import PhaseName, Timeline
+
+#: So many rows are named for what is expected.
+MOST_NAMED = 6
+#: Instructions to look up one initcall's name: counted with a list that names none, 6.12 with 170,000 symbols.
+NAME_LOOKUP = 3_200
+BLACKLIST = "initcall_blacklist"
+
+#: What is expected of a candidate, as effects; none where nothing tells.
+Predict = Callable[[Candidate], tuple[Effect, ...]]
+
+
+def effects(figure: Figure, saving: float | None, source: str) -> tuple[Effect, ...]:
+    """A saving as the effect that is expected."""
+    return () if saving is None else (exact(figure, -saving, source),)
+
+
+def seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, str]:
+    """The saving to expect, in seconds of the timeline's clock, and what it was read from; None where nothing tells."""
+    return _sum([_seconds(one, timeline) for one in candidate.single])
+
+
+def _seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, str]:
+    us, seen = 0, []
+    signs = candidate.timeline
+    rows: list[tuple[tuple[str, ...], Iterable[tuple[str, int | None]]]] = [
+        (signs.processes, ((p.name, p.exclusive_us) for p in timeline.processes if not p.observer)),
+        (signs.units, ((u.name, u.exclusive_us) for u in timeline.units)),
+        (signs.initcalls, ((c.name, c.exclusive_us) for c in timeline.initcalls if c.module is None)),
+        (signs.modules, ((c.module or "", c.exclusive_us) for c in timeline.initcalls)),
+    ]
+    for patterns, items in rows:
+        if not patterns:
+            continue
+        wanted = re.compile("|".join(patterns))
+        for name, cost in items:
+            if cost is not None and wanted.fullmatch(name):
+                us += cost
+                seen.append(name)
+    if signs.console and timeline.console is not None and timeline.console.cost_us is not None:
+        us += timeline.console.cost_us
+        seen.append("console")
+    if signs.initrd:
+        phase = timeline.phase(PhaseName.INITRD)
+        if phase is not None and phase.start_us is not None and phase.end_us is not None:
+            us += phase.end_us - phase.start_us
+            seen.append("phase initrd")
+    if signs.advice:
+        for remedy in timeline.advice:
+            if remedy.id == candidate.advice and remedy.applies and remedy.saving_us is not None:
+                us += remedy.saving_us
+                seen += list(remedy.seen)
+    return (us / 1e6, ", ".join(dict.fromkeys(seen))) if seen else (None, "")
+
+
+def _sum(parts: Sequence[tuple[float | None, str]]) -> tuple[float | None, str]:
+    """What parts are expected to save together, where all tell."""
+    known = [saving for saving, _ in parts if saving is not None]
+    sources = ", ".join(dict.fromkeys(source for _, source in parts if source))
+    return (sum(known) if len(known) == len(parts) else None), sources
+
+
+def instructions(candidate: Candidate, cost: BootCost) -> tuple[float | None, str]:
+    """The saving to expect, in instructions from kernel entry to init, and what it was read from; None where nothing
+    tells. To leave initcalls out the kernel looks up the name of every one, which is taken off."""
+    saving, source = _sum([_saved(part, cost) for part in candidate.single])
+    if saving is not None and any(setting.name == BLACKLIST for setting in candidate.change.settings):
+        saving -= NAME_LOOKUP * len(cost.initcalls)
+    return saving, source
+
+
+def _saved(candidate: Candidate, cost: BootCost) -> tuple[float | None, str]:
+    wanted, total, seen = candidate.cost, 0, []
+    for row in cost.functions:  # the most expensive first
+        keys = ((wanted.symbols, row.symbol), (wanted.files, row.file), (wanted.functions, row.function))
+        if any(patterns and re.fullmatch("|".join(patterns), key) for patterns, key in keys):
+            total += row.instructions
+            seen.append(row.function)
+    for call in cost.initcalls:
+        if wanted.initcalls and re.fullmatch("|".join(wanted.initcalls), call.name):
+            total += call.instructions
+            seen.append(call.name)
+    helpers = {"": 0, "all": cost.helpers.count, "for tests": cost.helpers.for_tests}[wanted.helpers]
+    if helpers:
+        total += helpers * cost.helpers.each
+        seen.insert(0, f"{helpers} helpers")
+    named = list(dict.fromkeys(seen))
+    rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return (total * wanted.share, ", ".join(named[:MOST_NAMED]) + rest) if seen else (None, "")

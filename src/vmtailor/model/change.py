@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A change: one reversible step away from the baseline, with its cause, its effects and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from vmtailor.model.evidence import Evidence
+from vmtailor.model.sample import Verdict
+
+
+class Cause(StrEnum):
+    """Why a change is made. Direct causes name a record; a dependency names the symbol that needs it."""
+
+    DEMANDED = "demanded"
+    PLATFORM = "platform"
+    POLICY = "policy"
+    MARGIN = "margin"  # kept beyond what was demanded
+    DEPENDENCY = "dependency"
+    REPAIR = "repair"  # a trial showed that it is needed, or is not
+    ADVICE = "advice"  # the catalogue's advice
+    USER = "user"  # asked for by name
+
+
+class ChangeKind(StrEnum):
+    """What is set. How each is applied: pipeline/applying.py."""
+
+    CONFIG = "config"  # a configuration symbol
+    COMMAND_LINE = "command-line"  # a word of the kernel's command line
+    ROOTFS = "rootfs"  # root file system or initial RAM disk
+    INIT = "init"
+    UNIT = "unit"  # of the service manager
+    RUNTIME = "runtime"  # sysctl, sysfs
+    MACHINE = "machine"  # an option of the machine or its monitor
+    COMPILER = "compiler"
+    KERNEL_VERSION = "kernel-version"
+    PATCH = "patch"
+
+
+class Figure(StrEnum):
+    """What an effect is on. Instructions are executed ones, net ones without the loops that only emulation causes."""
+
+    INIT_INSTRUCTIONS = "instructions, kernel entry to init"
+    INIT_INSTRUCTIONS_NET = "instructions, kernel entry to init, net"
+    BEFORE_KERNEL = "instructions, reset to kernel entry, net"
+    TRACE_INSTRUCTIONS = "instructions, the whole trace"
+    KERNEL_BYTES = "kernel file"
+    SYMBOLS = "symbols with a prompt"
+    READY = "time of ready"  # on the clock that is judged by
+    WALL = "host time to ready"
+    CPU = "QEMU's processor time to ready"
+
+
+UNITS = {
+    **{figure: "instructions" for figure in Figure if figure.startswith("instructions")},
+    Figure.KERNEL_BYTES: "bytes",
+    Figure.SYMBOLS: "",
+    **dict.fromkeys((Figure.READY, Figure.WALL, Figure.CPU), "s"),
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`text` says why; `reference` resolves to a record: `policy:ID`, `platform:ID`, `trace:…` or `symbol:NAME`."""
+
+    cause: Cause
+    reference: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing that is set. `name` is a symbol (without CONFIG_), a word's part before `=`, a unit, an option;
+    `value` is what it is set to (y, m, n, a number or a string; "" for a word without a value), None: it is taken
+    away. `before` is what stood there, None: nothing. `chosen`: False where it cannot be set by itself and follows
+    from other settings."""
+
+    kind: ChangeKind
+    name: str
+    value: str | None
+    before: str | None = None
+    chosen: bool = True
+
+    @property
+    def back(self) -> Setting:
+        """The setting that restores what stood there."""
+        return replace(self, value=self.before, before=self.value)
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"without {self.name}"
+        return f"{self.name}={self.value}" if self.value else self.name
+
+
+@dataclass(frozen=True)
+class Effect:
+    """By how much a figure changes, in `unit`; less is negative. `low` and `high` are the 95 % interval of `value`,
+    equal to it where the figure is exact. `source` is what it was read from."""
+
+    figure: Figure
+    value: float
+    low: float
+    high: float
+    unit: str
+    source: str = ""
+
+
+def exact(figure: Figure, value: float, source: str = "") -> Effect:
+    """An effect without an interval."""
+    return Effect(figure, value, value, value, UNITS[figure], source)
+
+
+@dataclass(frozen=True)
+class Change:
+    """`id` names it: a symbol, a word, an id of the catalogue. `does` says what is done, for a person. `evidence`: what
+    was seen of it on the baseline. `expected` was read before it was tried, `measured` after; the first of them is what
+    the verdict is on. `problem`: why it could not be tried, or what no longer worked."""
+
+    id: str
+    does: str
+    settings: tuple[Setting, ...]
+    reasons: tuple[Reason, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    expected: tuple[Effect, ...] = ()
+    measured: tuple[Effect, ...] = ()
+    verdict: Verdict = Verdict.UNDECIDED
+    problem: str = ""
+
+    @property
+    def setting(self) -> Setting:
+        """The only setting of a change that has one."""
+        (only,) = self.settings
+        return only
+
+    @property
+    def value(self) -> str:
+        """What a symbol is set to."""
+        return "n" if self.setting.value is None else self.setting.value
+
+    @property
+    def back(self) -> Change:
+        """The change that takes this one back, once it was applied: its settings the other way round."""
+        return Change(self.id, f"taken back: {self.does}", tuple(setting.back for setting in reversed(self.settings)))
+
+    @property
+    def sets_symbol(self) -> bool:
+        """Whether it is a symbol of the configuration, and nothing else."""
+        return len(self.settings) == 1 and self.settings[0].kind is ChangeKind.CONFIG
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a symbol that is in the kernel as code (y or m). Numbers, strings and n are none."""
+        return self.sets_symbol and self.setting.value in ("y", "m")
+
+    def expects(self, figure: Figure) -> Effect | None:
+        return next((effect for effect in self.expected if effect.figure is figure), None)
+
+    def measures(self, figure: Figure) -> Effect | None:
+        return next((effect for effect in self.measured if effect.figure is figure), None)
+
+    def saves(self, figure: Figure) -> int:
+        """What it is expected to save of a figure that counts; 0 where nothing is expected."""
+        found = self.expects(figure)
+        return -round(found.value) if found is not None else 0
+
+
+def symbol(name: str, value: str, *reasons: Reason, before: str | None = None, chosen: bool = True) -> Change:
+    """A symbol of the configuration as a change."""
+    return Change(name, "", (Setting(ChangeKind.CONFIG, name, value, before, chosen),), tuple(reasons))

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes tried on a machine: the changed ones booted in turn with the machine as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vmtailor.analysis.changes.judging import Run, Samples
+from vmtailor.analysis.statistics.stats import can_decide
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.change import Change, Figure
+from vmtailor.model.machine import Clock
+from vmtailor.model.sample import Verdict
+from vmtailor.model.trial import Purpose
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Variant, Vm, VmBoot
+from vmtailor.pipeline.trials import Ran, Trials
+from vmtailor.stages.boot import series
+from vmtailor.stages.boot.once import Plan
+
+BASE = "base"
+#: So many changed machines are booted between two boots of the machine as it is.
+BETWEEN = 6
+#: The figure that each way of judging is by.
+JUDGED = {JudgedBy.READY: Figure.READY, JudgedBy.INSTRUCTIONS: Figure.INIT_INSTRUCTIONS, JudgedBy.CPU: Figure.CPU}
+
+OnBoot = Callable[[str, int, float], None]
+#: Gives the machine with changes made, and the changes with what stood there before; an equal machine where nothing
+#: changes. Raises UserInputError for what cannot be made.
+Make = Callable[[Sequence[Change], Vm], tuple[Vm, tuple[Change, ...]]]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A machine with changes made, and their ids."""
+
+    vm: Vm
+    changes: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class MachineBench:
+    """Boots the machine as it is and each changed one in turn, `times` times. The machine as it is is booted again
+    after every few changed ones, so that the spread between its boots is known. `found` is every boot so far."""
+
+    subject: str
+    base: Vm
+    plan: Plan
+    out: Path
+    boot: series.Booter
+    make: Make
+    times: int
+    judged_by: JudgedBy
+    on_boot: OnBoot | None = None
+    found: BootSeries | None = None
+    _schedule: list[tuple[Variant, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._earlier = series.Earlier(self.out)
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
+        """The machine with changes made. Raises UserInputError also where that changes nothing."""
+        vm, made = self.make(changes, self.base)
+        if vm == self.base:
+            raise UserInputError("the machine is like this already")
+        return Changed(vm, tuple(change.id for change in changes)), made
+
+    def run(self, made: Mapping[str, Changed]) -> tuple[Run, Mapping[str, Ran[tuple[VmBoot, ...]]]]:
+        """Boot each, the machine as it is between them; when it was booted before, those boots count."""
+        changed = [series.variant(name, one.vm, one.changes) for name, one in made.items()]
+        if self.found is None:
+            more = in_turn(series.variant(BASE, self.base), changed, self.times)
+            before: tuple[VmBoot, ...] = ()
+        else:
+            more = [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
+            before = self.found.boots
+        self._schedule += more
+        self.found = series.run(
+            self.subject, self._schedule, self.plan, self.out, before=(*before, *self._earlier.of(self.plan, more)),
+            boot=self.boot, on_boot=self.on_boot,
+        )  # fmt: skip
+        return Run(samples=self._samples(BASE)), {name: self._ran(name) for name in made}
+
+    def _ran(self, name: str) -> Ran[tuple[VmBoot, ...]]:
+        assert self.found is not None
+        boots = self.found.of(name)
+        failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)
+        return Ran(Run(failures, self._samples(name)), boots)
+
+    def _samples(self, name: str) -> tuple[Samples, ...]:
+        """The figure that is judged by, then host time and processor time, where they mean anything."""
+        assert self.found is not None
+        found, clock = [b for b in self.found.of(name) if b.outcome is Outcome.READY], self.found.clock
+        ready = tuple(at for b in found if (at := b.at("ready", clock)) is not None)
+        values = {
+            Figure.READY: ready,
+            Figure.INIT_INSTRUCTIONS: tuple(float(b.instructions) for b in found if b.instructions),
+            Figure.WALL: ready if clock is Clock.WALL else (),
+            Figure.CPU: tuple(b.cpu_s for b in found if b.cpu_s is not None),
+        }
+        judged = JUDGED[self.judged_by]
+        beside = [figure for figure in (Figure.WALL, Figure.CPU) if figure is not judged and values[figure]]
+        exact = hardly_varies(clock, self.judged_by)
+        return (Samples(judged, values[judged], exact), *(Samples(figure, values[figure]) for figure in beside))
+
+
+def tried(bench: MachineBench, changes: Sequence[Change]) -> BootSeries:
+    """Try changes on a bench, each alone, then all that were better, together; the record of it is in the bench's
+    folder."""
+    judged = Trials(bench).each_alone_then_together(changes)
+    assert bench.found is not None
+    done = replace(bench.found, trials=judged, interaction=_interaction(judged), judged_by=bench.judged_by)
+    records.save(done, bench.out / series.RECORD)
+    return done
+
+
+def _interaction(judged: Sequence[Change]) -> float | None:
+    last = judged[-1] if judged else None
+    if last is None or last.id != Purpose.TOGETHER or not last.measured:
+        return None
+    alone = (change for change in judged[:-1] if change.verdict is Verdict.BETTER and change.measured)
+    return sum(change.measured[0].value for change in alone) - last.measured[0].value
+
+
+def in_turn(base: Variant, changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
+    """What is booted, and the number of the boot among its variant's: the base between every few others."""
+    schedule: list[tuple[Variant, int]] = []
+    bases = 0
+    for number in range(1, times + 1):
+        for place, one in enumerate(changed):
+            if place % BETWEEN == 0:
+                bases += 1
+                schedule.append((base, bases))
+            schedule.append((one, number))
+    return [*schedule, (base, bases + 1)]
+
+
+def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
+    """What to say before anything is booted, where no change can be told from chance whatever the boots show; empty
+    where it can. `times`: boots of each changed machine."""
+    if hardly_varies(clock, judged_by):
+        return ""
+    base = times * -(-changes // BETWEEN) + 1
+    if can_decide(base, times):
+        return ""
+    least = next(n for n in range(times + 1, 100) if can_decide(n * -(-changes // BETWEEN) + 1, n))
+    return (
+        f"with {times} boots of each machine, every change will be undecided: --times {least} can tell, and so can "
+        "--clock instructions"
+    )
+
+
+def hardly_varies(clock: Clock, judged_by: JudgedBy) -> bool:
+    """Whether what is judged by hardly varies, so that few boots are enough."""
+    return clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY

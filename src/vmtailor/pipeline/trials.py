@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of trials: applies changes, runs what comes of them, has it judged, and keeps every trial.
+
+What is applied to, and what running means, is the bench's to say. The engine has three uses of it: one set of changes,
+a search that asks for sets until it knows, and each change alone and then all that were better together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes.judging import Run, judge
+from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.progress import step
+from vmtailor.model.change import Change, Effect, exact
+from vmtailor.model.sample import Verdict
+from vmtailor.model.trial import Purpose, Trial
+
+Made = TypeVar("Made")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Ran(Generic[Result]):
+    """What one of several did: as it is judged, and as its bench knows it."""
+
+    run: Run
+    result: Result
+
+
+class Bench(Protocol[Made, Result]):
+    """Where changes are tried."""
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Made, tuple[Change, ...]]:
+        """What comes of changes, and the changes with what stood there before. Raises UserInputError or BuildError for
+        what cannot be had."""
+        ...
+
+    def run(self, made: Mapping[str, Made]) -> tuple[Run, Mapping[str, Ran[Result]]]:
+        """Run each of what was made, in turn where that is fair: what there was without them, and what each did."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tried(Generic[Result]):
+    """A trial with what ran; None where it could not be had."""
+
+    trial: Trial
+    result: Result | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search asks to try: all changes to apply, and those that the trial is about."""
+
+    changes: tuple[Change, ...]
+    about: tuple[Change, ...]
+    title: str
+
+
+@dataclass(frozen=True)
+class Found(Generic[Result]):
+    """What a search found: the last result that passed, the last one there was, and whether it came to its end with an
+    answer."""
+
+    best: Result | None
+    last: Result | None
+    answered: bool
+
+
+@dataclass
+class Trials(Generic[Made, Result]):
+    """Tries changes on one bench. `ledger` is every trial so far."""
+
+    bench: Bench[Made, Result]
+    ledger: list[Trial] = field(default_factory=list)
+
+    def attempt(
+        self, purpose: Purpose, changes: Sequence[Change], about: Sequence[Change] | None = None
+    ) -> Tried[Result]:
+        """Apply changes together and run what comes of them. `about`: those that the trial is noted for. Without a
+        change there is no trial but a first machine, and an error is raised."""
+        (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(about or changes))})
+        return tried
+
+    def search(
+        self,
+        search: Generator[tuple[str, ...], bool, tuple[str, ...] | None],
+        purpose: Purpose,
+        ask: Callable[[tuple[str, ...]], Asked | None],
+        *,
+        most: int | None = None,
+        on_passed: Callable[[Result, tuple[str, ...]], None] = lambda result, names: None,
+        on_failed: Callable[[tuple[str, ...]], None] = lambda names: None,
+    ) -> Found[Result]:
+        """Try what a search asks for, and tell it whether that passed, until it knows, or `most` trials are on record.
+        `ask` makes names changes; where it gives None there is nothing to try, which does not pass either."""
+        answer: bool | None = None
+        best: Result | None = None
+        last: Result | None = None
+        while most is None or len(self.ledger) < most:
+            try:
+                names = search.send(answer)  # type: ignore[arg-type]
+            except StopIteration as stop:
+                return Found(best, last, stop.value is not None)
+            answer = False
+            asked = ask(names)
+            if asked is None:
+                continue
+            with step(asked.title):
+                tried = self.attempt(purpose, asked.changes, asked.about)
+            answer = tried.trial.passed
+            last = tried.result if tried.result is not None else last
+            if answer and tried.result is not None:
+                best = tried.result
+                on_passed(tried.result, names)
+            else:
+                on_failed(names)
+        return Found(best, last, best is not None)
+
+    def each_alone_then_together(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Every change alone; then all that were better, together. Each with its effects, a verdict, or the problem
+        that it has."""
+        alone = self._attempts(Purpose.ALONE, {change.id: ((change,), (change,)) for change in changes})
+        judged = [change for tried in alone for change in tried.trial.changes]
+        good = [change for change in judged if change.verdict is Verdict.BETTER]
+        if len(good) < 2:
+            return tuple(judged)
+        whole = replace(
+            choosing.together(str(Purpose.TOGETHER), good),
+            does=", ".join(change.id for change in good),
+            expected=_sum([change.expected for change in good]),
+        )
+        (last,) = self._attempts(Purpose.TOGETHER, {whole.id: (tuple(good), (whole,))})
+        return (*judged, *last.trial.changes)
+
+    def _attempts(
+        self, purpose: Purpose, asked: Mapping[str, tuple[tuple[Change, ...], tuple[Change, ...]]]
+    ) -> list[Tried[Result]]:
+        """Apply each set of changes, then run all that could be had."""
+        made: dict[str, Made] = {}
+        about: dict[str, tuple[Change, ...]] = {}
+        problems: dict[str, str] = {}
+        seconds: dict[str, float] = {}
+        for name, (changes, noted) in asked.items():
+            started = time.monotonic()
+            about[name] = noted
+            try:
+                made[name], applied = self.bench.apply(changes)
+                about[name] = _with_before(noted, applied)
+            except (UserInputError, BuildError) as error:
+                if not changes:
+                    raise
+                problems[name] = error.message
+            seconds[name] = time.monotonic() - started
+        started = time.monotonic()
+        before, ran = self.bench.run(made)
+        each_s = (time.monotonic() - started) / max(1, len(made))
+        found = []
+        for name, changes in about.items():
+            failures = (problems[name],) if name in problems else ran[name].run.failures
+            judged = tuple(
+                replace(change, expected=(), problem=problems[name])
+                if name in problems
+                else judge(change, before, ran[name].run)
+                for change in changes
+            )
+            trial = Trial(
+                number=len(self.ledger) + 1,
+                purpose=purpose,
+                changes=judged,
+                passed=not failures,
+                failures=failures,
+                build_seconds=seconds[name] if name in made else 0.0,
+                verify_seconds=each_s if name in made else 0.0,
+            )
+            self.ledger.append(trial)
+            found.append(Tried(trial, ran[name].result if name in ran else None))
+        return found
+
+
+def _with_before(noted: Sequence[Change], applied: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes that a trial is about, their settings as they were applied."""
+    found = {change.id: change for change in applied}
+    return tuple(
+        replace(change, settings=found[change.id].settings) if change.id in found else change for change in noted
+    )
+
+
+def _sum(expected: Sequence[tuple[Effect, ...]]) -> tuple[Effect, ...]:
+    """What is expected of several together, where something is expected of each."""
+    if not all(expected):
+        return ()
+    first = expected[0][0]
+    return (exact(first.figure, sum(effects[0].value for effects in expected), "the sum"),)

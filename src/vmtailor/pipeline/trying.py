@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`boot --try`: changes tried on a machine with an init of its own, or on a bundle, each expected before it is
+tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.changes import expecting
+from vmtailor.analysis.changes.expecting import Predict, effects
+from vmtailor.analysis.changes.known import Candidate
+from vmtailor.analysis.cost import attribution_boot
+from vmtailor.base import records
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.base.store import Store
+from vmtailor.drivers.qemu.plugin import Mode
+from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.change import Change, Effect, Figure
+from vmtailor.model.machine import Clock
+from vmtailor.model.timeline import Timeline
+from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmBoot
+from vmtailor.pipeline import booting, rebuilding
+from vmtailor.pipeline.applying import Means, applied, for_bundle
+from vmtailor.pipeline.booting import Booted
+from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, OnBoot, tried
+from vmtailor.stages.boot import attribution, profile, series
+from vmtailor.stages.boot.attribution import Counting, Known, Settled, attributed, countable
+from vmtailor.stages.boot.bundle import machine_of
+from vmtailor.stages.boot.once import Plan, boot_once
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The timeline that savings are expected from, and how much of its seconds count."""
+
+    timeline: Timeline
+    share: float
+
+
+def on_machine(
+    subject: str, vm: Vm, plan: Plan, wanted: Sequence[Candidate], out: Path, *, times: int, natives: Natives,
+    judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
+    on_boot: OnBoot | None = None,
+) -> BootSeries:  # fmt: skip
+    """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
+    To judge by instructions, the kernel must be `known`."""
+    out.mkdir(parents=True, exist_ok=True)
+    boot: series.Booter = boot_once
+    if judged_by is JudgedBy.INSTRUCTIONS:
+        if known is None or store is None:
+            raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
+        vm = countable(vm)
+        boot = _counting(known, natives)
+        cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
+        predict = by_cost(cost, judged_by)
+    else:
+        if vm.clock is Clock.INSTRUCTIONS:
+            boot = Settled(natives)
+        predict = by_seconds(_shown(vm, plan, out, natives, judged_by, boot, on_boot), judged_by)
+    means = Means(out, natives.folder / "small-init")
+
+    def make(changes: Sequence[Change], machine: Vm) -> tuple[Vm, tuple[Change, ...]]:
+        return applied(changes, machine, means)
+
+    bench = MachineBench(subject, vm, plan, out, boot, make, times, judged_by, on_boot)
+    return tried(bench, expected(wanted, predict))
+
+
+def on_bundle(
+    subject: Booted, wanted: Sequence[Candidate], out: Path, *, times: int, judged_by: JudgedBy, on_boot: OnBoot
+) -> BootSeries:
+    """Try changes on a bundle, the exercise judging every boot.
+
+    On the instruction clock savings are expected from what each part of the kernel costs; by file and symbol where its
+    debug information was compiled before (`attribute`), else by name of function and initcall. On the wall clock they
+    are read from a boot that logs its initcalls."""
+    if judged_by is JudgedBy.CPU:
+        raise UserInputError("a bundle's trials are judged by ready or by instructions")
+    if judged_by is JudgedBy.INSTRUCTIONS:
+        subject = subject.on(Clock.INSTRUCTIONS)
+    out.mkdir(parents=True, exist_ok=True)
+    if subject.vm.clock is Clock.INSTRUCTIONS:
+        predict = by_cost(_cost(subject, out), judged_by)
+    else:
+        predict = _by_log(subject, out, judged_by)
+    means = Means(out, Path(), rebuilding.Rebuilder(subject.loaded, subject.store))
+
+    def make(changes: Sequence[Change], machine: Vm) -> tuple[Vm, tuple[Change, ...]]:
+        return make_on_bundle(changes, machine, means)
+
+    name = str(subject.loaded.folder)
+    bench = MachineBench(name, subject.vm, subject.plan, out, subject.booter, make, times, judged_by, on_boot)
+    return tried(bench, expected(wanted, predict))
+
+
+def make_on_bundle(changes: Sequence[Change], machine: Vm, means: Means) -> tuple[Vm, tuple[Change, ...]]:
+    """A bundle's machine with changes made. Raises UserInputError for what it cannot have."""
+    for_bundle(changes, machine)
+    vm, made = applied(changes, machine, means)
+    machine_of(vm)
+    return vm, made
+
+
+def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
+    """The changes, each with what is expected of it."""
+    return tuple(replace(one.change, expected=predict(one)) for one in wanted)
+
+
+def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
+    """Savings expected from what a boot cost: instructions, or as many nanoseconds of virtual time."""
+
+    def predict(one: Candidate) -> tuple[Effect, ...]:
+        count, source = expecting.instructions(one, cost)
+        if judged_by is JudgedBy.INSTRUCTIONS:
+            return effects(Figure.INIT_INSTRUCTIONS, count, source)
+        return effects(JUDGED[judged_by], None if count is None else count / 1e9, source)
+
+    return predict
+
+
+def by_seconds(shown: Shown | None, judged_by: JudgedBy) -> Predict:
+    """Savings expected from a timeline; none where there is none."""
+
+    def predict(one: Candidate) -> tuple[Effect, ...]:
+        if shown is None:
+            return ()
+        saving, source = expecting.seconds(one, shown.timeline)
+        return effects(JUDGED[judged_by], None if saving is None else saving * shown.share, source)
+
+    return predict
+
+
+def _counting(known: Known, natives: Natives) -> series.Booter:
+    counting = Counting(known, natives, Mode.COVERAGE)
+
+    def boot(
+        vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> VmBoot:  # fmt: skip
+        return counting.boot(vm, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
+
+    return boot
+
+
+def _shown(
+    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, booter: series.Booter, on_boot: OnBoot | None
+) -> Shown | None:
+    """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
+    if vm.kernel is None:
+        return None
+    seeing = profile.with_words(profile.with_initcalls(vm), profile.UNITS)
+    if vm.initrd is not None:
+        seeing = profile.with_collector(seeing, natives.folder / "collector", out)
+
+    def progress(seconds: float) -> None:
+        if on_boot is not None:
+            on_boot("profile", 1, seconds)
+
+    # Logging costs time: what is near its limit without would miss it.
+    patient = replace(plan, timeout_s=2 * plan.timeout_s)
+    header = (("title", "profile"), ("system.kernel.options", " ".join(seeing.append)))
+    boot = booter(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
+    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
+        return None
+    timeline = profile.timeline_of(out / "profile")
+    records.save(timeline, out / "profile" / "timeline.json")
+    # The guest's clock ran on while the host gave QEMU no time: in processor time, that share is not there.
+    ready = boot.at("ready")
+    share = boot.cpu_s / ready if judged_by is JudgedBy.CPU and boot.cpu_s and ready else 1.0
+    return Shown(timeline, share)
+
+
+def _cost(subject: Booted, out: Path) -> BootCost:
+    counters = booting.counted(subject, out)
+    known = rebuilding.known(subject.loaded, subject.store, only_cached=True)
+    if known is not None:
+        return attribution.cost_of(counters, known, subject.store)
+    table = subject.booter.table(str(subject.loaded.kernel))
+    found = attribution_boot.by_table(counters, table)
+    return attribution_boot.rows_of(subject.loaded.bundle.kernel_version, counters, found)
+
+
+def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
+    patient = replace(subject.plan, timeout_s=2 * subject.plan.timeout_s)
+    with step("one boot that logs its initcalls"):
+        boot = subject.booter(profile.with_initcalls(subject.vm), patient, out / "profile", number=1, variant="profile")
+    if boot.outcome not in (Outcome.READY, Outcome.WRONG):
+        return by_seconds(None, judged_by)
+    return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)

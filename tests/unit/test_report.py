@@ -35,6 +35,7 @@ SIDE_KEYS = {
     "device_accesses_net",
     "request_kernel_instructions",
     "min_memory_bytes",
+    "memory",
     "init_wall_us",
 }
 

@@ -34,7 +34,7 @@ from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Disk, DiskMode, Machine, MachineKind
 
 pytestmark = pytest.mark.system
 
@@ -133,13 +133,13 @@ def boot(
     volumes: tuple[Disk, ...] = ()
     if run is not None:
         write_run_volume(bench.folder / "run", run)
-        volumes, words = (Disk(str(bench.folder / "run"), read_only=False),), (*words, "VT_RUN=1")
+        volumes, words = (Disk(str(bench.folder / "run"), mode=DiskMode.WRITTEN),), (*words, "VT_RUN=1")
     base = bench.machine
     machine = Machine(
         kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
         network=network, acpi=kind == MachineKind.MICROVM,
     )  # fmt: skip
-    with qemu.boot(machine) as running:
+    with qemu.start(machine) as running:
         session = GuestSession(running.serial, key=run.key if run is not None else None)
         if act is not None:
             act(session)
@@ -207,7 +207,8 @@ def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
         user="root",
     )  # fmt: skip
     report = boot(
-        bench, run, network=True, disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), read_only=False)),
+        bench, run, network=True,
+        disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), mode=DiskMode.WRITTEN)),
         words=("VT_TOOLS=erofs", "VT_OUT=1"),
     )  # fmt: skip
     assert (report.exit_code, report.signal) == (130, 2)

@@ -359,6 +359,7 @@ def test_where_others_can_write_the_checked_bytes_are_what_is_started(tmp_path: 
     folder = write_bundle(tmp_path / "shared")
     folder.chmod(0o777)
     machine = machine_of(folder, load_bundle(folder), accelerator=Accelerator.TCG)
+    assert machine.kernel is not None
     for path in (machine.kernel, machine.disks[0].path):
         assert Path(path).is_relative_to(own_cache.root) and plain_files.ours_alone(Path(path).parent, "file")
     # Exchanged after the check: what was checked is still there.

@@ -18,7 +18,7 @@ from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu import kvm, qemu
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Disk, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import ports, run_ending, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.relay import Relay, Wishes
@@ -129,8 +129,8 @@ def run_bundle(options: RunOptions) -> int:
     with caught() as signals:
         # On no disk: the container's environment is in it.
         with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
-            machine = replace(machine, disks=(*machine.disks, Disk(volume, read_only=False)))
-            with qemu.boot(machine, qmp=True, greeted=False) as running:
+            machine = replace(machine, disks=(*machine.disks, Disk(volume, mode=DiskMode.WRITTEN)))
+            with qemu.start(machine, qmp=True, greeted=False) as running:
                 relay = Relay(running, run.key, wishes, signals)
                 end = run_ending.verdict(relay.run(), relay.session, running, memory)
         for line in end.words:

@@ -25,7 +25,8 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.drivers.qemu import plugin
 from vmtailor.drivers.rootfs import rootfs
-from vmtailor.model.counters import CodeMark, Counters
+from vmtailor.model.code_marks import CodeMark
+from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine, MachineKind
 from vmtailor.model.plan import RootFormat

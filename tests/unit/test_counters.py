@@ -17,7 +17,8 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.qemu import plugin, plugin_file
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
 from vmtailor.model.boot import FunctionCost, Phase
-from vmtailor.model.counters import CodeMark, CodeSpan, OwnerCounts, Totals
+from vmtailor.model.code_marks import CodeMark, CodeSpan
+from vmtailor.model.counters import OwnerCounts, Totals
 
 NM = """
 ffffffff81000000 T _stext

@@ -15,7 +15,7 @@ from vmtailor.booting.boot import OnProgress, boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boot import Boot
-from vmtailor.model.counters import CodeMark
+from vmtailor.model.code_marks import CodeMark
 from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Machine
 from vmtailor.model.workload import Workload

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
-from vmtailor.model.counters import START_KERNEL, CodeMark, CodeSpan, Counters, Stretch, Totals
+from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.model.counters import Counters, Stretch, Totals
 
 #: Where the kernel maps its image (x86-64): virtual = physical + this, before it is relocated, which nokaslr prevents.
 IMAGE_MAP = 0xFFFFFFFF80000000

@@ -11,7 +11,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import kernel_log
 from vmtailor.base.natives import Natives
 from vmtailor.model.boot import Boot, ContainerRun, Milestone, Outcome
-from vmtailor.model.counters import CodeMark
+from vmtailor.model.code_marks import CodeMark
 from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
 from vmtailor.model.gathered import Gathered

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.model.counters import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14

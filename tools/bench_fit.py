@@ -33,10 +33,10 @@ from vmtailor.analysis.changes import causes
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.sides import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
-from vmtailor.base import records
+from vmtailor.base import dot_config, records
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.store import Store, cache_root, digest, locked
-from vmtailor.drivers.kernel import kbuild, kconfig_file
+from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelFiles
@@ -153,7 +153,7 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
     machine = fitting.machine_of(ground, fitted.plan, kernel)
-    symbols = kconfig_file.parse(Path(kernel.config).read_text())
+    symbols = dot_config.parse(Path(kernel.config).read_text())
     kconfig = findings.tree.kconfig
     enabled = [symbol for symbol, value in symbols.items() if value == "y"]
     facts = KernelFacts(
@@ -194,7 +194,7 @@ def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> t
 
 def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path:
     def fill(folder: Path) -> None:
-        symbols = kconfig_file.parse((work / ".config").read_text())
+        symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
         configured = kbuild.Configured(str(work), str(source), str(work / ".config"), kept, ())
         compiled = kbuild.compile_kernel(configured, title=f"compiling {title}'s kernel")

@@ -13,9 +13,10 @@ import pytest
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import holds, truth
 from vmtailor.analysis.ksource.kbuild import file_conditions
+from vmtailor.base import dot_config
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import apt, choice, packaged
-from vmtailor.drivers.kernel import elf_pack, kbuild, kconfig_file, kernel_source
+from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.model.kernel import KernelBaseline
 
 pytestmark = pytest.mark.contract
@@ -34,7 +35,7 @@ def baseline() -> KernelBaseline:
 
 def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
     assert kernel_source.version_of(Path(baseline.source_dir)) == baseline.version
-    config = kconfig_file.parse(Path(baseline.config).read_text())
+    config = dot_config.parse(Path(baseline.config).read_text())
     assert config["VIRTIO_BLK"] == "m" and config["DEBUG_INFO"] == "y"
     assert " T start_kernel\n" in Path(baseline.system_map).read_text()
     assert Path(baseline.debug_vmlinux).read_bytes()[:4] == b"\x7fELF"

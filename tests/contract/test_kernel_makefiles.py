@@ -19,8 +19,8 @@ from tests.packaged_series import packaged_series, packaged_source
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import UNKNOWN, truth
 from vmtailor.analysis.ksource.kbuild import Compiled, compiled_files
+from vmtailor.base import dot_config
 from vmtailor.base.process import run
-from vmtailor.drivers.kernel import kconfig_file
 
 pytestmark = pytest.mark.contract
 
@@ -69,7 +69,7 @@ def configure(source: Path, objects: Path, target: str, symbols: tuple[str, ...]
     whole = {**os.environ, **({"KCONFIG_ALLCONFIG": str(preset)} if symbols else {}), **env}
     for goal in (target, "syncconfig"):
         run(["make", "-s", "-C", str(source), f"O={objects}", goal], timeout_s=300, env=whole)
-    return {n: v for n, v in kconfig_file.parse((objects / ".config").read_text()).items() if v in ("y", "m")}
+    return {n: v for n, v in dot_config.parse((objects / ".config").read_text()).items() if v in ("y", "m")}
 
 
 def kbuild_says(source: Path, objects: Path) -> dict[str, str]:

@@ -23,9 +23,10 @@ from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.analysis.ksource.modules import symbol_of
+from vmtailor.base import dot_config
 from vmtailor.base.process import run
 from vmtailor.base.versions import version_key
-from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_compiled
+from vmtailor.drivers.kernel import kbuild, kernel_compiled
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.machine import MachineKind
@@ -94,10 +95,10 @@ def facts(source: Path) -> Facts:
 
 
 def make_config(source: Path, folder: Path, fragment: list[tuple[str, str]]) -> dict[str, str]:
-    (folder / "fragment").write_text(kconfig_file.render(dict(fragment)))
+    (folder / "fragment").write_text(dot_config.render(dict(fragment)))
     env = {**os.environ, "KCONFIG_ALLCONFIG": str(folder / "fragment")}
     run(["make", "-C", str(source), f"O={folder}", "allnoconfig"], timeout_s=300, env=env)
-    made = kconfig_file.parse((folder / ".config").read_text())
+    made = dot_config.parse((folder / ".config").read_text())
     return {name: value for name, value in made.items() if value not in ("n", "")}
 
 

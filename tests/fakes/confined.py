@@ -33,7 +33,7 @@ def main(kind: str, kernel: str, disk: str, port: str) -> None:
         MachineKind.MICROVM, 32 << 20, kernel, ("h",), disks=(Disk(disk),), clock=Clock.WALL, network=True,
         ports=(PublishedPort("127.0.0.1", int(port), 80),),
     )  # fmt: skip
-    with qemu.boot(machine, qmp=True) as running:
+    with qemu.start(machine, qmp=True) as running:
         how = confinement.of(qemu_program.installed())
         assert running.serial.wait_readable(30)
         said = {"pid": running._process.pid, "root": how.root, "stranger": how.stranger, "lacking": how.lacking}

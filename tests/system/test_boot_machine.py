@@ -4,22 +4,27 @@ small program."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
+from vmtailor.model.boot import Outcome
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.vm import Outcome, Vm, VmDisk
+from vmtailor.model.machine import Disk, DiskMode
+from vmtailor.model.workload import OwnInit
 from vmtailor.stages.boot import profile
 from vmtailor.stages.boot.attribution import release_of
-from vmtailor.stages.boot.once import Plan, boot_once
 
 pytestmark = pytest.mark.system
 
@@ -66,18 +71,26 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
     initrd.write_bytes(cpio([file(f"usr/lib/modules/x/kernel/{p.name}", p.read_bytes()) for p in found]))
     folder = natives.locate().folder
     small = tmp_path / "small"
-    loaded = small_initrd.rebuild(initrd, VmDisk(str(image)), folder / "small-init", small)
+    loaded = small_initrd.rebuild(initrd, Disk(str(image), mode=DiskMode.OVERLAID), folder / "small-init", small)
     assert "virtio_blk" in loaded
 
     words = ("root=/dev/vda", "ro", "console=ttyS0", "panic=-1")
-    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(small), append=words, disks=(VmDisk(str(image)),))
-    vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
-    boot = boot_once(
-        vm, Plan(parse_signal("log:the disk's init runs as 1$"), 280.0), tmp_path / "boot", number=1, variant="base"
+    vm = replace(
+        USUAL,
+        memory_bytes=256 << 20,
+        kernel=kernel.vmlinuz,
+        initrd=str(small),
+        append=words,
+        disks=(Disk(str(image), mode=DiskMode.OVERLAID),),
     )
-    console = (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")
-    assert boot.outcome is Outcome.READY, f"{boot.problem}\n{console[-3000:]}"
-    assert {m.name for m in boot.milestones} >= {"kernel", "root mounted", "ready"}
+    vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
+    found_boot, gathered = boot(
+        vm, OwnInit(parse_signal("log:the disk's init runs as 1$"), 280.0, collector=True), tmp_path
+    )
+    series.keep(gathered, tmp_path / "boot", vm, "collected")
+    console = gathered.console.decode("utf-8", "replace")
+    assert found_boot.outcome is Outcome.READY, f"{found_boot.problem}\n{console[-3000:]}"
+    assert {m.name for m in found_boot.milestones} >= {"kernel", "root mounted", "ready"}
 
     timeline = profile.timeline_of(tmp_path / "boot")
     assert timeline.kernel.version == kernel.release == release_of(Path(kernel.vmlinuz))
@@ -91,7 +104,7 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     program = (natives.locate().folder / "small-init").read_bytes()
     initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
     words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
-    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
-    boot = boot_once(vm, Plan(parse_signal("login"), 200.0), tmp_path / "boot", number=1, variant="base")
-    assert boot.outcome is Outcome.PANIC
-    assert "root=LABEL=x is no device" in (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")
+    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
+    found_boot, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
+    assert found_boot.outcome is Outcome.PANIC
+    assert "root=LABEL=x is no device" in gathered.console.decode("utf-8", "replace")

@@ -17,23 +17,18 @@ from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.guest.guest_volume import (
-    TRACER_OPTIONS,
-    Run,
-    Terminal,
-    config_bytes,
-    root_entries,
-    write_run_volume,
-)
+from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
 from vmtailor.drivers.guest.wire import encode
 from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
+from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Disk, DiskMode, Machine, MachineKind
+from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.system
 
@@ -132,18 +127,18 @@ def boot(
     volumes: tuple[Disk, ...] = ()
     if run is not None:
         write_run_volume(bench.folder / "run", run)
-        volumes, words = (Disk(str(bench.folder / "run"), read_only=False),), (*words, "VT_RUN=1")
+        volumes, words = (Disk(str(bench.folder / "run"), mode=DiskMode.WRITTEN),), (*words, "VT_RUN=1")
     base = bench.machine
     machine = Machine(
         kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
         network=network, acpi=kind == MachineKind.MICROVM,
     )  # fmt: skip
-    with qemu.boot(machine) as running:
+    with qemu.start(machine) as running:
         session = GuestSession(running.serial, key=run.key if run is not None else None)
         if act is not None:
             act(session)
         assert session.run(BOOT_S), f"still running:\n{session.report()}"
-        assert running.wait(30.0).ending == qemu.Ending.EXITED
+        assert running.wait(30.0).ending == Ending.EXITED
     report = session.report()
     assert report.lost == 0
     return report
@@ -206,7 +201,8 @@ def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
         user="root",
     )  # fmt: skip
     report = boot(
-        bench, run, network=True, disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), read_only=False)),
+        bench, run, network=True,
+        disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), mode=DiskMode.WRITTEN)),
         words=("VT_TOOLS=erofs", "VT_OUT=1"),
     )  # fmt: skip
     assert (report.exit_code, report.signal) == (130, 2)

@@ -7,34 +7,28 @@ import io
 from pathlib import Path
 
 import pytest
+from tests.fakes.boot_data import series_boot
 
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
+from vmtailor.booting import bundle
 from vmtailor.cli.boot_table import document, show
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.boot import Milestone, Outcome
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.machine import Clock, DiskMode, MachineKind
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import (
-    BootSeries,
-    JudgedBy,
-    Outcome,
-    ReadyBy,
-    ReadySignal,
-    Variant,
-    Vm,
-    VmBoot,
-    VmMilestone,
-)  # fmt: skip
+from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, Variant
+from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import booting, bundling
-from vmtailor.stages.boot import bundle
 
 
 def write_bundle(folder: Path, config: str = "") -> None:
@@ -53,31 +47,33 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert not bundle_folder.is_bundle(tmp_path)
     write_bundle(tmp_path)
     assert bundle_folder.is_bundle(tmp_path)
-    vm = bundle.vm_of(bundle.load(tmp_path), Vm(clock=Clock.INSTRUCTIONS, append=("debug",)))
-    machine = bundle.machine_of(vm)
+    chosen = bundle.Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
+    machine = bundle.machine_of(bundle.load(tmp_path), chosen)
     assert machine.kind is MachineKind.MICROVM and machine.memory_bytes == 64 << 20 and not machine.network
     assert machine.append == ("root=/dev/vda", "quiet", "debug")
-    assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[0].read_only
+    assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[
+        0
+    ].mode is DiskMode.READ_ONLY
     assert machine.clock is Clock.INSTRUCTIONS
-    wall = booting.prepare(tmp_path, Vm(), 9.0, Natives(tmp_path), Store(tmp_path))
-    assert wall.vm.append == ("root=/dev/vda", "quiet", "printk.time=1")
+    wall = booting.prepare(tmp_path, bundle.Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
+    assert wall.machine.append == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
-    assert wall.on(Clock.INSTRUCTIONS).vm.append == ("root=/dev/vda", "quiet")
+    assert wall.on(Clock.INSTRUCTIONS).machine.append == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
         bundle.load(tmp_path)
 
 
-def series(*boots: VmBoot, trials: tuple[Change, ...] = ()) -> BootSeries:
+def series(*boots: SeriesBoot, trials: tuple[Change, ...] = ()) -> BootSeries:
     return BootSeries(
-        "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", Vm(), "qemu"),), boots, trials=trials,
+        "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", USUAL, "qemu"),), boots, trials=trials,
         judged_by=JudgedBy.INSTRUCTIONS if trials else JudgedBy.READY, interaction=-2e6 if trials else None,
     )  # fmt: skip
 
 
-def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str = "") -> VmBoot:
-    marks = (VmMilestone("ready", at, at - 1, source="x"),)
-    return VmBoot(number, "base", outcome, marks, at, f"base-{number}", problem, cpu_s=at / 2)
+def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str = "") -> SeriesBoot:
+    marks = (Milestone("ready", wall_s=at, source="x"),)
+    return series_boot("base", number, outcome, marks, at, problem=problem, cpu_s=at / 2)
 
 
 def shown(found: BootSeries, out: Path) -> str:

@@ -9,31 +9,44 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.boot_data import GATHERED
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.changes.known import Candidate
 from vmtailor.analysis.cost.loops import LoopNames
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.terminal import Console
+from vmtailor.booting import bundle
+from vmtailor.booting.boot import OnProgress
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.cost_table import show_cost
+from vmtailor.model.boot import Boot, Milestone, Outcome
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
 from vmtailor.model.change import Change, ChangeKind, Figure, exact
-from vmtailor.model.machine import MachineKind
+from vmtailor.model.gathered import Gathered
+from vmtailor.model.machine import Machine, MachineKind
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
+from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench
 from vmtailor.stages import debug_kernel
-from vmtailor.stages.boot import bundle
-from vmtailor.stages.boot.once import Plan
 
-VM = Vm(MachineKind.MICROVM, 64 << 20, kernel="/bundle/vmlinux", append=("quiet",), network=False, entropy=False)
+VM = replace(
+    USUAL,
+    kind=MachineKind.MICROVM,
+    memory_bytes=64 << 20,
+    kernel="/bundle/vmlinux",
+    append=("quiet",),
+    network=False,
+    entropy=False,
+)
 
 
 def no_build(values: Mapping[str, str]) -> Path:
@@ -44,7 +57,7 @@ def config(one: Candidate) -> tuple[tuple[str, str | None], ...]:
     return tuple((s.name, s.value) for s in one.change.settings if s.kind is ChangeKind.CONFIG)
 
 
-def change(chosen: Sequence[Candidate], vm: Vm, rebuild: Rebuild) -> Vm:
+def change(chosen: Sequence[Candidate], vm: Machine, rebuild: Rebuild) -> Machine:
     return trying.make_on_bundle([one.change for one in chosen], vm, Means(Path(), Path(), rebuild))[0]
 
 
@@ -91,11 +104,11 @@ def test_changes_are_made_on_the_machine() -> None:
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             change(choosing.for_bundle([name], "6.12"), VM, no_build)
-    q35 = Vm(MachineKind.Q35, kernel="/k")
+    q35 = replace(USUAL, kind=MachineKind.Q35, kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         change(choosing.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
-        applied([chosen[1].change], Vm(kernel="/k"), Means(Path(), Path()))
+        applied([chosen[1].change], replace(USUAL, kernel="/k"), Means(Path(), Path()))
 
 
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
@@ -148,25 +161,31 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     """Two changes that save, one that breaks the exercise, one that cannot be made; together they save less."""
     cost = {(): 100, ("a",): 90, ("b",): 80, ("a", "b"): 75, ("c",): 10}
 
-    def make(wanted: Sequence[Change], vm: Vm) -> tuple[Vm, tuple[Change, ...]]:
+    def make(wanted: Sequence[Change], vm: Machine) -> tuple[Machine, tuple[Change, ...]]:
         if wanted[0].id == "d":
             raise UserInputError("not here")
-        return Vm(kernel="/k", append=tuple(one.id for one in wanted)), tuple(wanted)
+        return replace(USUAL, kernel="/k", append=tuple(one.id for one in wanted)), tuple(wanted)
 
-    def boot(vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
+    def boot(
+        machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        assert on_progress is not None
+        on_progress(1.0)
+        outcome = Outcome.WRONG if machine.append == ("c",) else Outcome.READY
+        marks = (Milestone("ready", wall_s=1.0),)
+        return Boot(outcome, marks, 1.0, instructions=cost[machine.append]), GATHERED
+
+    def on_boot(variant: str, number: int, seconds: float) -> None:
         booted.append(variant)
-        outcome = Outcome.WRONG if vm.append == ("c",) else Outcome.READY
-        marks = (VmMilestone("ready", 1.0, 1.0),)
-        return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[vm.append])
 
     booted: list[str] = []
     expected = (exact(Figure.INIT_INSTRUCTIONS, -10.0, "a table"),)
     wanted = [Change(name, name, (), expected=expected if name in "ad" else ()) for name in "abcd"]
 
     def tried() -> BootSeries:
-        signal = Plan(ReadySignal(ReadyBy.EXERCISE), 1.0)
-        base = Vm(kernel="/k")
-        bench = MachineBench("x", base, signal, tmp_path, boot, make, 1, JudgedBy.INSTRUCTIONS)
+        base = replace(USUAL, kernel="/k")
+        work = Exercised(Run(key=FIXED_KEY), 1.0)
+        bench = MachineBench("x", base, work, tmp_path, boot, make, 1, JudgedBy.INSTRUCTIONS, on_boot)
         return machine_bench.tried(bench, wanted)
 
     found = tried()

@@ -14,6 +14,7 @@ from tests.fakes.distribution import MadeUp, MadeUpKernel, made_up
 from vmtailor.base import installing
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.store import Store
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.debian import Debian
 from vmtailor.drivers.distribution.protocol import Distribution
@@ -24,7 +25,6 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.pipeline import ground, rebuilding
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution
-from vmtailor.stages.boot import bundle as boot_bundle
 
 SOURCES = Path(packaged.__file__).parents[2]
 

@@ -111,7 +111,7 @@ def test_what_was_judged_is_said_with_its_digests(tmp_path: Path) -> None:
 
 def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     boots = [
-        {"variant": v, "outcome": o, "instructions": n, "milestones": [{"name": "ready", "wall_s": at}]}
+        {"variant": v, "boot": {"outcome": o, "instructions": n, "milestones": [{"name": "ready", "wall_s": at}]}}
         for v, o, n, at in (
             ("base", "ready", 10, 1.0),
             ("base", "ready", 12, 3.0),
@@ -122,10 +122,10 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     kernel = _file(tmp_path / "vmlinux", "kernel")
     vm = {"clock": "wall", "kernel": str(kernel), "append": ["quiet", "ro"]}
     record = {
-        "schema": "vmtailor/boots/1",
+        "schema": "vmtailor/boots/2",
         "subject": "a\x1b[31mvm",
         "conditions": [["clock", "wall"]],
-        "variants": [{"name": "base", "vm": vm}],
+        "variants": [{"name": "base", "machine": vm}],
         "boots": boots,
     }
     (tmp_path / "boots.json").write_text(json.dumps(record))
@@ -136,14 +136,23 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     assert told["clock"] == "wall" and told["command line"] == "quiet ro" and told["file"].endswith("boots.json")
 
 
-NAMES = st.sampled_from(["schema", "boots", "variants", "milestones", "name", "sources", "conditions", "kernel", "vm"])
+def test_saved_boots_of_another_version_are_to_be_made_again(tmp_path: Path) -> None:
+    record = {"schema": "vmtailor/boots/1", "boots": [{"variant": "base", "outcome": "ready", "milestones": []}]}
+    (tmp_path / "boots.json").write_text(json.dumps(record))
+    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/2'"):
+        gate_document.read(tmp_path)
+
+
+NAMES = st.sampled_from(
+    ["schema", "boots", "boot", "variants", "milestones", "name", "sources", "conditions", "kernel", "machine"]
+)
 ODD = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
 )
 
 
-@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/1", "timeline/1"]))
+@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/2", "timeline/1"]))
 def test_no_document_is_too_odd_to_be_told(odd: dict[str, object], schema: str) -> None:
     content = {**odd, "schema": f"vmtailor/{schema}"}
     assert all(len(values) for values in gate_document.samples(content).values())

@@ -13,11 +13,11 @@ from tests.fakes.bundle_data import write_bundle
 
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.base import dot_config
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
-from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.pipeline import rebuilding
-from vmtailor.stages.boot import bundle as boot_bundle
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
 )  # fmt: skip
 def test_a_configuration_is_read_as_kconfig_writes_it_or_not_at_all(text: str) -> None:
     with pytest.raises(UserInputError, match="config"):
-        kconfig_file.parse_strictly(text.encode(), "config")
+        dot_config.parse_strictly(text.encode(), "config")
 
 
 def test_what_kconfig_writes_is_read() -> None:
@@ -42,11 +42,11 @@ def test_what_kconfig_writes_is_read() -> None:
         '# CONFIG_B is not set\nCONFIG_C=-5\nCONFIG_D=0xff\nCONFIG_E=""\nCONFIG_F="a\\"b\\\\c$d"\n'
         "\n# General\n# end of x\n"
     )
-    found = kconfig_file.parse_strictly(text.encode(), "config")
-    assert found == kconfig_file.parse(text)
+    found = dot_config.parse_strictly(text.encode(), "config")
+    assert found == dot_config.parse(text)
     assert (found["F"], found["B"], found["E"]) == ('a"b\\c$d', "n", "")
     with pytest.raises(UserInputError, match="UTF-8"):
-        kconfig_file.parse_strictly(b"# \xff\n", "config")
+        dot_config.parse_strictly(b"# \xff\n", "config")
 
 
 KCONFIG = """
@@ -147,8 +147,8 @@ LINES = st.sampled_from(
 def test_what_is_read_strictly_is_read_alike_by_all(text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     try:
-        found = kconfig_file.parse_strictly(data, "config")
+        found = dot_config.parse_strictly(data, "config")
     except UserInputError:
         return
-    assert found == kconfig_file.parse(text)
-    assert kconfig_file.parse_strictly(kconfig_file.render(found).encode(), "config") == found
+    assert found == dot_config.parse(text)
+    assert dot_config.parse_strictly(dot_config.render(found).encode(), "config") == found

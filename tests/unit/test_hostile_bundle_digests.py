@@ -17,13 +17,13 @@ from tests.fakes.hostile_bundles import respell, start
 from vmtailor.base import plain_files, records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.store import Store
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import stages
 from vmtailor.drivers.host import bundle_folder, content
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline import bundling
 from vmtailor.pipeline.bundles import load_bundle, machine_of
-from vmtailor.stages.boot import bundle as boot_bundle
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
@@ -95,6 +95,7 @@ def test_where_others_can_write_the_checked_bytes_are_what_is_started(tmp_path: 
     folder = write_bundle(tmp_path / "shared")
     folder.chmod(0o777)
     machine = machine_of(folder, load_bundle(folder), accelerator=Accelerator.TCG)
+    assert machine.kernel is not None
     for path in (machine.kernel, machine.disks[0].path):
         assert Path(path).is_relative_to(own_cache.root) and plain_files.ours_alone(Path(path).parent, "file")
     # Exchanged after the check: what was checked is still there.

@@ -16,10 +16,10 @@ from tests.fakes.hostile_bundles import respell, start
 from vmtailor.analysis.compare import compare_saved, gate_document
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import saved, stages
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.pipeline.bundles import load_bundle
-from vmtailor.stages.boot import bundle as boot_bundle
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]

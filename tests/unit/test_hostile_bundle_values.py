@@ -14,6 +14,7 @@ from tests.fakes.bundle_data import bundle, trace_record, write_bundle
 
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import stages
 from vmtailor.drivers.host import bundle_values
 from vmtailor.model.bundle import BundleFile
@@ -22,7 +23,6 @@ from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import bundling, reverify
 from vmtailor.pipeline.bundles import load_bundle
-from vmtailor.stages.boot import bundle as boot_bundle
 from vmtailor.stages.verify import Target
 
 pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]

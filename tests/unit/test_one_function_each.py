@@ -24,7 +24,7 @@ ONCE = {
         "base/versions.py",
         "drivers/distribution/debian_packages.py",
     },  # packages: as dpkg orders them
-    r"CONFIG_\(": {"drivers/kernel/kconfig_file.py", "analysis/ksource/modules.py"},  # modules: of makefiles
+    r"CONFIG_\(": {"base/dot_config.py", "analysis/ksource/modules.py"},  # modules: of makefiles
     r"x7fELF\\x02\\x01\"": {"base/natives.py"},
 }
 

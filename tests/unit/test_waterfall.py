@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vmtailor.analysis.cost import waterfall
 from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.model.boot import Boot, FunctionCost, Phase, PhaseCounts
+from vmtailor.model.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Figure, symbol
 from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
@@ -36,7 +36,7 @@ def boot(functions: Mapping[str, int], user: int = 0, uncounted: int = 0) -> Boo
         PhaseCounts(Phase.LOAD, 99, 99),
     )
     later = FunctionCost("copy", Phase.LOAD, 50)
-    return Boot((), phases, (*costs, later), None, None, 0, "", "", "", (), "", 0.0, ())
+    return Boot(Outcome.READY, (), 0.0, phases=phases, functions=(*costs, later))
 
 
 def costs(rows: Mapping[tuple[str, str, str], int] = ROWS, unknown: int = 0) -> Attribution:

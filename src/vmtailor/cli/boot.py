@@ -12,11 +12,16 @@ import typer
 
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost import loops
+from vmtailor.analysis.guests import machines
 from vmtailor.base import natives, output, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.bundle import Chosen
+from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
@@ -25,12 +30,13 @@ from vmtailor.cli.sizes import parse_memory
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind
+from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.pipeline import machine_bench, trying
-from vmtailor.stages.boot import attribution, profile, series
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.stages.boot import attribution, profile
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class Request:
     """What the user asked for, parsed."""
 
     subject: str
-    vm: Vm
-    plan: Plan
+    machine: Machine
+    workload: OwnInit | Nothing
     times: int
     out: Path
     sample: bool
@@ -117,7 +123,7 @@ def boot(
              ("--sample", sample), ("--qemu", qemu)]
         )  # fmt: skip
         words = (*append.split(), *(profile.INITCALLS if debug_initcalls else ()))
-        own = Vm(cpu_model=cpu, accelerator=accel, clock=clock, append=words)
+        own = Chosen(cpu, accel, clock, words)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
             _print_cost(boot_bundle.attribute(asked), out, json)
@@ -129,19 +135,22 @@ def boot(
     line = append.split()
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
-    plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
+    workload = _workload(signal, also_signals, mark or [], timeout)
     size = parse_memory(memory, least=16 << 20, most=1 << 44)
-    vm = Vm(
-        kind=machine, memory_bytes=size, cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
-        append=tuple(line), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
-        accelerator=accel, clock=clock, options=tuple(qemu or ()),
+    wanted_machine = replace(
+        machines.USUAL, kind=machine, memory_bytes=size, cpus=cpus, kernel=_file(kernel),
+        initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
+        ports=machines.on_loopback(workload.ports), cpu_model=cpu, accelerator=accel, clock=clock,
+        options=tuple(qemu or ()),
     )  # fmt: skip
-    _check(vm, sample)
+    _check(wanted_machine, sample)
+    if isinstance(workload, Nothing) and (sample or try_):
+        raise UserInputError("--sample and --try need a moment to be ready at", hint=f"--ready {FORMS}")
     if clock is Clock.INSTRUCTIONS:
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
-        vm = replace(vm, entropy=False, append=(*vm.append, *(() if "nokaslr" in vm.append else ("nokaslr",))))
+        wanted_machine = machines.countable(wanted_machine)
     name = str(subject or kernel)
-    request = Request(name, vm, plan, times, out, sample, debug_initcalls, _changes(try_), judge)
+    request = Request(name, wanted_machine, workload, times, out, sample, debug_initcalls, _changes(try_), judge)
     if attribute:
         _attribute(request, json)
         return
@@ -155,17 +164,17 @@ def _print(found: BootSeries, out: Path, json: bool) -> None:
         output.document(document(found, out))
     else:
         show(found, out, Console())
-    if any(b.outcome is not Outcome.READY for b in found.boots if b.variant == found.variants[0].name):
+    if any(one.outcome is not Outcome.READY for one in found.of(found.variants[0].name)):
         raise typer.Exit(ExitCode.GUEST)
 
 
 def _attribute(request: Request, json: bool) -> None:
-    if request.vm.kernel is None:
+    if request.machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
-    known = attribution.of_package(Path(request.vm.kernel), store)
+    known = attribution.of_package(Path(request.machine.kernel), store)
     cost = attribution.attributed(
-        request.vm, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
+        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.workload.timeout_s
     )
     _print_cost(cost, request.out, json)
 
@@ -178,24 +187,26 @@ def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
 
 
 def _booted(request: Request) -> BootSeries:
-    vm = request.vm
+    machine, workload = request.machine, request.workload
     request.out.mkdir(parents=True, exist_ok=True)
     if request.debug_initcalls:
-        vm = profile.with_initcalls(vm)
+        machine = profile.with_initcalls(machine)
     if request.sample:
-        vm = profile.with_collector(vm, natives.locate().folder / "collector", request.out)
+        if isinstance(workload, OwnInit):
+            workload = replace(workload, collector=True)
+        machine = profile.with_collector(machine, natives.locate().folder / "collector", request.out)
     with step(f"boot {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
-        exact = vm.clock is Clock.INSTRUCTIONS
+        exact = machine.clock is Clock.INSTRUCTIONS
         return series.run(
             request.subject,
-            series.in_turn([series.variant("base", vm)], request.times),
-            request.plan,
+            series.in_turn([series.variant("base", machine)], request.times),
+            workload,
             request.out,
-            boot=attribution.Settled(natives.locate()) if exact else boot_once,
+            booter=Settled(natives.locate()) if exact else plain_boot,
             on_boot=on_boot,
         )
 
@@ -204,10 +215,10 @@ def _tried(request: Request) -> BootSeries:
     wanted = choosing.for_machine(request.changes)
     store, known = Store(), None
     if request.judged_by is JudgedBy.INSTRUCTIONS:
-        if request.vm.kernel is None:
+        if request.machine.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
-        known = attribution.of_package(Path(request.vm.kernel), store)
-    if words := machine_bench.doubt(request.vm.clock, request.judged_by, len(wanted), request.times):
+        known = attribution.of_package(Path(request.machine.kernel), store)
+    if words := machine_bench.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
@@ -215,7 +226,7 @@ def _tried(request: Request) -> BootSeries:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
         return trying.on_machine(
-            request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
+            request.subject, request.machine, request.workload, wanted, request.out, times=request.times,
             natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
@@ -224,7 +235,7 @@ def _changes(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[VmDisk, ...]:
+def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[Disk, ...]:
     found = tuple(disks.disk_of(path) for path in ((subject,) if subject else ()) + tuple(more))
     if kernel is None:
         if not found:
@@ -234,13 +245,23 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
     return found
 
 
-def _check(vm: Vm, sample: bool) -> None:
-    if sample and (vm.kernel is None or vm.initrd is None):
+def _check(machine: Machine, sample: bool) -> None:
+    if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if vm.kernel is None and vm.append:
+    if machine.kernel is None and machine.append:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
-    if vm.clock is Clock.INSTRUCTIONS and (vm.cpus > 1 or vm.accelerator is Accelerator.KVM):
+    if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")
+
+
+def _workload(
+    ready: ReadySignal, also: tuple[ReadySignal, ...], marks: list[str], timeout_s: float
+) -> OwnInit | Nothing:
+    if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
+        return OwnInit(ready, timeout_s, also, tuple(_mark(text) for text in marks))
+    if ready.by is not ReadyBy.NOTHING or also or marks:
+        raise UserInputError("nothing:SECONDS goes without --also and --mark", hint="nobody is asked anything")
+    return Nothing(ready.seconds)
 
 
 def _mark(text: str) -> tuple[str, re.Pattern[str]]:

@@ -14,8 +14,7 @@ from vmtailor.analysis.changes.known import SPOKEN
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.change import Change, ChangeKind, Setting
-from vmtailor.model.machine import MachineKind
-from vmtailor.model.vm import Vm
+from vmtailor.model.machine import Machine, MachineKind
 
 #: Words that the kernel gathers: the values of all are one list, separated by commas.
 GATHERED = ("module_blacklist", "initcall_blacklist")
@@ -33,7 +32,7 @@ class Means:
     rebuild: Rebuild | None = None
 
 
-def applied(changes: Sequence[Change], vm: Vm, means: Means) -> tuple[Vm, tuple[Change, ...]]:
+def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
     """The machine with changes made, one after the other, and the changes as they were made, with what stood there
     before. Their symbols are set at once, so that one kernel is compiled. Raises UserInputError for what cannot be
     made."""
@@ -46,112 +45,112 @@ def applied(changes: Sequence[Change], vm: Vm, means: Means) -> tuple[Vm, tuple[
                 symbols[setting.name] = "n" if setting.value is None else setting.value
                 settings.append(setting)
                 continue
-            vm, done = HOW[setting.kind](setting, vm, means)
+            machine, done = HOW[setting.kind](setting, machine, means)
             settings.append(done)
         made.append(replace(change, settings=tuple(settings)))
     if symbols:
         if means.rebuild is None:
             raise UserInputError("another kernel configuration can be tried on a bundle only")
-        vm = replace(vm, kernel=str(means.rebuild(symbols)))
-    return vm, tuple(made)
+        machine = replace(machine, kernel=str(means.rebuild(symbols)))
+    return machine, tuple(made)
 
 
-def for_bundle(changes: Sequence[Change], vm: Vm) -> None:
+def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
     """Raise UserInputError for what no bundle's machine can have, or this one, whose kernel was made for it."""
     for change in changes:
         if why := choosing.obstacle(change):
             raise UserInputError(why)
         for setting in change.settings:
-            if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != vm.kind:
+            if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != machine.kind:
                 raise UserInputError(
-                    f"this kernel was made for {vm.kind}: fit the image again with --machine {setting.value}"
+                    f"this kernel was made for {machine.kind}: fit the image again with --machine {setting.value}"
                 )
 
 
-def _word(setting: Setting, vm: Vm, means: Means) -> tuple[Vm, Setting]:
+def _word(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
     """A word is set: others of its name go, but a list grows. Of several of one name the last is what stood there."""
-    _require_kernel(vm)
-    words = [(word, *word.partition("=")) for word in vm.append]
+    _require_kernel(machine)
+    words = [(word, *word.partition("=")) for word in machine.append]
     before = next((value for _, name, _, value in reversed(words) if name == setting.name), None)
     value = setting.value
     if setting.name in GATHERED and value is not None and before is not None and setting.before != before:
         value = ",".join(dict.fromkeys([*before.split(","), *value.split(",")]))
     done = replace(setting, value=value, before=before)
     if value == before:
-        return vm, done
+        return machine, done
     place = next((i for i, (_, name, *_) in enumerate(words) if name == setting.name), len(words))
     kept = [word for word, name, *_ in words if name != setting.name]
     if value is not None:
         kept.insert(place if setting.name in GATHERED else len(kept), str(done))
-    return replace(vm, append=tuple(kept)), done
+    return replace(machine, append=tuple(kept)), done
 
 
-def _unit(setting: Setting, vm: Vm, means: Means) -> tuple[Vm, Setting]:
-    _require_kernel(vm)
+def _unit(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
+    _require_kernel(machine)
     if setting.value not in ("masked", None):
         raise UserInputError(f"a unit can be masked and nothing else, not {setting.value!r}")
     word = f"systemd.mask={setting.name}"
-    done = replace(setting, before="masked" if word in vm.append else None)
+    done = replace(setting, before="masked" if word in machine.append else None)
     if done.value == done.before:
-        return vm, done
-    kept = tuple(one for one in vm.append if one != word)
-    return replace(vm, append=(*kept, word) if setting.value else kept), done
+        return machine, done
+    kept = tuple(one for one in machine.append if one != word)
+    return replace(machine, append=(*kept, word) if setting.value else kept), done
 
 
-def _initrd(setting: Setting, vm: Vm, means: Means) -> tuple[Vm, Setting]:
+def _initrd(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
     if setting.name != "initrd":
         raise _not_yet(setting)
-    _require_kernel(vm)
+    _require_kernel(machine)
     if setting.value != "small":
-        return replace(vm, initrd=setting.value), replace(setting, before=vm.initrd)
-    if vm.initrd is None or not vm.disks:
+        return replace(machine, initrd=setting.value), replace(setting, before=machine.initrd)
+    if machine.initrd is None or not machine.disks:
         raise UserInputError("there is no initial RAM disk to rebuild")
     means.folder.mkdir(parents=True, exist_ok=True)
     out = (means.folder / "initrd-small").absolute()
-    small_initrd.rebuild(Path(vm.initrd), vm.disks[0], means.small_init, out)
-    return replace(vm, initrd=str(out)), replace(setting, before=vm.initrd)
+    small_initrd.rebuild(Path(machine.initrd), machine.disks[0], means.small_init, out)
+    return replace(machine, initrd=str(out)), replace(setting, before=machine.initrd)
 
 
-def _machine(setting: Setting, vm: Vm, means: Means) -> tuple[Vm, Setting]:
+def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
     """Memory is only ever made less, and flags are added, except by a setting that knows what stands there."""
     value = setting.value
     if setting.name == "type" and value is not None:
-        return replace(vm, kind=MachineKind(value)), replace(setting, before=str(vm.kind))
+        return replace(machine, kind=MachineKind(value)), replace(setting, before=str(machine.kind))
     if setting.name == "memory_bytes" and value is not None:
-        before = str(vm.memory_bytes)
-        wanted = int(value) if setting.before == before else min(vm.memory_bytes, int(value))
-        return replace(vm, memory_bytes=wanted), replace(setting, value=str(wanted), before=before)
+        before = str(machine.memory_bytes)
+        wanted = int(value) if setting.before == before else min(machine.memory_bytes, int(value))
+        return replace(machine, memory_bytes=wanted), replace(setting, value=str(wanted), before=before)
     if setting.name == "cpu":
         # Flags behind the model. Never -svm alone: QEMU then lacks CPUID leaf 0x80000008, and a kernel with five
         # levels of page tables takes its own addresses for wrong.
-        model, _, flags = vm.cpu_model.partition(",")
+        model, _, flags = machine.cpu_model.partition(",")
         if value is not None and flags and setting.before != flags:
             value = f"{flags},{value}"
         return (
-            replace(vm, cpu_model=f"{model},{value}" if value else model),
+            replace(machine, cpu_model=f"{model},{value}" if value else model),
             replace(setting, value=value, before=flags or None),
         )
     if setting.name == "firmware":
-        return _option(vm, "-bios", setting)
+        return _option(machine, "-bios", setting)
     raise _not_yet(setting)
 
 
-def _option(vm: Vm, name: str, setting: Setting) -> tuple[Vm, Setting]:
-    options, before = list(vm.options), None
+def _option(machine: Machine, name: str, setting: Setting) -> tuple[Machine, Setting]:
+    options, before = list(machine.options), None
     if name in options:
         place = options.index(name)
         before = options[place + 1]
         del options[place : place + 2]
     more = () if setting.value is None else (name, setting.value)
-    return replace(vm, options=(*options, *more)), replace(setting, before=before)
+    return replace(machine, options=(*options, *more)), replace(setting, before=before)
 
 
-def _require_kernel(vm: Vm) -> None:
-    if vm.kernel is None:
+def _require_kernel(machine: Machine) -> None:
+    if machine.kernel is None:
         raise UserInputError("the command line and initial RAM disk can be changed only with --kernel")
 
 
-def _refused(setting: Setting, vm: Vm, means: Means) -> tuple[Vm, Setting]:
+def _refused(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
     raise _not_yet(setting)
 
 
@@ -164,7 +163,7 @@ def _not_yet(setting: Setting) -> UserInputError:
 
 #: Kind → how it is applied: the machine with it made, and the setting with what stood there before. Symbols are set
 #: together, above.
-HOW: Mapping[ChangeKind, Callable[[Setting, Vm, Means], tuple[Vm, Setting]]] = {
+HOW: Mapping[ChangeKind, Callable[[Setting, Machine, Means], tuple[Machine, Setting]]] = {
     ChangeKind.COMMAND_LINE: _word,
     ChangeKind.UNIT: _unit,
     ChangeKind.ROOTFS: _initrd,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,16 +11,16 @@ from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
+from vmtailor.booting import bundle, series
+from vmtailor.booting.bundle import BundleBooter, Chosen, Loaded
+from vmtailor.booting.series import OnBoot
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
-from vmtailor.model.machine import Clock
-from vmtailor.model.vm import BootSeries, ReadyBy, ReadySignal, Vm
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.series import BootSeries
+from vmtailor.model.workload import Exercised
 from vmtailor.pipeline import rebuilding
-from vmtailor.stages.boot import attribution, bundle, series
-from vmtailor.stages.boot.bundle import BundleBooter, Loaded
-from vmtailor.stages.boot.once import Plan
-
-OnBoot = Callable[[str, int, float], None]
+from vmtailor.stages.boot import attribution
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,15 @@ class Booted:
     """A bundle as it is to be booted. `own` has what the user chose of its machine."""
 
     loaded: Loaded
-    own: Vm
-    plan: Plan
+    own: Chosen
+    workload: Exercised
     natives: Natives
     store: Store
 
     @property
-    def vm(self) -> Vm:
+    def machine(self) -> Machine:
         """The machine, on the clock that was chosen."""
-        return bundle.vm_of(self.loaded, self.own)
+        return bundle.machine_of(self.loaded, self.own)
 
     def on(self, clock: Clock) -> Booted:
         """The same on another clock."""
@@ -48,16 +47,18 @@ class Booted:
         return BundleBooter(self.loaded, self.natives)
 
 
-def prepare(path: Path, own: Vm, timeout_s: float, natives: Natives, store: Store) -> Booted:
-    """Read a bundle. What ready means is its exercise's to say; the plan is for the record."""
+def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
+    """Read a bundle. What ready means is its exercise's to say."""
     loaded = bundle.load(path, store)
-    return Booted(loaded, own, Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
+    return Booted(loaded, own, bundle.workload_of(loaded, timeout_s), natives, store)
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
     """Boot a bundle so many times."""
-    schedule = series.in_turn([series.variant("base", subject.vm)], times)
-    return series.run(str(subject.loaded.folder), schedule, subject.plan, out, boot=subject.booter, on_boot=on_boot)
+    schedule = series.in_turn([series.variant("base", subject.machine)], times)
+    return series.run(
+        str(subject.loaded.folder), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
+    )
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
@@ -72,9 +73,12 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 def counted(subject: Booted, out: Path) -> Counters:
     """One boot on the instruction clock, counted up to init. Raises GuestError when the kernel does not get there."""
-    vm = subject.on(Clock.INSTRUCTIONS).vm
+    out.mkdir(parents=True, exist_ok=True)
+    machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):
-        boot, counters = subject.booter.counted(vm, subject.plan, out / "attribution", number=1, variant="attribution")
+        boot, gathered = subject.booter(machine, subject.workload, out)
+    series.keep(gathered, out / "attribution", machine, "attribution")
+    counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
             f"the kernel did not come to init: {boot.problem or bundle.OTHER_INIT}",

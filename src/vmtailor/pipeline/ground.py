@@ -9,15 +9,15 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import machines
+from vmtailor.base import dot_config, temporary
 from vmtailor.base import natives as native_parts
-from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store, digest
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.kernel import kconfig_file, kernel_compiled, kernel_source
+from vmtailor.drivers.kernel import kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
@@ -87,7 +87,7 @@ def prepare(options: FitOptions) -> Ground:
     kernel = kernel_of(options)
     source = source_of(options, kernel)
     root = build_root(image, options.root_format, parts, store)
-    config = kconfig_file.parse(Path(kernel.config).read_text())
+    config = dot_config.parse(Path(kernel.config).read_text())
     return Ground(
         options=options,
         image=image,

@@ -35,8 +35,9 @@ def content(path: Path) -> str:
 
 def of_machine(machine: Machine) -> str:
     """What a machine is, whatever its files are called."""
-    files = [machine.kernel, *([machine.initrd] if machine.initrd else []), *(disk.path for disk in machine.disks)]
-    bare = replace(machine, kernel="", initrd=None, disks=())
+    files = [*machine.files.values(), *(disk.path for disk in machine.disks)]
+    nameless = tuple(replace(disk, path="") for disk in machine.disks)
+    bare = replace(machine, kernel="", initrd=None, disks=nameless)
     return digest(records.to_bytes(bare), *(content(Path(file)) for file in files))
 
 

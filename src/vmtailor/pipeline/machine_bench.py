@@ -11,14 +11,17 @@ from vmtailor.analysis.changes.judging import Run, Samples
 from vmtailor.analysis.statistics.stats import can_decide
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.booting import series
+from vmtailor.booting.boot import Booter
+from vmtailor.booting.series import OnBoot
+from vmtailor.model.boot import Boot, Outcome
 from vmtailor.model.change import Change, Figure
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
+from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.trial import Purpose
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Variant, Vm, VmBoot
+from vmtailor.model.workload import Workload
 from vmtailor.pipeline.trials import Ran, Trials
-from vmtailor.stages.boot import series
-from vmtailor.stages.boot.once import Plan
 
 BASE = "base"
 #: So many changed machines are booted between two boots of the machine as it is.
@@ -26,17 +29,16 @@ BETWEEN = 6
 #: The figure that each way of judging is by.
 JUDGED = {JudgedBy.READY: Figure.READY, JudgedBy.INSTRUCTIONS: Figure.INIT_INSTRUCTIONS, JudgedBy.CPU: Figure.CPU}
 
-OnBoot = Callable[[str, int, float], None]
 #: Gives the machine with changes made, and the changes with what stood there before; an equal machine where nothing
 #: changes. Raises UserInputError for what cannot be made.
-Make = Callable[[Sequence[Change], Vm], tuple[Vm, tuple[Change, ...]]]
+Make = Callable[[Sequence[Change], Machine], tuple[Machine, tuple[Change, ...]]]
 
 
 @dataclass(frozen=True)
 class Changed:
     """A machine with changes made, and their ids."""
 
-    vm: Vm
+    machine: Machine
     changes: tuple[str, ...]
 
 
@@ -46,10 +48,10 @@ class MachineBench:
     after every few changed ones, so that the spread between its boots is known. `found` is every boot so far."""
 
     subject: str
-    base: Vm
-    plan: Plan
+    base: Machine
+    workload: Workload
     out: Path
-    boot: series.Booter
+    booter: Booter
     make: Make
     times: int
     judged_by: JudgedBy
@@ -62,28 +64,28 @@ class MachineBench:
 
     def apply(self, changes: Sequence[Change]) -> tuple[Changed, tuple[Change, ...]]:
         """The machine with changes made. Raises UserInputError also where that changes nothing."""
-        vm, made = self.make(changes, self.base)
-        if vm == self.base:
+        machine, made = self.make(changes, self.base)
+        if machine == self.base:
             raise UserInputError("the machine is like this already")
-        return Changed(vm, tuple(change.id for change in changes)), made
+        return Changed(machine, tuple(change.id for change in changes)), made
 
-    def run(self, made: Mapping[str, Changed]) -> tuple[Run, Mapping[str, Ran[tuple[VmBoot, ...]]]]:
+    def run(self, made: Mapping[str, Changed]) -> tuple[Run, Mapping[str, Ran[tuple[Boot, ...]]]]:
         """Boot each, the machine as it is between them; when it was booted before, those boots count."""
-        changed = [series.variant(name, one.vm, one.changes) for name, one in made.items()]
+        changed = [series.variant(name, one.machine, one.changes) for name, one in made.items()]
         if self.found is None:
             more = in_turn(series.variant(BASE, self.base), changed, self.times)
-            before: tuple[VmBoot, ...] = ()
+            before: tuple[SeriesBoot, ...] = ()
         else:
             more = [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
             before = self.found.boots
         self._schedule += more
         self.found = series.run(
-            self.subject, self._schedule, self.plan, self.out, before=(*before, *self._earlier.of(self.plan, more)),
-            boot=self.boot, on_boot=self.on_boot,
+            self.subject, self._schedule, self.workload, self.out,
+            before=(*before, *self._earlier.of(self.workload, more)), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
         return Run(samples=self._samples(BASE)), {name: self._ran(name) for name in made}
 
-    def _ran(self, name: str) -> Ran[tuple[VmBoot, ...]]:
+    def _ran(self, name: str) -> Ran[tuple[Boot, ...]]:
         assert self.found is not None
         boots = self.found.of(name)
         failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)

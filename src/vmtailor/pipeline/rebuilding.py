@@ -11,14 +11,14 @@ from pathlib import Path
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base import records
+from vmtailor.base import dot_config, records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
+from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
-from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.kernel import KernelBaseline
@@ -26,7 +26,6 @@ from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import plan as planning
 from vmtailor.stages.boot.attribution import Known
-from vmtailor.stages.boot.bundle import Loaded
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"
@@ -89,7 +88,7 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
     Raises UserInputError without the source, HostError when this compiler makes another kernel."""
     wanted = source_digest(loaded)
     system_map = _kept(loaded.symbols, "System.map", store)
-    key = digest(_CONFIG_RULES, wanted, kconfig_file.render(loaded.config))
+    key = digest(_CONFIG_RULES, wanted, dot_config.render(loaded.config))
     if only_cached:
         config = store.path("bundle-config", key) / "config"
         if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store) is None:
@@ -100,7 +99,7 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
         with step("the bundle's configuration, held against the kernel source"):
             kconfig = planning.read_tree(source.path, source.version, source.digest, store).kconfig
             taken = foreign.harmless(kconfig, loaded.config, str(loaded.folder / loaded.bundle.kernel_config))
-        (folder / "config").write_text(kconfig_file.render(taken))
+        (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
     vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store)

@@ -4,7 +4,7 @@ tried."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,25 +12,32 @@ from vmtailor.analysis.changes import expecting
 from vmtailor.analysis.changes.expecting import Predict, effects
 from vmtailor.analysis.changes.known import Candidate
 from vmtailor.analysis.cost import attribution_boot
+from vmtailor.analysis.guests.machines import countable
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
-from vmtailor.drivers.qemu.plugin import Mode
+from vmtailor.booting import series
+from vmtailor.booting.boot import Booter
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.bundle import kernel_of
+from vmtailor.booting.counted import CountedToInit, Settled
+from vmtailor.booting.series import OnBoot
+from vmtailor.drivers.qemu.plugin import PluginMode
+from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.change import Change, Effect, Figure
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmBoot
+from vmtailor.model.workload import OwnInit, Workload
 from vmtailor.pipeline import booting, rebuilding
 from vmtailor.pipeline.applying import Means, applied, for_bundle
 from vmtailor.pipeline.booting import Booted
-from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, OnBoot, tried
-from vmtailor.stages.boot import attribution, profile, series
-from vmtailor.stages.boot.attribution import Counting, Known, Settled, attributed, countable
-from vmtailor.stages.boot.bundle import machine_of
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.pipeline.machine_bench import JUDGED, MachineBench, tried
+from vmtailor.stages.boot import attribution, profile
+from vmtailor.stages.boot.attribution import Known, attributed
 
 
 @dataclass(frozen=True)
@@ -42,31 +49,31 @@ class Shown:
 
 
 def on_machine(
-    subject: str, vm: Vm, plan: Plan, wanted: Sequence[Candidate], out: Path, *, times: int, natives: Natives,
-    judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
+    subject: str, machine: Machine, workload: Workload, wanted: Sequence[Candidate], out: Path, *, times: int,
+    natives: Natives, judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
     To judge by instructions, the kernel must be `known`."""
     out.mkdir(parents=True, exist_ok=True)
-    boot: series.Booter = boot_once
+    booter: Booter = plain_boot
     if judged_by is JudgedBy.INSTRUCTIONS:
         if known is None or store is None:
             raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
-        vm = countable(vm)
-        boot = _counting(known, natives)
-        cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
+        machine = countable(machine)
+        booter = CountedToInit(known.system_map, natives, PluginMode.COVERAGE)
+        cost = attributed(machine, known, out, natives=natives, store=store, timeout_s=2 * workload.timeout_s)
         predict = by_cost(cost, judged_by)
     else:
-        if vm.clock is Clock.INSTRUCTIONS:
-            boot = Settled(natives)
-        predict = by_seconds(_shown(vm, plan, out, natives, judged_by, boot, on_boot), judged_by)
+        if machine.clock is Clock.INSTRUCTIONS:
+            booter = Settled(natives)
+        predict = by_seconds(_shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
     means = Means(out, natives.folder / "small-init")
 
-    def make(changes: Sequence[Change], machine: Vm) -> tuple[Vm, tuple[Change, ...]]:
-        return applied(changes, machine, means)
+    def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
+        return applied(changes, base, means)
 
-    bench = MachineBench(subject, vm, plan, out, boot, make, times, judged_by, on_boot)
+    bench = MachineBench(subject, machine, workload, out, booter, make, times, judged_by, on_boot)
     return tried(bench, expected(wanted, predict))
 
 
@@ -83,26 +90,26 @@ def on_bundle(
     if judged_by is JudgedBy.INSTRUCTIONS:
         subject = subject.on(Clock.INSTRUCTIONS)
     out.mkdir(parents=True, exist_ok=True)
-    if subject.vm.clock is Clock.INSTRUCTIONS:
+    if subject.machine.clock is Clock.INSTRUCTIONS:
         predict = by_cost(_cost(subject, out), judged_by)
     else:
         predict = _by_log(subject, out, judged_by)
     means = Means(out, Path(), rebuilding.Rebuilder(subject.loaded, subject.store))
 
-    def make(changes: Sequence[Change], machine: Vm) -> tuple[Vm, tuple[Change, ...]]:
+    def make(changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return make_on_bundle(changes, machine, means)
 
     name = str(subject.loaded.folder)
-    bench = MachineBench(name, subject.vm, subject.plan, out, subject.booter, make, times, judged_by, on_boot)
+    bench = MachineBench(name, subject.machine, subject.workload, out, subject.booter, make, times, judged_by, on_boot)
     return tried(bench, expected(wanted, predict))
 
 
-def make_on_bundle(changes: Sequence[Change], machine: Vm, means: Means) -> tuple[Vm, tuple[Change, ...]]:
+def make_on_bundle(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
     """A bundle's machine with changes made. Raises UserInputError for what it cannot have."""
     for_bundle(changes, machine)
-    vm, made = applied(changes, machine, means)
-    machine_of(vm)
-    return vm, made
+    changed, made = applied(changes, machine, means)
+    kernel_of(changed)
+    return changed, made
 
 
 def expected(wanted: Sequence[Candidate], predict: Predict) -> tuple[Change, ...]:
@@ -134,26 +141,15 @@ def by_seconds(shown: Shown | None, judged_by: JudgedBy) -> Predict:
     return predict
 
 
-def _counting(known: Known, natives: Natives) -> series.Booter:
-    counting = Counting(known, natives, Mode.COVERAGE)
-
-    def boot(
-        vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
-        on_progress: Callable[[float], None] | None = None,
-    ) -> VmBoot:  # fmt: skip
-        return counting.boot(vm, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
-
-    return boot
-
-
 def _shown(
-    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, booter: series.Booter, on_boot: OnBoot | None
-) -> Shown | None:
+    machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
+    on_boot: OnBoot | None,
+) -> Shown | None:  # fmt: skip
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
-    if vm.kernel is None:
+    if machine.kernel is None:
         return None
-    seeing = profile.with_words(profile.with_initcalls(vm), profile.UNITS)
-    if vm.initrd is not None:
+    seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
+    if machine.initrd is not None:
         seeing = profile.with_collector(seeing, natives.folder / "collector", out)
 
     def progress(seconds: float) -> None:
@@ -161,9 +157,11 @@ def _shown(
             on_boot("profile", 1, seconds)
 
     # Logging costs time: what is near its limit without would miss it.
-    patient = replace(plan, timeout_s=2 * plan.timeout_s)
-    header = (("title", "profile"), ("system.kernel.options", " ".join(seeing.append)))
-    boot = booter(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
+    patient: Workload = replace(workload, timeout_s=2 * workload.timeout_s)
+    if isinstance(patient, OwnInit):
+        patient = replace(patient, collector=machine.initrd is not None)
+    boot, gathered = booter(seeing, patient, out, on_progress=progress)
+    series.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return None
     timeline = profile.timeline_of(out / "profile")
@@ -185,9 +183,11 @@ def _cost(subject: Booted, out: Path) -> BootCost:
 
 
 def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
-    patient = replace(subject.plan, timeout_s=2 * subject.plan.timeout_s)
+    patient = replace(subject.workload, timeout_s=2 * subject.workload.timeout_s)
+    machine = profile.with_initcalls(subject.machine)
     with step("one boot that logs its initcalls"):
-        boot = subject.booter(profile.with_initcalls(subject.vm), patient, out / "profile", number=1, variant="profile")
+        boot, gathered = subject.booter(machine, patient, out)
+    series.keep(gathered, out / "profile", machine, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return by_seconds(None, judged_by)
     return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)

@@ -18,14 +18,16 @@ from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import process, sizes
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest import rig
-from vmtailor.drivers.guest.guest_volume import Run
-from vmtailor.drivers.qemu import plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import counting
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0
@@ -47,6 +49,7 @@ class Subject:
     natives: Natives
 
 
+# vmtailor/measured/2: without `memory`, and with vmtailor/boot/1.
 @dataclass(frozen=True)
 class Measured:
     """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
@@ -70,7 +73,7 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
     the exercise still passes. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
-        mode=Mode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
+        mode=PluginMode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
     )
     note(f"instruction clock, {count} boots")
     # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.
@@ -80,14 +83,14 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         ]
         counted = [future.result() for future in exact]
     note("least memory")
-    search = _MemorySearch(subject, scratch, [boot for boot, _ in counted])
+    search = _MemorySearch(subject, scratch, [found for found, _ in counted])
     least = least_memory(subject.machine.memory_bytes, search.passes)
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
         wall.append(_walled(subject, scratch))
     return Measured(
-        exact=tuple(boot for boot, _ in counted),
+        exact=tuple(found for found, _ in counted),
         wall=tuple(wall),
         initcalls=counted[0][1],
         min_memory_bytes=least,
@@ -115,33 +118,35 @@ def _deadline(exercise: Exercise) -> float:
 def _counted(
     subject: Subject, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    machine = machines.counted(subject.machine)
-    setup = rig.Setup(machine, run, subject.natives, _deadline(subject.exercise), plugin=config)
-    outcome = rig.drive(setup, scratch)
-    _require(outcome, subject)
+    counted = counting(subject.natives, config, subject.table)
+    found, gathered = boot(machines.counted(subject.machine), _work(subject), scratch, counting=counted)
+    _require(found, gathered)
     if keep is not None:
-        keep.write_bytes(outcome.counts)
-    counters = plugin_file.parse(outcome.counts, "the plugin's counts")
-    boot = boots.make_boot(outcome, subject.exercise, counters, subject.table)
-    return boot, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(counters))
+        keep.write_bytes(gathered.counts)
+    if gathered.counters is None:
+        raise GuestError("nothing was counted in this boot", details=boots.evidence(gathered, ()))
+    return found, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(gathered.counters))
 
 
 def _walled(subject: Subject, scratch: Path) -> Boot:
     machine = replace(subject.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    outcome = rig.drive(rig.Setup(machine, run, subject.natives, _deadline(subject.exercise)), scratch)
-    _require(outcome, subject)
-    return boots.make_boot(outcome, subject.exercise)
+    found, gathered = boot(machine, _work(subject), scratch)
+    _require(found, gathered)
+    return found
 
 
-def _require(outcome: rig.Outcome, subject: Subject) -> None:
-    failures = boots.failures(outcome, subject.exercise)
-    if failures:
+def _work(subject: Subject, timeout_s: float | None = None) -> Exercised:
+    """The exercise, told the same bytes in every boot."""
+    patience_s = _deadline(subject.exercise) if timeout_s is None else timeout_s
+    return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), patience_s)
+
+
+def _require(found: Boot, gathered: Gathered) -> None:
+    if found.failures:
         raise GuestError(
             "a machine that worked before does not work while it is measured",
             hint="run it again; if it stays so, the exercise is not repeatable",
-            details=boots.evidence(outcome, failures),
+            details=boots.evidence(gathered, found.failures),
         )
 
 
@@ -152,35 +157,37 @@ class _MemorySearch:
     def __init__(self, subject: Subject, scratch: Path, works: Sequence[Boot]) -> None:
         self._subject = subject
         self._scratch = scratch
-        self._passed: dict[int, rig.Outcome] = {}
-        slowest_s = max(boot.wall_seconds for boot in works)
+        self._passed: dict[int, Gathered] = {}
+        slowest_s = max(found.seconds for found in works)
         if subject.machine.cpus > 1:  # several virtual CPUs take turns on this clock, and take longer
             began = time.monotonic()
             self._boot(subject.machine.memory_bytes, _deadline(subject.exercise))
             slowest_s = max(slowest_s, time.monotonic() - began)
         self._patience_s = 10.0 + 3 * slowest_s
-        starts = [mark.wall_s for boot in works if (mark := boot.milestone("init")) and mark.wall_s is not None]
+        starts = [mark.wall_s for found in works if (mark := found.milestone("init")) and mark.wall_s is not None]
         self._start_s = 5.0 + START_PATIENCE * max(starts) if len(starts) == len(works) else math.inf
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
-        outcome = self._boot(memory_bytes, self._patience_s, self._start_s)
-        if boots.failures(outcome, self._subject.exercise):
+        found, gathered = self._boot(memory_bytes, self._patience_s, self._start_s)
+        if found.failures:
             return False
-        self._passed[memory_bytes] = outcome
+        self._passed[memory_bytes] = gathered
         return True
 
     def use(self, memory_bytes: int) -> MemoryUse | None:
         """Where the memory went in the boot that passed with so much of it."""
         if memory_bytes not in self._passed:
             self.passes(memory_bytes)
-        outcome = self._passed.get(memory_bytes)
-        return None if outcome is None else memory.use(memory_bytes, outcome.console, outcome.report.file("memory"))
+        gathered = self._passed.get(memory_bytes)
+        if gathered is None:
+            return None
+        log = gathered.console.decode("utf-8", "replace")
+        return memory.use(memory_bytes, log, gathered.report.file("memory"))
 
-    def _boot(self, memory_bytes: int, deadline_s: float, start_s: float = math.inf) -> rig.Outcome:
+    def _boot(self, memory_bytes: int, timeout_s: float, start_s: float = math.inf) -> tuple[Boot, Gathered]:
         machine = replace(self._subject.machine, memory_bytes=memory_bytes)
-        run = Run(exercise=self._subject.exercise, key=rig.FIXED_KEY)
-        return rig.drive(rig.Setup(machine, run, self._subject.natives, deadline_s, start_s=start_s), self._scratch)
+        return boot(machine, replace(_work(self._subject, timeout_s), start_s=start_s), self._scratch)
 
 
 def least_memory(known: int, passes: Callable[[int], bool]) -> int:

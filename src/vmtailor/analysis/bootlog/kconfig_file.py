@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import architecture
-from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.base import dot_config
 
 _TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
@@ -21,7 +21,7 @@ def recognise(sample: bytes) -> bool:
 def parse(lines: Iterable[bytes]) -> dict[str, str]:
     """Symbol (without CONFIG_) → value, without the quotes of strings. What is not set is not there."""
     text = "\n".join(decode(line.strip(), 1200) for line in lines if b"CONFIG_" in line)
-    return {name: value for name, value in kconfig_file.parse(text).items() if value != "n"}
+    return {name: value for name, value in dot_config.parse(text).items() if value != "n"}
 
 
 def arch_of(lines: Iterable[bytes]) -> str | None:

@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two machines of a fit: what they have in common, and what differs."""
+"""The machines of a fit, what they have in common and what differs; and the one that a whole system starts in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Clock, Devices, Disk, Machine, MachineKind, PublishedPort
 from vmtailor.model.plan import RootFormat
 
 #: Both kernels are told this. `reboot=t`: power-off is a triple fault, at which QEMU ends. `panic=-1`: so is a panic.
 #: `nokaslr`: addresses must be the ones of the symbol table, and the same in each boot.
 COMMON_WORDS = ("console=ttyS0", "quiet", "panic=-1", "reboot=t", "nokaslr")
+
+
+#: A machine for a system with an init of its own, before anything is chosen.
+USUAL = Machine(MachineKind.Q35, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL)
+
+
+def on_loopback(guest_ports: Iterable[int]) -> tuple[PublishedPort, ...]:
+    """Ports of a guest at free ports of the host's loopback address: which ones, QEMU says once it runs."""
+    return tuple(PublishedPort("127.0.0.1", 0, port) for port in guest_ports)
 
 
 def root_words(form: RootFormat) -> tuple[str, ...]:
@@ -21,7 +30,7 @@ def root_words(form: RootFormat) -> tuple[str, ...]:
 
 
 def words_of(form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
-    """The whole command line of a machine, without what the rig and QEMU add for one start."""
+    """The whole command line of a machine, without what is added for one start."""
     return (*root_words(form), *COMMON_WORDS, *(word for word in planned if word not in COMMON_WORDS))
 
 
@@ -71,6 +80,12 @@ def tailored_machine(
         cpu_model=cpu_model,
         cpus=cpus,
     )
+
+
+def countable(machine: Machine) -> Machine:
+    """A machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
+    words = machine.append if "nokaslr" in machine.append else (*machine.append, "nokaslr")
+    return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
 
 
 def counted(machine: Machine) -> Machine:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.base import process, records
+from vmtailor.base import dot_config, process, records
 from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import cache_root, disk_full_is_a_host_error
-from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.drivers.kernel.lost import lost
 from vmtailor.model.kernel import Configured, LostSymbol
 
 #: Seconds a whole compile may take; a distribution's configuration on two slow cores takes hours.
@@ -103,10 +103,10 @@ def configure(
     """
     wanted = dict(fragment)
     wanted_file = build_dir / "wanted.config"
-    records.write_atomic(wanted_file, kconfig_file.render(wanted).encode(), private=True)
+    records.write_atomic(wanted_file, dot_config.render(wanted).encode(), private=True)
     env = environment() | {"KCONFIG_ALLCONFIG": str(wanted_file)}
     symbols = _resolve(source, build_dir, "allnoconfig", toolchain or Toolchain(), env)
-    return _configured(source, build_dir, symbols, kconfig_file.lost(wanted, symbols))
+    return _configured(source, build_dir, symbols, lost(wanted, symbols))
 
 
 def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: Toolchain | None = None) -> Configured:
@@ -133,7 +133,7 @@ def _resolve(
             hint="vmtailor doctor lists what a kernel build needs (flex, bison, gcc, make)",
             details=error.details,
         ) from error
-    return kconfig_file.parse((build_dir / ".config").read_text("utf-8"))
+    return dot_config.parse((build_dir / ".config").read_text("utf-8"))
 
 
 def _configured(source: Path, build_dir: Path, symbols: Mapping[str, str], lost: tuple[LostSymbol, ...]) -> Configured:
@@ -266,7 +266,7 @@ def _stale(build_dir: Path, symbols: Mapping[str, str]) -> int:
     """How many objects of an earlier build depend on a symbol whose value is another one now: each object's `.cmd` file
     names the symbols that its sources ask for."""
     try:
-        before = kconfig_file.parse((build_dir / "include/config/auto.conf").read_text())
+        before = dot_config.parse((build_dir / "include/config/auto.conf").read_text())
     except OSError:
         return 0
     names = {name for name in before.keys() | symbols.keys() if before.get(name, "n") != symbols.get(name, "n")}

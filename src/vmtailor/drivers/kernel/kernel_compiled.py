@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from vmtailor.base import process, records
+from vmtailor.base import dot_config, process, records
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest, locked
-from vmtailor.drivers.kernel import kbuild, kconfig_file, kernel_source
+from vmtailor.drivers.kernel import kbuild, kernel_source
 from vmtailor.drivers.kernel.debug_modules import DEBUG_MODULES
 from vmtailor.model.kernel import Configured, KernelBaseline
 
@@ -58,10 +58,10 @@ def provide(
     An interrupted compile goes on where it stopped. Raises UserInputError for the source or configuration, BuildError
     when it does not compile, HostError for tools and disk.
     """
-    given = kconfig_file.read(config_file) if config_file is not None else b"defconfig"
+    given = dot_config.read(config_file) if config_file is not None else b"defconfig"
     tree = kernel_source.provide(store, source)
     toolchain = kbuild.Toolchain()
-    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, kconfig_file.render(ADDED), *sorted(debug_modules))
+    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(ADDED), *sorted(debug_modules))
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
@@ -108,7 +108,7 @@ def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbu
 def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
     """The configuration with ADDED laid over it, as a file for olddefconfig."""
     if config_file is not None:
-        base = kconfig_file.parse(config_file.read_text("utf-8", "replace"))
+        base = dot_config.parse(config_file.read_text("utf-8", "replace"))
     else:
         targets = ["x86_64_defconfig", "kvm_guest.config"]
         try:
@@ -120,9 +120,9 @@ def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
             )
         except process.CommandFailed as error:
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
-        base = kconfig_file.parse((work / ".config").read_text("utf-8"))
+        base = dot_config.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    records.write_atomic(whole, kconfig_file.render(base | ADDED).encode(), private=True)
+    records.write_atomic(whole, dot_config.render(base | ADDED).encode(), private=True)
     return whole
 
 

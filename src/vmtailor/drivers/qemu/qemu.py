@@ -11,59 +11,26 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Protocol
 
-from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
+from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.qemu import forwards, net_guard
 from vmtailor.drivers.qemu.handover import Wanted, handed
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.drivers.qemu.qemu_command import Board, Ends, command
+from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.qemu.registers import all_halted
-from vmtailor.model.machine import Accelerator, Machine
+from vmtailor.drivers.rootfs import qcow2
+from vmtailor.model.ending import End, Ending
+from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
 
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
-
-
-class Ending(StrEnum):
-    """How a machine ended."""
-
-    EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
-    PANIC = "panic"  # the kernel said so on its console
-    DEADLINE = "deadline"  # it still ran when its time was over
-    DIED = "died"  # QEMU failed, or was killed from outside
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of one boot, with what a person needs to see why. `seconds` of host time since QEMU was started."""
-
-    ending: Ending
-    command: str
-    console_tail: str
-    stderr: str
-    seconds: float
-    returncode: int | None
-
-    def error(self) -> GuestError:
-        """This end as the error it is where it was not wanted."""
-        what = {
-            Ending.EXITED: "the machine ended by itself too early",
-            Ending.PANIC: "the guest's kernel panicked",
-            Ending.DEADLINE: f"the guest was not done after {self.seconds:.0f} s",
-            Ending.DIED: f"QEMU ended with status {self.returncode}",
-        }[self.ending]
-        parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
-        hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
-        return GuestError(what, hint=hint, details="\n".join(part.strip() for part in parts if part.strip()))
 
 
 class RunningMachine:
@@ -240,24 +207,23 @@ def launch(
         yield running
 
 
-def named(machine: Board) -> dict[str, str]:
-    """The files of a machine that QEMU opens by name."""
-    files = {"kernel": machine.kernel, "initrd": machine.initrd}
-    return {called: path for called, path in files.items() if path}
-
-
-def boot(
-    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False, greeted: bool = True
+def start(
+    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False, probe: bool = False, greeted: bool = True
 ) -> contextlib.AbstractContextManager[RunningMachine]:
-    """Start a container's machine; `launch` says what else holds."""
+    """Start a machine; `launch` says what else holds. `probe`: with a second serial port. Raises UserInputError for a
+    disk image that stands on another file of the host."""
+    for disk in machine.disks:
+        if disk.format is DiskFormat.QCOW2:
+            qcow2.require_alone(disk.path)
     build = functools.partial(command, machine, plugin=plugin)
     wanted = Wanted(
-        named=named(machine),
-        disks={disk.path: not disk.read_only for disk in machine.disks},
+        named=machine.files,
+        disks={disk.path: disk.mode is DiskMode.WRITTEN for disk in machine.disks},
         plugin=plugin,
+        overlays=any(disk.mode is DiskMode.OVERLAID for disk in machine.disks),
         kvm=machine.accelerator is Accelerator.KVM,
         outbound=machine.outbound,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed().program),
     )
-    return launch(build, wanted, qmp=qmp, greeted=greeted)
+    return launch(build, wanted, qmp=qmp, probe=probe, greeted=greeted)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.regular_file import read_regular
-from vmtailor.model.kernel import LostSymbol
 
 #: Bytes of a configuration; the largest of a distribution has 300 KB.
 FILE_BYTES = 8 << 20
@@ -83,25 +82,6 @@ def render(symbols: Mapping[str, str]) -> str:
             escaped = value.replace("\\", "\\\\").replace('"', '\\"')
             lines.append(f'CONFIG_{name}="{escaped}"')
     return "".join(f"{line}\n" for line in lines)
-
-
-def lost(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[LostSymbol, ...]:
-    """What did not resolve as requested, in the order requested. A symbol that .config does not name is `n`."""
-    return tuple(
-        LostSymbol(name, value, resolved.get(name, "n"))
-        for name, value in wanted.items()
-        if not _same(value, resolved.get(name, "n"))
-    )
-
-
-def _same(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    try:
-        return int(one, 0) == int(other, 0)
-    except ValueError:
-        # An empty string and a string symbol that is out of sight are the same to the code.
-        return {one, other} == {"", "n"}
 
 
 def _unquote(value: str) -> str:

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmtailor.base import dot_config
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.kernel import kconfig_file
+from vmtailor.drivers.kernel.lost import lost
 from vmtailor.model.kernel import LostSymbol
 
 NAMES = st.from_regex(r"[A-Z0-9_]{1,12}", fullmatch=True)
@@ -19,28 +20,28 @@ VALUES = st.one_of(
 
 @given(st.dictionaries(NAMES, VALUES))
 def test_what_is_rendered_is_parsed_back(symbols: dict[str, str]) -> None:
-    assert kconfig_file.parse(kconfig_file.render(symbols)) == symbols
+    assert dot_config.parse(dot_config.render(symbols)) == symbols
 
 
 @given(st.text())
 def test_any_text_parses(text: str) -> None:
-    assert all(name for name in kconfig_file.parse(text))
+    assert all(name for name in dot_config.parse(text))
 
 
 def test_lines_of_a_real_file() -> None:
     text = 'CONFIG_NET=y\n# CONFIG_PCI is not set\nCONFIG_LOCALVERSION="-x \\"y\\""\n# a comment\nCONFIG_HZ=250\n'
-    assert kconfig_file.parse(text) == {"NET": "y", "PCI": "n", "LOCALVERSION": '-x "y"', "HZ": "250"}
+    assert dot_config.parse(text) == {"NET": "y", "PCI": "n", "LOCALVERSION": '-x "y"', "HZ": "250"}
 
 
 @pytest.mark.parametrize("symbol", [("NET\nX", "y"), ("A B", "y"), ("", "y"), ("NET", "y\nCONFIG_EVIL=y")])
 def test_a_name_that_would_escape_is_refused(symbol: tuple[str, str]) -> None:
     with pytest.raises(UserInputError):
-        kconfig_file.render(dict([symbol]))
+        dot_config.render(dict([symbol]))
 
 
 def test_lost_symbols_keep_their_order_and_say_what_they_became() -> None:
     wanted = {"B": "y", "A": "n", "START": "0x1000000", "EMPTY": "", "MOD": "m"}
     resolved = {"A": "y", "START": "16777216", "MOD": "y"}
-    assert kconfig_file.lost(wanted, resolved) == (
+    assert lost(wanted, resolved) == (
         LostSymbol("B", "y", "n"), LostSymbol("A", "n", "y"), LostSymbol("MOD", "m", "y"),
     )  # fmt: skip

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A series: variants booted in turn, each boot kept."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor import __version__
+from vmtailor.analysis.timeline import bootmarks, collector_stream
+from vmtailor.base import records
+from vmtailor.base.process import pasteable
+from vmtailor.booting.boot import Booter, boot
+from vmtailor.drivers.qemu.qemu_command import command
+from vmtailor.model.boot import Boot
+from vmtailor.model.gathered import Gathered
+from vmtailor.model.machine import Machine
+from vmtailor.model.series import BootSeries, SeriesBoot, Variant
+from vmtailor.model.workload import Workload
+
+RECORD = "boots.json"
+#: Called with variant, number of the boot, and host seconds since its start.
+OnBoot = Callable[[str, int, float], None]
+
+
+def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
+    """A machine with the command that starts it, for people (without what only we listen to)."""
+    return Variant(name, machine, pasteable(command(machine)), tuple(changes))
+
+
+def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
+    """A B A B: what is booted, and the number of the boot among its variant's."""
+    return [(one, number) for number in range(1, times + 1) for one in variants]
+
+
+def run(
+    subject: str,
+    schedule: Sequence[tuple[Variant, int]],
+    workload: Workload,
+    out: Path,
+    *,
+    before: Sequence[SeriesBoot] = (),
+    booter: Booter = boot,
+    on_boot: OnBoot | None = None,
+) -> BootSeries:
+    """Boot as scheduled. Boots that are in `before` are kept and not made again. The record in `out` is written after
+    each boot, so that nothing is lost."""
+    out.mkdir(parents=True, exist_ok=True)
+    boots = list(before)
+    variants = {one.name: one for one, _ in schedule}
+    for one, number in schedule:
+        if any(b.variant == one.name and b.number == number for b in boots):
+            continue
+
+        def progress(seconds: float, name: str = one.name, number: int = number) -> None:
+            if on_boot is not None:
+                on_boot(name, number, seconds)
+
+        folder = out / f"{safe(one.name)}-{number}"
+        found, gathered = booter(one.machine, workload, out, on_progress=progress)
+        keep(gathered, folder, one.machine, f"{subject} {one.name} {number}")
+        boots.append(SeriesBoot(one.name, number, folder.name, brief(found)))
+        records.save(record(subject, tuple(variants.values()), workload, boots), out / RECORD)
+    return record(subject, tuple(variants.values()), workload, boots)
+
+
+def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None:
+    """Write what a boot said into a folder: the console as it came (`console.log`), where its lines have host times
+    with them (`console.times.log`), and where the collector ran, `bootchart/`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "console.log").write_bytes(gathered.console)
+    if gathered.lines:
+        (folder / "console.times.log").write_text(bootmarks.grabserial(gathered.lines), "utf-8", "replace")
+    if gathered.chart:
+        header = [("version", f"vmtailor {__version__}"), ("title", title)]
+        if machine.kernel is not None:
+            header.append(("system.kernel.options", " ".join(machine.append)))
+        for name, data in collector_stream.members(gathered.chart, header).items():
+            (folder / "bootchart").mkdir(exist_ok=True)
+            (folder / "bootchart" / name).write_bytes(data)
+
+
+def brief(found: Boot) -> Boot:
+    """A boot without what would make the record of a series long: its console is a file beside it, and what each
+    function cost is another question."""
+    container = replace(found.container, stdout="", stderr="") if found.container is not None else None
+    return replace(found, functions=(), console="", container=container)
+
+
+class Earlier:
+    """What an earlier run, perhaps an interrupted one, left in a folder, as it was before this one writes there."""
+
+    def __init__(self, out: Path) -> None:
+        file = out / RECORD
+        self._found = records.load(BootSeries, file) if file.is_file() else None
+        self._written = file.stat().st_mtime if self._found is not None else 0.0
+
+    def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
+        """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal."""
+        if self._found is None or self._found.ready != workload.signal:
+            return ()
+        machines = {one.name: one.machine for one, _ in schedule}
+        same = {
+            one.name
+            for one in self._found.variants
+            if machines.get(one.name) == one.machine and not _renewed(one.machine, self._written)
+        }
+        return tuple(one for one in self._found.boots if one.variant in same)
+
+
+def _renewed(machine: Machine, since: float) -> bool:
+    """Whether a machine's kernel or a disk was written after a moment: it is another machine under the same names. (An
+    initial RAM disk of ours is written again by every run.)"""
+    files = (machine.kernel, *(disk.path for disk in machine.disks))
+    return any(Path(file).is_file() and Path(file).stat().st_mtime > since for file in files if file)
+
+
+def record(subject: str, variants: Sequence[Variant], workload: Workload, boots: Sequence[SeriesBoot]) -> BootSeries:
+    """The record of what was booted so far."""
+    first = variants[0].machine
+    conditions = (
+        ("clock", str(first.clock)),
+        ("accelerator", str(first.accelerator)),
+        ("host", f"{platform.machine()}, Linux {platform.release()}"),
+        ("order", "in turn" if len(variants) > 1 else "one after the other"),
+    )
+    return BootSeries(
+        __version__, subject, workload.signal, workload.timeout_s, tuple(variants), tuple(boots), conditions
+    )
+
+
+def safe(name: str) -> str:
+    """A variant's name as a folder's."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:60]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boots in a series: variants of a machine in turn, and changes tried on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from vmtailor.model.boot import Boot
+from vmtailor.model.change import Change
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.workload import ReadySignal
+
+
+class JudgedBy(StrEnum):
+    """What trials are judged by."""
+
+    READY = "ready"  # the time of the ready signal, on the clock of the series
+    INSTRUCTIONS = "instructions"  # executed from kernel entry to init: exact, and of the kernel's part only
+    CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A machine as it was booted: `base`, or with changes of the catalogue applied (`changes` are their ids)."""
+
+    name: str
+    machine: Machine
+    command: str
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeriesBoot:
+    """One boot of a series. `folder`, relative to the record's, has what it said."""
+
+    variant: str
+    number: int
+    folder: str
+    boot: Boot
+
+
+# vmtailor/boots/1: a variant's machine (`vm`) and its boots were records of their own.
+# vmtailor/boots/2: variants have the one `machine`, and each entry of `boots` the one `boot`.
+@dataclass(frozen=True)
+class BootSeries:
+    """All boots of one call, with every raw sample."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/boots/2"
+
+    version: str
+    subject: str
+    ready: ReadySignal
+    timeout_s: float
+    variants: tuple[Variant, ...]
+    boots: tuple[SeriesBoot, ...]
+    conditions: tuple[tuple[str, str], ...] = field(default=())
+    trials: tuple[Change, ...] = ()
+    judged_by: JudgedBy = JudgedBy.READY
+    interaction: float | None = None  # what the changes together save beyond the sum of each alone
+
+    @property
+    def clock(self) -> Clock:
+        return self.variants[0].machine.clock
+
+    def entries(self, variant: str) -> tuple[SeriesBoot, ...]:
+        """The boots of one variant, in order, each with its number and folder."""
+        return tuple(one for one in self.boots if one.variant == variant)
+
+    def of(self, variant: str) -> tuple[Boot, ...]:
+        """The boots of one variant, in order."""
+        return tuple(one.boot for one in self.entries(variant))

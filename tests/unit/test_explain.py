@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, deeper
-from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain import answers, from_tree
+from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import Explanation
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
@@ -33,13 +33,13 @@ from vmtailor.model.fit import FitRun
 RUN = fit_run()
 
 
-def ask(what: str, run: FitRun = RUN) -> Answer:
+def ask(what: str, run: FitRun = RUN) -> Explained:
     found = answers.answer(run, what, catalogue.load(), demand_rules.load())
     assert found is not None, what
     return found
 
 
-def shown(found: Answer, folder: Path) -> str:
+def shown(found: Explained, folder: Path) -> str:
     out = io.StringIO()
     show(found, TraceLines(folder), Console(file=out, width=160))
     return out.getvalue()
@@ -61,7 +61,7 @@ def bundle(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("what", ["EPOLL", "CONFIG_EPOLL", "epoll"])
 def test_a_demanded_symbol_shows_its_place_in_the_trace(what: str, bundle: Path) -> None:
     found = ask(what)
-    assert (found.kind, found.standing) == (Kind.SYMBOL, Standing.IN)
+    assert (found.kind, found.standing) == (NameKind.SYMBOL, Standing.IN)
     text = shown(found, bundle)
     assert "trace:requests:412" in text and "epoll_create1(EPOLL_CLOEXEC) = 5" in text
     assert "\x1b" not in text
@@ -100,11 +100,11 @@ def test_initcalls_functions_calls_words_and_files() -> None:
     assert ask("inet_init").standing is Standing.IN
     gone = ask("acpi_init")
     assert gone.standing is Standing.OUT and "58" in gone.facts[0][1] and "ACPI" in gone.related
-    assert ask("memset_orig").kind is Kind.FUNCTION
+    assert ask("memset_orig").kind is NameKind.FUNCTION
     call = ask("eventfd2")
-    assert call.kind is Kind.CALL and call.related == ("EVENTFD",)
-    assert ask("sendfile").kind is Kind.CALL
-    assert ask("quiet").kind is Kind.WORD and ask("root").kind is Kind.WORD
+    assert call.kind is NameKind.CALL and call.related == ("EVENTFD",)
+    assert ask("sendfile").kind is NameKind.CALL
+    assert ask("quiet").kind is NameKind.WORD and ask("root").kind is NameKind.WORD
     assert "never opened" in ask("/usr/bin/perl").summary
     assert ask("crypto/algapi.c").standing is Standing.OUT
     assert ask("net/socket.c").standing is Standing.IN
@@ -125,16 +125,16 @@ KNOWN = Explanation(
 
 
 def test_the_tree_makes_ways_in_exact() -> None:
-    found = deeper.deepen(ask("IO_URING"), KNOWN)
+    found = from_tree.with_tree(ask("IO_URING"), KNOWN)
     assert any("io_uring_setup" in way and "and 13 more" in way for way in found.brings_in)
     assert found.brings_in[-1].endswith("--keep IO_URING (would also set IO_WQ)")
     assert dict(found.facts)["prompt"] == "Enable IO uring support"
-    impossible = deeper.deepen(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
+    impossible = from_tree.with_tree(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
     assert "cannot have it" in impossible.brings_in[-1]
 
 
 def test_a_symbol_that_only_the_tree_knows() -> None:
-    found = deeper.elsewhere(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
+    found = from_tree.outside_baseline(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
     assert found.standing is Standing.OUT and "not in the baseline" in found.summary
 
 

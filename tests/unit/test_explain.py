@@ -27,7 +27,8 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
-from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
 
 RUN = fit_run()
@@ -72,6 +73,19 @@ def test_a_dependency_is_followed_to_a_direct_cause() -> None:
     assert [name for name, _ in found.chain] == ["BLOCK", "VIRTIO_BLK"]
     assert found.chain[-1][1].reference == "platform:root-disk"
     assert "BLOCK" in ask("VIRTIO_BLK").related
+
+
+def test_a_symbol_without_a_prompt_that_ran_is_out_too() -> None:
+    """It was in the baseline, which nobody could have known if only symbols with a prompt were on record."""
+    evidence = (Evidence(EvidenceKind.CODE, "ecc_point_mult", Strength.RAN, "coverage:ecc_point_mult", 7),)
+    gone = dataclasses.replace(
+        symbol("CRYPTO_ECC", "n", before="m", chosen=False), evidence=evidence,
+        expected=(exact(Figure.TRACE_INSTRUCTIONS, -568_000_000),),
+    )  # fmt: skip
+    plan = dataclasses.replace(RUN.plan, changes=(*RUN.plan.changes, gone))
+    found = ask("CRYPTO_ECC", dataclasses.replace(RUN, plan=plan))
+    assert found.standing is Standing.OUT and "its code ran on the baseline" in found.summary
+    assert gone in plan.gone and gone not in plan.left_out  # repair could not set it
 
 
 def test_circles_of_dependencies_end() -> None:

@@ -15,6 +15,7 @@ from vmtailor.analysis.demands import demand
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.base import records
+from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
 from vmtailor.drivers.image import flat_archive
@@ -244,6 +245,9 @@ def trials(findings: Findings, before: Fitted | None = None, drop: tuple[str, ..
 
 
 def required(tried: Tried[Fitted]) -> Fitted:
-    """What was tried, where an error would have been raised otherwise."""
-    assert tried.result is not None
+    """What was tried. Raises BuildError where it could not be had."""
+    if tried.result is None:
+        raise BuildError(
+            "; ".join(tried.trial.failures), hint="vmtailor explain says what keeps a symbol, and what needs it"
+        )
     return tried.result

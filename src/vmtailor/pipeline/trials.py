@@ -83,7 +83,7 @@ class Trials(Generic[Made, Result]):
     ) -> Tried[Result]:
         """Apply changes together and run what comes of them. `about`: those that the trial is noted for. Without a
         change there is no trial but a first machine, and an error is raised."""
-        (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(about or changes))})
+        (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(changes if about is None else about))})
         return tried
 
     def search(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.changes.known import SPOKEN, Known, Match, catalogue
+from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "advice.md"
 
@@ -68,7 +68,7 @@ def _range(from_version: str, until_version: str) -> str:
     return f"kernels before {until_version}" if until_version else "all kernels"
 
 
-def entry_text(entry: Known) -> str:
+def entry_text(entry: KnownChange) -> str:
     """One remedy in Markdown."""
     lines = [f"## {entry.title}", "", f"`{entry.id}`, for {_range(entry.from_version, entry.until_version)}", ""]
     lines += [f"- **Looks like:** {entry.looks}", f"- **Costs because:** {entry.costs}"]

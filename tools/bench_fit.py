@@ -31,7 +31,7 @@ from bench_fit_table import Peer, Removal, Result, Timing, show_all
 
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.cost.sides import KernelFacts
+from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base import dot_config, records
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
@@ -43,7 +43,7 @@ from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import fitting, measuring, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.build import collect, located
 
@@ -144,15 +144,15 @@ def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
 
 def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
-    ground, store = findings.ground, findings.ground.options.store
-    work = store.root / "kernel-build" / f"peer-{digest(name, ground.source.digest)[:16]}"
+    inputs, store = findings.inputs, findings.inputs.options.store
+    work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", ground.source.digest, kbuild.Toolchain().describe(), work / ".config")
-        files = _built(store, key, ground.source.path, work, name)
+        key = digest("peer", inputs.source.digest, kbuild.Toolchain().describe(), work / ".config")
+        files = _built(store, key, inputs.source.path, work, name)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
-    machine = fitting.machine_of(ground, fitted.plan, kernel)
+    machine = fitting.machine_of(inputs, fitted.plan, kernel)
     symbols = dot_config.parse(Path(kernel.config).read_text())
     kconfig = findings.tree.kconfig
     enabled = [symbol for symbol, value in symbols.items() if value == "y"]
@@ -175,7 +175,7 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
 
 def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
     """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
-    source, root = findings.ground.source.path, fitted.plan.root_format
+    source, root = findings.inputs.source.path, fitted.plan.root_format
     work.mkdir(parents=True, exist_ok=True)
     as_it_is = dict(kbuild.configure_file(source, work, config).symbols)
     wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import Entry, When
+from vmtailor.analysis.changes.catalogue import CatalogueEntry, When
 from vmtailor.model.change import Cause
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
@@ -65,7 +65,7 @@ def condition(when: When, if_possible: bool) -> str:
     return ", ".join(words + (["where possible"] if if_possible else []))
 
 
-def row(entry: Entry) -> str:
+def row(entry: CatalogueEntry) -> str:
     """One line of a table."""
     symbols = [f"`{name}`" if value == "y" else f"`{name}={value}`" for name, value in entry.symbols]
     what = " ".join(symbols + [f"`{word}` (command line)" for word in entry.words])

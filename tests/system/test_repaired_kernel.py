@@ -16,7 +16,7 @@ from vmtailor.analysis.changes import causes
 from vmtailor.analysis.demands.demand import Demands
 from vmtailor.model.change import Cause
 from vmtailor.pipeline import fitting, repairing
-from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import timeline_of
 
-from vmtailor.analysis.changes.known import catalogue, in_range, version_tuple
+from vmtailor.analysis.changes.known import catalogue, in_range, read, version_tuple
+from vmtailor.base.errors import VmtailorError
+from vmtailor.model.change import ChangeKind
 from vmtailor.model.timeline import Remedy
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md"
@@ -175,3 +177,61 @@ def test_versions() -> None:
     assert in_range("6.9", "4.19", "6.10")
     assert not in_range("6.10", "", "6.10")
     assert in_range(None, "99", "")
+
+
+GOOD = """id = "x"
+title = "X"
+looks = "l"
+costs = "c"
+risk = "r"
+saving = "none"
+confidence = "low"
+
+[[way]]
+kind = "unit"
+what = "w"
+
+[[match]]
+kind = "console"
+pattern = "."
+
+[[trial]]
+does = "masks x"
+
+[trial.unit]
+"x.service" = "masked"
+
+[trial.runtime]
+"vm.swappiness" = "1"
+"""
+
+
+def test_a_file_says_how_its_change_is_recognised_and_tried(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(GOOD)
+    found = read(path)
+    (one,) = found.trials
+    assert one.change.id == one.advice == found.id == "x" and found.ways[0].kind is ChangeKind.UNIT
+    assert [(s.kind, s.name, s.value) for s in one.change.settings] == [
+        (ChangeKind.UNIT, "x.service", "masked"), (ChangeKind.RUNTIME, "vm.swappiness", "1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[trial.unit]", "[trial.unknown]"),  # no kind of change
+        ('kind = "unit"', 'kind = "command line"'),
+        ('[trial.unit]\n"x.service" = "masked"\n\n[trial.runtime]\n"vm.swappiness" = "1"\n', ""),  # it sets nothing
+        ('"vm.swappiness" = "1"', '"vm.swappiness" = 1'),  # a number is no text
+        ('does = "masks x"\n', ""),
+        ('id = "x"', 'id = "y"'),
+        ('saving = "none"', 'saving = "much"'),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    assert before in GOOD
+    path.write_text(GOOD.replace(before, after))
+    with pytest.raises(VmtailorError, match=r"x\.toml is wrong"):
+        read(path)

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, deeper
-from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain import answers, from_tree
+from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import Explanation
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
@@ -27,19 +27,20 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
-from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
 
 RUN = fit_run()
 
 
-def ask(what: str, run: FitRun = RUN) -> Answer:
+def ask(what: str, run: FitRun = RUN) -> Explained:
     found = answers.answer(run, what, catalogue.load(), demand_rules.load())
     assert found is not None, what
     return found
 
 
-def shown(found: Answer, folder: Path) -> str:
+def shown(found: Explained, folder: Path) -> str:
     out = io.StringIO()
     show(found, TraceLines(folder), Console(file=out, width=160))
     return out.getvalue()
@@ -61,7 +62,7 @@ def bundle(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("what", ["EPOLL", "CONFIG_EPOLL", "epoll"])
 def test_a_demanded_symbol_shows_its_place_in_the_trace(what: str, bundle: Path) -> None:
     found = ask(what)
-    assert (found.kind, found.standing) == (Kind.SYMBOL, Standing.IN)
+    assert (found.kind, found.standing) == (NameKind.SYMBOL, Standing.IN)
     text = shown(found, bundle)
     assert "trace:requests:412" in text and "epoll_create1(EPOLL_CLOEXEC) = 5" in text
     assert "\x1b" not in text
@@ -72,6 +73,19 @@ def test_a_dependency_is_followed_to_a_direct_cause() -> None:
     assert [name for name, _ in found.chain] == ["BLOCK", "VIRTIO_BLK"]
     assert found.chain[-1][1].reference == "platform:root-disk"
     assert "BLOCK" in ask("VIRTIO_BLK").related
+
+
+def test_a_symbol_without_a_prompt_that_ran_is_out_too() -> None:
+    """It was in the baseline, which nobody could have known if only symbols with a prompt were on record."""
+    evidence = (Evidence(EvidenceKind.CODE, "ecc_point_mult", Strength.RAN, "coverage:ecc_point_mult", 7),)
+    gone = dataclasses.replace(
+        symbol("CRYPTO_ECC", "n", before="m", chosen=False), evidence=evidence,
+        expected=(exact(Figure.TRACE_INSTRUCTIONS, -568_000_000),),
+    )  # fmt: skip
+    plan = dataclasses.replace(RUN.plan, changes=(*RUN.plan.changes, gone))
+    found = ask("CRYPTO_ECC", dataclasses.replace(RUN, plan=plan))
+    assert found.standing is Standing.OUT and "its code ran on the baseline" in found.summary
+    assert gone in plan.gone and gone not in plan.left_out  # repair could not set it
 
 
 def test_circles_of_dependencies_end() -> None:
@@ -100,11 +114,11 @@ def test_initcalls_functions_calls_words_and_files() -> None:
     assert ask("inet_init").standing is Standing.IN
     gone = ask("acpi_init")
     assert gone.standing is Standing.OUT and "58" in gone.facts[0][1] and "ACPI" in gone.related
-    assert ask("memset_orig").kind is Kind.FUNCTION
+    assert ask("memset_orig").kind is NameKind.FUNCTION
     call = ask("eventfd2")
-    assert call.kind is Kind.CALL and call.related == ("EVENTFD",)
-    assert ask("sendfile").kind is Kind.CALL
-    assert ask("quiet").kind is Kind.WORD and ask("root").kind is Kind.WORD
+    assert call.kind is NameKind.CALL and call.related == ("EVENTFD",)
+    assert ask("sendfile").kind is NameKind.CALL
+    assert ask("quiet").kind is NameKind.WORD and ask("root").kind is NameKind.WORD
     assert "never opened" in ask("/usr/bin/perl").summary
     assert ask("crypto/algapi.c").standing is Standing.OUT
     assert ask("net/socket.c").standing is Standing.IN
@@ -125,16 +139,16 @@ KNOWN = Explanation(
 
 
 def test_the_tree_makes_ways_in_exact() -> None:
-    found = deeper.deepen(ask("IO_URING"), KNOWN)
+    found = from_tree.with_tree(ask("IO_URING"), KNOWN)
     assert any("io_uring_setup" in way and "and 13 more" in way for way in found.brings_in)
     assert found.brings_in[-1].endswith("--keep IO_URING (would also set IO_WQ)")
     assert dict(found.facts)["prompt"] == "Enable IO uring support"
-    impossible = deeper.deepen(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
+    impossible = from_tree.with_tree(ask("IO_URING"), dataclasses.replace(KNOWN, would_add=()))
     assert "cannot have it" in impossible.brings_in[-1]
 
 
 def test_a_symbol_that_only_the_tree_knows() -> None:
-    found = deeper.elsewhere(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
+    found = from_tree.outside_baseline(dataclasses.replace(KNOWN, name="XFS_QUOTA"))
     assert found.standing is Standing.OUT and "not in the baseline" in found.summary
 
 

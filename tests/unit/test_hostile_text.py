@@ -258,7 +258,7 @@ def test_a_trace_of_hostile_calls(what: str, start: Start, monkeypatch: pytest.M
     ]
     assert events
     monkeypatch.setattr(stages, "prepare", lambda asked: None)
-    monkeypatch.setattr(fitting, "traced", lambda ground: (SimpleNamespace(files=uses), Path()))
+    monkeypatch.setattr(fitting, "traced", lambda inputs: (SimpleNamespace(files=uses), Path()))
     monkeypatch.setattr(trace_stage, "read_log", lambda folder, record: SimpleNamespace(events=events))
     for more in ((), ("--json",)):
         code, out, err = start("trace", "rootfs:/x", "--show", what, *more)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from vmtailor.analysis.changes.judging import Run, Samples, judge
+from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.model.change import Figure, symbol
 from vmtailor.model.sample import Verdict
 
 CHANGE = symbol("AUDIT", "n", before="y")
 
 
-def run(*values: float, failures: tuple[str, ...] = (), exact: bool = True) -> Run:
-    return Run(failures, (Samples(Figure.INIT_INSTRUCTIONS, values, exact),) if values else ())
+def run(*values: float, failures: tuple[str, ...] = (), exact: bool = True) -> TrialRun:
+    return TrialRun(failures, (Samples(Figure.INIT_INSTRUCTIONS, values, exact),) if values else ())
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def run(*values: float, failures: tuple[str, ...] = (), exact: bool = True) -> R
         (run(100, exact=False), run(90, exact=False), Verdict.UNDECIDED, -10),  # one boot of a figure that varies
     ],
 )
-def test_verdicts(before: Run, after: Run, verdict: Verdict, value: float | None) -> None:
+def test_verdicts(before: TrialRun, after: TrialRun, verdict: Verdict, value: float | None) -> None:
     found = judge(CHANGE, before, after)
     assert found.verdict is verdict
     assert [effect.value for effect in found.measured] == ([] if value is None else [value])
@@ -39,7 +39,7 @@ def test_verdicts(before: Run, after: Run, verdict: Verdict, value: float | None
 
 def test_figures_beside_the_one_that_is_judged_by_are_measured_too() -> None:
     sides = [
-        Run(samples=(Samples(Figure.READY, (ready,), exact=True), Samples(Figure.CPU, (cpu,)))) for ready, cpu in
+        TrialRun(samples=(Samples(Figure.READY, (ready,), exact=True), Samples(Figure.CPU, (cpu,)))) for ready, cpu in
         ((5.0, 2.0), (4.0, 3.0))
     ]  # fmt: skip
     found = judge(CHANGE, *sides)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.cost import sides
+from vmtailor.analysis.cost import side_figures
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.analysis.cost.sides import TO_INIT, KernelFacts, loops_of, make_side, spread
+from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, make_side, spread
 from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
 from vmtailor.model.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
@@ -119,7 +119,7 @@ def test_spread(values: list[int]) -> None:
 
 
 def test_executed_leaves_the_client_out() -> None:
-    assert sides.executed(boot(), [Phase.INIT]) == 100
+    assert side_figures.executed(boot(), [Phase.INIT]) == 100
 
 
 LOG = b"""\

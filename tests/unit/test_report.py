@@ -16,6 +16,7 @@ from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 
 from vmtailor.analysis.changes.causes import cause_of, counts
 from vmtailor.base import pages, records
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Console
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit import FitRun
@@ -214,6 +215,12 @@ def test_embedded_data_cannot_leave_its_element(text: str) -> None:
 def test_record_survives_a_round_trip() -> None:
     run = fit_run()
     assert records.from_bytes(FitRun, records.to_bytes(run)) == run
+
+
+def test_a_record_of_an_older_format_says_what_to_do() -> None:
+    with pytest.raises(UserInputError, match="vmtailor/fit-run/1") as caught:
+        records.from_bytes(FitRun, b'{"schema": "vmtailor/fit-run/1", "ledger": []}')
+    assert "again" in caught.value.hint
 
 
 def test_waterfall_ends_where_the_tailored_machine_is() -> None:

@@ -136,7 +136,8 @@ def _bar(spot: Hotspot, longest: int) -> Text:
 
 
 def _hotspots(timeline: Timeline, top: int, width: int) -> Table:
-    """The dearest items. Columns that would be empty, and on a narrow terminal the bars, leave their room to names."""
+    """The items that took longest. Columns that would be empty, and on a narrow terminal the bars, leave their
+    room to names."""
     spots = timeline.hotspots[:top]
     table = Table(
         title=f"Hot spots (own time, the first {len(spots)})",

@@ -16,8 +16,8 @@ MOST = 20
 
 
 def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopNames] = ()) -> None:
-    """Print the dearest symbols, initcalls and functions, and how the rows add up. `loops`: what waits only because the
-    machine is emulated, which is named apart and has no share."""
+    """Print the symbols, initcalls and functions that cost most, and how the rows add up. `loops`: what waits only
+    because the machine is emulated, which is named apart and has no share."""
     emulated = {name for loop in loops for name in loop.functions}
     waited = [f for f in cost.functions if f.function in emulated]
     counted = [f for f in cost.functions if f.function not in emulated]
@@ -28,7 +28,7 @@ def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopN
         names = ", ".join(f.function for f in waited)
         console.print(Text(f"{millions(net)} of them net of loops that only emulation causes ({names})"))
     symbols = [(f"CONFIG_{s.symbol}", s.instructions, ", ".join(s.functions)) for s in cost.symbols]
-    _table("configuration symbols", ("symbol", "dearest functions"), symbols, net, console)
+    _table("configuration symbols", ("symbol", "mostly in"), symbols, net, console)
     initcalls = [(i.name, i.instructions, _place(i.file, i.symbol)) for i in cost.initcalls]
     _table("initcalls, with all they called", ("initcall", "file"), initcalls, net, console)
     functions = [(f.function, f.instructions, _place(f.file, f.symbol)) for f in counted]

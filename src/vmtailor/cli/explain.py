@@ -12,8 +12,8 @@ import typer
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, deeper
-from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain import answers, from_tree
+from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
@@ -70,10 +70,10 @@ def explain(
         show(found, lines, console)
 
 
-def _find(run: FitRun, what: str, tree: bool) -> Answer | None:
+def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
     rules = demand_rules.load()
     found = answers.answer(run, what, catalogue.load(), rules)
-    if not tree or (found is not None and (found.kind is not Kind.SYMBOL or found.standing is Standing.IN)):
+    if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
@@ -84,10 +84,10 @@ def _find(run: FitRun, what: str, tree: bool) -> Answer | None:
     known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)
     if not known.known:
         return found
-    return deeper.deepen(found, known) if found is not None else deeper.elsewhere(known)
+    return from_tree.with_tree(found, known) if found is not None else from_tree.outside_baseline(known)
 
 
-def answer_document(found: Answer, lines: TraceLines) -> dict[str, Any]:
+def answer_document(found: Explained, lines: TraceLines) -> dict[str, Any]:
     """One answer as a JSON document."""
     return {
         "schema": EXPLAIN_SCHEMA,
@@ -126,7 +126,7 @@ def overview_document(run: FitRun) -> dict[str, Any]:
     }
 
 
-def show(found: Answer, lines: TraceLines, console: Console) -> None:
+def show(found: Explained, lines: TraceLines, console: Console) -> None:
     """Print one answer for a person."""
     mark = {Standing.IN: "✓", Standing.OFF: "✗", Standing.OUT: "✗"}[found.standing]
     console.print(Text.assemble((f"{mark} ", _STYLES[found.standing]), (found.summary, "bold")))

@@ -20,7 +20,7 @@ from vmtailor.cli import common
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Findings
-from vmtailor.pipeline.ground import prepare
+from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import trace as trace_stage
 
@@ -41,11 +41,11 @@ def trace(
     json: common.JsonOption = False,
 ) -> None:
     """Run the exercise on the baseline and show what was seen."""
-    ground = prepare(asked)
+    inputs = prepare(asked)
     if show is Show.COVERAGE:
-        _print(_coverage(fitting.find(ground)), json)
+        _print(_coverage(fitting.find(inputs)), json)
         return
-    record, folder = fitting.traced(ground)
+    record, folder = fitting.traced(inputs)
     events = trace_stage.read_log(folder, record).events
     if show is Show.FILES:
         rows = [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in record.files]

@@ -32,7 +32,7 @@ class CostOfInitcall:
 
 @dataclass(frozen=True)
 class CostOfSymbol:
-    """All code that is there because of one configuration symbol; `functions` names the dearest."""
+    """All code that is there because of one configuration symbol; `functions` names those that cost most."""
 
     symbol: str
     instructions: int

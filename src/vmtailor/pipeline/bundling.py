@@ -81,20 +81,20 @@ def _for_the_owner_alone_to_change(folder: Path) -> None:
 
 def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
     """Write every file of the bundle but the report, which depends on where the bundle will be."""
-    ground, options = findings.ground, findings.ground.options
+    inputs, options = findings.inputs, findings.inputs.options
     root = f"root.{fitted.plan.root_format}"
     shutil.copyfile(fitted.kernel.image, folder / KERNEL)
     shutil.copyfile(fitted.kernel.config, folder / CONFIG)
     shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
-    shutil.copyfile(ground.root, folder / root)
-    shutil.copyfile(ground.natives.init, folder / INIT)
+    shutil.copyfile(inputs.root, folder / root)
+    shutil.copyfile(inputs.natives.init, folder / INIT)
     bundle = Bundle(
         name=options.out.name,
-        image_reference=ground.image.reference,
-        image_digest=ground.image.digest,
-        image=ground.image.config,
+        image_reference=inputs.image.reference,
+        image_digest=inputs.image.digest,
+        image=inputs.image.config,
         kernel=KERNEL,
-        kernel_version=ground.kernel.version,
+        kernel_version=inputs.kernel.version,
         kernel_config=CONFIG,
         system_map=SYSTEM_MAP,
         root=root,
@@ -105,10 +105,10 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         network=fitted.plan.network,
         words=fitted.machine.append,
         sources=run.sources,
-        privileged=ground.exercise.privileged,
+        privileged=inputs.exercise.privileged,
     )
-    records.save(ground.image, folder / IMAGE)
-    records.save(ground.exercise, folder / EXERCISE)
+    records.save(inputs.image, folder / IMAGE)
+    records.save(inputs.exercise, folder / EXERCISE)
     records.save(fitted.plan, folder / PLAN)
     records.save(run, folder / RUN)
     traced = folder / TRACE
@@ -120,22 +120,22 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
 
 
 def _bill(run: FitRun, findings: Findings, fitted: Fitted, root: Path) -> bytes:
-    ground = findings.ground
+    inputs = findings.inputs
     kernel = KernelPart(
-        version=ground.kernel.version,
-        origin=ground.kernel.origin,
+        version=inputs.kernel.version,
+        origin=inputs.kernel.origin,
         sha256=fitted.kernel.sha256,
         config_sha256=sha256_of(Path(fitted.kernel.config)),
     )
     own = [
         FilePart(name, sha256_of(path))
-        for name, path in (("init", ground.natives.init), ("client", ground.natives.client), (root.name, root))
+        for name, path in (("init", inputs.natives.init), ("client", inputs.natives.client), (root.name, root))
     ]
     return sbom.document(
         name=Path(run.bundle).name,
-        image_reference=ground.image.reference,
-        image_digest=ground.image.digest,
+        image_reference=inputs.image.reference,
+        image_digest=inputs.image.digest,
         kernel=kernel,
         own=own,
-        inventory=image_packages.read_inventory(Path(ground.image.archive)),
+        inventory=image_packages.read_inventory(Path(inputs.image.archive)),
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor import __version__
-from vmtailor.analysis.cost.sides import unmeasured
+from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.analysis.demands import file_uses, strace_log
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
@@ -21,7 +21,7 @@ from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
-from vmtailor.pipeline.ground import Ground, prepare
+from vmtailor.pipeline.inputs import FitInputs, prepare
 from vmtailor.pipeline.options import Effort, FitOptions
 
 
@@ -45,11 +45,11 @@ def run_fit(options: FitOptions) -> FitRun:
     bundling.require_writable(options.out)
     times = _Times()
     with times.of("prepare"):
-        ground = prepare(options)
-    key = fit_key(ground)
+        inputs = prepare(options)
+    key = fit_key(inputs)
     if not options.store.has("fit", key):
-        with temporary.held_folder(ground.scratch) as made:
-            if not _make(ground, times, made).verified:  # not kept: the next try may go further
+        with temporary.held_folder(inputs.scratch) as made:
+            if not _make(inputs, times, made).verified:  # not kept: the next try may go further
                 return bundling.place(made, options.out, options.command)
             options.store.get("fit", key, lambda folder: _copy(made, folder))
     return bundling.place(options.store.path("fit", key), options.out, options.command)
@@ -59,15 +59,15 @@ def _copy(made: Path, folder: Path) -> None:
     shutil.copytree(made, folder, dirs_exist_ok=True)
 
 
-def fit_key(ground: Ground) -> str:
+def fit_key(inputs: FitInputs) -> str:
     """Everything that a finished fit depends on, this program's own code included."""
-    options = ground.options
+    options = inputs.options
     return digest(
         keys.code(),
-        fitting.trace_key(ground),
-        ground.image.digest,
-        records.to_bytes(ground.image),
-        ground.source.digest,
+        fitting.trace_key(inputs),
+        inputs.image.digest,
+        records.to_bytes(inputs.image),
+        inputs.source.digest,
         kbuild.Toolchain().describe(),
         repr(
             (
@@ -78,10 +78,10 @@ def fit_key(ground: Ground) -> str:
     )
 
 
-def _make(ground: Ground, times: _Times, folder: Path) -> FitRun:
-    options = ground.options
+def _make(inputs: FitInputs, times: _Times, folder: Path) -> FitRun:
+    options = inputs.options
     with times.of("trace"):
-        findings = fitting.find(ground)
+        findings = fitting.find(inputs)
     with times.of("plan, build, verify"):
         fitted = repairing.fit_kernel(findings)
         if options.effort is Effort.THOROUGH and fitted.verification.passed:
@@ -103,23 +103,23 @@ def _make(ground: Ground, times: _Times, folder: Path) -> FitRun:
 
 def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, seconds: dict[str, float]) -> FitRun:
     """Everything that was found, as one record."""
-    ground = findings.ground
+    inputs = findings.inputs
     untouched = file_uses.untouched(
         findings.archive.files,
         findings.archive.resolve,
         findings.trace.files,
-        [port.number for port in ground.image.config.exposed_ports if port.protocol == "tcp"],
-        answered_ports(ground.exercise),
+        [port.number for port in inputs.image.config.exposed_ports if port.protocol == "tcp"],
+        answered_ports(inputs.exercise),
     )
     passed = fitted.verification.passed
     return FitRun(
         version=__version__,
-        command=ground.options.command,
-        bundle=str(ground.options.out.absolute()),
-        reference=ground.image.reference,
-        image_digest=ground.image.digest,
-        image=ground.image.config,
-        exercise=ground.exercise,
+        command=inputs.options.command,
+        bundle=str(inputs.options.out.absolute()),
+        reference=inputs.image.reference,
+        image_digest=inputs.image.digest,
+        image=inputs.image.config,
+        exercise=inputs.exercise,
         plan=fitted.plan,
         baseline=baseline,
         tailored=tailored,
@@ -134,8 +134,8 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         warnings=tuple(doubts(findings, fitted, baseline, tailored)),
         stage_seconds=tuple(seconds.items()),
         sources=(
-            ("kernel source", f"{ground.kernel.version}, {', '.join(ground.kernel.origin)}, {ground.source.digest}"),
-            ("image", f"{ground.image.reference} {ground.image.digest}"),
+            ("kernel source", f"{inputs.kernel.version}, {', '.join(inputs.kernel.origin)}, {inputs.source.digest}"),
+            ("image", f"{inputs.image.reference} {inputs.image.digest}"),
             ("compiler", fitted.kernel.compiler),
             ("vmtailor", __version__),
         ),
@@ -156,7 +156,7 @@ def doubts(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side) -
         for figure, spread in side.spread:
             if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
-    if not findings.ground.exercise.load:
+    if not findings.inputs.exercise.load:
         yield Warning(
             "no-load",
             "the exercise gives the container no load: what only a request needs was not seen; write one (--exercise)",

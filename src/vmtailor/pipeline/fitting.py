@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.analysis.changes.judging import NOTHING, Run, Samples
+from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
 from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.analysis.demands import demand
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.base import records
+from vmtailor.base.errors import BuildError
 from vmtailor.base.progress import step
 from vmtailor.base.store import digest
 from vmtailor.drivers.image import flat_archive
@@ -29,7 +30,7 @@ from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.ground import Ground
+from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Tree, Wishes
@@ -43,7 +44,7 @@ MODULES_START = 0xFFFFFFFFA0000000
 class Findings:
     """What is known so far of one fit."""
 
-    ground: Ground
+    inputs: FitInputs
     trace: Trace
     trace_folder: Path
     events: tuple[SyscallEvent, ...]
@@ -72,41 +73,41 @@ class Fitted:
     verification: Verification
 
 
-def find(ground: Ground) -> Findings:
+def find(inputs: FitInputs) -> Findings:
     """Trace on the baseline, and read the source: everything that a plan is made of."""
-    record, folder = traced(ground)
-    ground = ground.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
+    record, folder = traced(inputs)
+    inputs = inputs.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
     events = trace.read_log(folder, record).events
-    archive = flat_archive.read(Path(ground.image.archive))
+    archive = flat_archive.read(Path(inputs.image.archive))
     with step("facts of the kernel source"):
-        tree = plan.read_tree(ground.source.path, ground.kernel.version, ground.source.digest, ground.options.store)
+        tree = plan.read_tree(inputs.source.path, inputs.kernel.version, inputs.source.digest, inputs.options.store)
     with step("attribution of the baseline's cost"):
-        costs = attributed(ground, record, folder, tree)
-    return Findings(ground, record, folder, events, archive, tree, costs)
+        costs = attributed(inputs, record, folder, tree)
+    return Findings(inputs, record, folder, events, archive, tree, costs)
 
 
-def trace_key(ground: Ground) -> str:
+def trace_key(inputs: FitInputs) -> str:
     """Everything that a trace depends on."""
-    return keys.of_run(trace, ground.baseline, ground.exercise, ground.natives, keys.content(ground.tools))
+    return keys.of_run(trace, inputs.baseline, inputs.exercise, inputs.natives, keys.content(inputs.tools))
 
 
-def traced(ground: Ground) -> tuple[Trace, Path]:
+def traced(inputs: FitInputs) -> tuple[Trace, Path]:
     """The trace, and the folder with its files; found again when nothing it depends on has changed."""
-    store = ground.options.store
-    key = trace_key(ground)
+    store = inputs.options.store
+    key = trace_key(inputs)
 
     def fill(folder: Path) -> None:
-        inputs = trace.TraceInputs(
-            image=ground.image,
-            exercise=ground.exercise,
-            machine=ground.machine_with,
-            modules=Path(ground.kernel.modules_dir),
-            kernel_release=ground.kernel.release,
-            table=ground.table,
-            natives=ground.natives,
-            tools=ground.tools,
+        wanted = trace.TraceInputs(
+            image=inputs.image,
+            exercise=inputs.exercise,
+            machine=inputs.machine_with,
+            modules=Path(inputs.kernel.modules_dir),
+            kernel_release=inputs.kernel.release,
+            table=inputs.table,
+            natives=inputs.natives,
+            tools=inputs.tools,
         )
-        trace.trace(inputs, folder, ground.scratch)
+        trace.trace(wanted, folder, inputs.scratch)
 
     folder = store.get("trace", key, fill)
     return records.load(Trace, folder / trace.RECORD), folder
@@ -117,22 +118,22 @@ def modules_asked_for(record: Trace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.module for one in record.modules_requested))
 
 
-def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attribution:
+def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     counts = plugin_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts).tolist()
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
-    files = {path.stem.replace("-", "_"): path for path in Path(ground.kernel.debug_modules_dir).rglob("*.ko")}
+    files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
     inside = [at for at in where if at >= MODULES_START]
-    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), [at for at in where if at < MODULES_START])
+    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), [at for at in where if at < MODULES_START])
     frames |= symbolizer.symbolize_modules(files, sections, inside)
-    conditions = attribution.Conditions(tree.facts, facts.reader(ground.source.path))
+    conditions = attribution.Conditions(tree.facts, facts.reader(inputs.source.path))
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
     return attribution.attribute(
         counts,
         frames,
         conditions,
-        enabled={name: value for name, value in ground.config.items() if value in ("y", "m")},
+        enabled={name: value for name, value in inputs.config.items() if value in ("y", "m")},
         choosable=tree.kconfig.prompted,
         always=tree.always(),
         phase_of=lambda stretch: phase_of.get(id(stretch), stretch.begin),
@@ -141,12 +142,12 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
 
 def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str] = ()) -> Plan:
     """The plan, with symbols that trials put back or have shown to be unneeded, and without what a trial leaves out."""
-    ground = findings.ground
-    options = ground.options
+    inputs = findings.inputs
+    options = inputs.options
     demands = plan.find_demands(
-        ground.image.config, ground.exercise, findings.events, findings.tree, ground.config, head=findings.archive.head
+        inputs.image.config, inputs.exercise, findings.events, findings.tree, inputs.config, head=findings.archive.head
     )
-    read = facts.reader(ground.source.path)
+    read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
     wishes = Wishes(
         machine=options.machine,
@@ -158,42 +159,42 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     )
     ran = findings.costs.by_symbol(without=loops.functions(loops.table()))
     return plan.make_plan(
-        ground.image.config, demands, findings.tree, ground.config, wishes, ran=ran, tried=tuple(tried)
+        inputs.image.config, demands, findings.tree, inputs.config, wishes, ran=ran, tried=tuple(tried)
     )
 
 
-def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
+def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
     return machines.tailored_machine(
         made.machine,
         Path(kernel.image),
-        ground.root,
+        inputs.root,
         made.root_format,
         [word.id for word in made.words],
-        memory_bytes=ground.options.memory_bytes,
-        cpu_model=ground.options.cpu_model,
+        memory_bytes=inputs.options.memory_bytes,
+        cpu_model=inputs.options.cpu_model,
         cpus=made.cpus,
     )
 
 
 def built(findings: Findings, made: Plan) -> KernelFiles:
     """The kernel of a plan."""
-    ground = findings.ground
-    return build.build_kernel(made, ground.source.path, ground.source.digest, ground.options.store)
+    inputs = findings.inputs
+    return build.build_kernel(made, inputs.source.path, inputs.source.digest, inputs.options.store)
 
 
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
-    ground = findings.ground
-    key = keys.of_run(verify, machine, ground.exercise, ground.natives, trace_key(ground), digest(str(made.network)))
-    store = ground.options.store
+    inputs = findings.inputs
+    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, trace_key(inputs), digest(str(made.network)))
+    store = inputs.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")
     with step("verify: the exercise on the tailored machine"):
         target = verify.Target(
-            machine, ground.image.config, ground.exercise, ground.natives, ground.tools, made.network
+            machine, inputs.image.config, inputs.exercise, inputs.natives, inputs.tools, made.network
         )
-        found = verify.verify(target, findings.trace, findings.events, ground.scratch)
+        found = verify.verify(target, findings.trace, findings.events, inputs.scratch)
     if found.passed:  # a failure may be the host's: it is asked again
         store.get("verification", key, lambda folder: records.save(found, folder / "verification.json"))
     return found
@@ -205,7 +206,7 @@ class FitBench:
     what the plan without them did, `drop` what is left out of all plans beside."""
 
     findings: Findings
-    before: Run = NOTHING
+    before: TrialRun = NOTHING
     drop: tuple[str, ...] = ()
     _last: tuple[tuple[Change, ...], Plan] | None = None
 
@@ -213,7 +214,7 @@ class FitBench:
         """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
-        return Built(made, kernel, machine_of(self.findings.ground, made, kernel)), tuple(changes)
+        return Built(made, kernel, machine_of(self.findings.inputs, made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
         """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
@@ -222,7 +223,7 @@ class FitBench:
             self._last = tuple(changes), planned(self.findings, changes, self.drop)
         return self._last[1]
 
-    def run(self, made: Mapping[str, Built]) -> tuple[Run, Mapping[str, Ran[Fitted]]]:
+    def run(self, made: Mapping[str, Built]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
         """The exercise on each machine."""
         return self.before, {name: self._ran(one) for name, one in made.items()}
 
@@ -232,10 +233,10 @@ class FitBench:
         return Ran(run_of(fitted), fitted)
 
 
-def run_of(fitted: Fitted) -> Run:
+def run_of(fitted: Fitted) -> TrialRun:
     """What verification said, as changes are judged by: whether it works, and how many symbols that takes."""
     symbols = Samples(Figure.SYMBOLS, (float(fitted.plan.prompted_y),), exact=True)
-    return Run(fitted.verification.failures, (symbols,))
+    return TrialRun(fitted.verification.failures, (symbols,))
 
 
 def trials(findings: Findings, before: Fitted | None = None, drop: tuple[str, ...] = ()) -> Trials[Built, Fitted]:
@@ -244,6 +245,9 @@ def trials(findings: Findings, before: Fitted | None = None, drop: tuple[str, ..
 
 
 def required(tried: Tried[Fitted]) -> Fitted:
-    """What was tried, where an error would have been raised otherwise."""
-    assert tried.result is not None
+    """What was tried. Raises BuildError where it could not be had."""
+    if tried.result is None:
+        raise BuildError(
+            "; ".join(tried.trial.failures), hint="vmtailor explain says what keeps a symbol, and what needs it"
+        )
     return tried.result

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes.judging import Run, Samples
+from vmtailor.analysis.changes.judging import Samples, TrialRun
 from vmtailor.analysis.statistics.stats import can_decide
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
@@ -69,7 +69,7 @@ class MachineBench:
             raise UserInputError("the machine is like this already")
         return Changed(machine, tuple(change.id for change in changes)), made
 
-    def run(self, made: Mapping[str, Changed]) -> tuple[Run, Mapping[str, Ran[tuple[Boot, ...]]]]:
+    def run(self, made: Mapping[str, Changed]) -> tuple[TrialRun, Mapping[str, Ran[tuple[Boot, ...]]]]:
         """Boot each, the machine as it is between them; when it was booted before, those boots count."""
         changed = [series.variant(name, one.machine, one.changes) for name, one in made.items()]
         if self.found is None:
@@ -83,13 +83,13 @@ class MachineBench:
             self.subject, self._schedule, self.workload, self.out,
             before=(*before, *self._earlier.of(self.workload, more)), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
-        return Run(samples=self._samples(BASE)), {name: self._ran(name) for name in made}
+        return TrialRun(samples=self._samples(BASE)), {name: self._ran(name) for name in made}
 
     def _ran(self, name: str) -> Ran[tuple[Boot, ...]]:
         assert self.found is not None
         boots = self.found.of(name)
         failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)
-        return Ran(Run(failures, self._samples(name)), boots)
+        return Ran(TrialRun(failures, self._samples(name)), boots)
 
     def _samples(self, name: str) -> tuple[Samples, ...]:
         """The figure that is judged by, then host time and processor time, where they mean anything."""

@@ -8,11 +8,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.changes.judging import Run, Samples, judge
-from vmtailor.analysis.cost import loops, waterfall
-from vmtailor.analysis.cost import sides as analysis
+from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
+from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.cost.sides import TO_READY, KernelFacts
+from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
 from vmtailor.base import records
 from vmtailor.base.progress import step
 from vmtailor.model.boot import Boot, Phase
@@ -39,27 +38,27 @@ class Sides:
 
 def measured(findings: Findings, machine: Machine, table: SymbolTable, title: str) -> Measured:
     """All boots of one machine; found again when nothing they depend on has changed."""
-    ground = findings.ground
-    key = keys.of_run(measure, machine, ground.exercise, ground.natives, str(ground.options.boots))
+    inputs = findings.inputs
+    key = keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(inputs.options.boots))
 
     def fill(folder: Path) -> None:
         with step(f"measure: {title}") as progress:
-            subject = Subject(machine, table, ground.exercise, ground.natives)
+            subject = Subject(machine, table, inputs.exercise, inputs.natives)
             record = measure.measure(
-                subject, ground.options.boots, folder, ground.scratch, lambda note: progress.update(0, None, note)
+                subject, inputs.options.boots, folder, inputs.scratch, lambda note: progress.update(0, None, note)
             )
         records.save(record, folder / RECORD)
 
-    return records.load(Measured, ground.options.store.get("measured", key, fill) / RECORD)
+    return records.load(Measured, inputs.options.store.get("measured", key, fill) / RECORD)
 
 
 def both_sides(findings: Findings, fitted: Fitted) -> Sides:
     """Baseline and tailored machine: same machine type, memory and root file system."""
-    ground = findings.ground
-    before = measured(findings, ground.baseline, ground.table, "the baseline")
+    inputs = findings.inputs
+    before = measured(findings, inputs.baseline, inputs.table, "the baseline")
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text())
     after = measured(findings, fitted.machine, table, "the tailored machine")
-    baseline = side_of(findings, baseline_facts(findings), "baseline", ground.baseline, before)
+    baseline = side_of(findings, baseline_facts(findings), "baseline", inputs.baseline, before)
     tailored = side_of(findings, tailored_facts(fitted), "tailored", fitted.machine, after)
     wanted = {phase.value for phase in TO_READY}
     costs: dict[str, int] = defaultdict(int)
@@ -77,7 +76,7 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
     for row in first.functions:
         if row.phase in TO_READY:
             folders[waterfall.folder_of(where.get(row.function, ""))] += row.instructions
-    side = analysis.make_side(
+    side = side_figures.make_side(
         kernel,
         name,
         found.exact,
@@ -89,8 +88,8 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         subsystems=_most_first(folders),
         initcalls=found.initcalls,
     )
-    ground = findings.ground
-    subject = Subject(machine, ground.table, ground.exercise, ground.natives)
+    inputs = findings.inputs
+    subject = Subject(machine, inputs.table, inputs.exercise, inputs.natives)
     return replace(
         side,
         conditions=measure.conditions(subject, Clock.INSTRUCTIONS),
@@ -104,8 +103,8 @@ def _most_first(costs: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 def baseline_facts(findings: Findings) -> KernelFacts:
     """The baseline's kernel file. It is packed already: its compressed size is its size."""
-    kernel, kconfig = findings.ground.kernel, findings.tree.kconfig
-    enabled = [name for name, value in findings.ground.config.items() if value == "y"]
+    kernel, kconfig = findings.inputs.kernel, findings.tree.kconfig
+    enabled = [name for name, value in findings.inputs.config.items() if value == "y"]
     size = Path(kernel.vmlinuz).stat().st_size
     return KernelFacts(
         label=kernel.release,
@@ -153,11 +152,11 @@ def _direct(sides: Sides) -> Change:
     for side, found in ((sides.baseline, sides.before), (sides.tailored, sides.after)):
         before_kernel = tuple(float(_before_kernel(boot)) for boot in found.exact)
         size = Samples(Figure.KERNEL_BYTES, (float(side.kernel_bytes),), exact=True)
-        runs.append(Run(samples=(Samples(Figure.BEFORE_KERNEL, before_kernel, exact=True), size)))
+        runs.append(TrialRun(samples=(Samples(Figure.BEFORE_KERNEL, before_kernel, exact=True), size)))
     return judge(change, *runs)
 
 
 def _before_kernel(boot: Boot) -> int:
     phases = (Phase.FIRMWARE,)
-    loops_there = analysis.loops_of(boot, loops.table(), phases)
-    return analysis.executed(boot, phases) - sum(loop.instructions for loop in loops_there)
+    loops_there = side_figures.loops_of(boot, loops.table(), phases)
+    return side_figures.executed(boot, phases) - sum(loop.instructions for loop in loops_there)

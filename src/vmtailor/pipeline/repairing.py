@@ -48,7 +48,7 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
         return Asked(tuple(now.values()), about, title)
 
     trials = fitting.trials(findings, failing)
-    found = trials.search(repair.search(pool), Purpose.REPAIR, ask, most=findings.ground.options.budget)
+    found = trials.search(repair.search(pool), Purpose.REPAIR, ask, most=findings.inputs.options.budget)
     if found.answered and found.best is not None:
         return found.best
     return found.last or failing

@@ -24,7 +24,7 @@ from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline.bundles import machine_of
-from vmtailor.pipeline.ground import scratch_of, tools_volume
+from vmtailor.pipeline.inputs import scratch_of, tools_volume
 from vmtailor.pipeline.running import best_accelerator
 from vmtailor.stages import exercise_file, trace, verify
 from vmtailor.stages.verify import Target, Verification

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from vmtailor.analysis.changes import choosing
-from vmtailor.analysis.changes.judging import Run, judge
+from vmtailor.analysis.changes.judging import TrialRun, judge
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.model.change import Change, Effect, exact
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 class Ran(Generic[Result]):
     """What one of several did: as it is judged, and as its bench knows it."""
 
-    run: Run
+    run: TrialRun
     result: Result
 
 
@@ -39,7 +39,7 @@ class Bench(Protocol[Made, Result]):
         what cannot be had."""
         ...
 
-    def run(self, made: Mapping[str, Made]) -> tuple[Run, Mapping[str, Ran[Result]]]:
+    def run(self, made: Mapping[str, Made]) -> tuple[TrialRun, Mapping[str, Ran[Result]]]:
         """Run each of what was made, in turn where that is fair: what there was without them, and what each did."""
         ...
 
@@ -83,7 +83,7 @@ class Trials(Generic[Made, Result]):
     ) -> Tried[Result]:
         """Apply changes together and run what comes of them. `about`: those that the trial is noted for. Without a
         change there is no trial but a first machine, and an error is raised."""
-        (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(about or changes))})
+        (tried,) = self._attempts(purpose, {str(purpose): (tuple(changes), tuple(changes if about is None else about))})
         return tried
 
     def search(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue as catalogues
-from vmtailor.analysis.changes.catalogue import Catalogue, Entry, Situation
+from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, Situation
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand, demand_rules
 from vmtailor.analysis.demands.demand import Demand, Demands, Head
@@ -179,7 +179,7 @@ def make_plan(
 
 def _collect(
     demands: Sequence[Demand],
-    entries: Sequence[Entry],
+    entries: Sequence[CatalogueEntry],
     tried: Sequence[Change],
     kconfig: Kconfig,
     wishes: Wishes,

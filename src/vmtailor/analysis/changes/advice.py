@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from vmtailor.analysis.changes.known import SPOKEN, Known, Match, catalogue, in_range
+from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range
 from vmtailor.model.timeline import Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
@@ -63,7 +63,7 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     concern."""
     facts = _Facts(timeline, messages)
     remedies: list[Remedy] = []
-    applied: list[Known] = []
+    applied: list[KnownChange] = []
     for entry in catalogue():
         if any(_look(facts, match, _Found()) for match in entry.unless):
             continue
@@ -80,7 +80,7 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     return msgspec.structs.replace(timeline, advice=tuple(remedies), hotspots=spots)
 
 
-def _remedy(facts: _Facts, entry: Known, found: _Found) -> Remedy:
+def _remedy(facts: _Facts, entry: KnownChange, found: _Found) -> Remedy:
     version = facts.timeline.kernel.version
     applies = in_range(version, entry.from_version, entry.until_version)
     saving = _saving(facts, entry, found) if applies else None
@@ -98,7 +98,7 @@ def _remedy(facts: _Facts, entry: Known, found: _Found) -> Remedy:
     return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen)
 
 
-def _saving(facts: _Facts, entry: Known, found: _Found) -> int | None:
+def _saving(facts: _Facts, entry: KnownChange, found: _Found) -> int | None:
     console = facts.timeline.console
     if entry.saving in ("console", "printing"):
         return console.cost_us if console else None
@@ -263,7 +263,7 @@ _SPOTS = {
 }
 
 
-def _concerned(spot: Hotspot, entries: Sequence[Known]) -> tuple[str, ...]:
+def _concerned(spot: Hotspot, entries: Sequence[KnownChange]) -> tuple[str, ...]:
     if spot.kind == "gap" and spot.name.startswith(_CALL_LINES):
         return ()
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name

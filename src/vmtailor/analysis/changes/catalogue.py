@@ -83,7 +83,7 @@ class When:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One row: symbols (name, value) and words, and why. `reference` is `platform:ID` or `policy:ID`."""
 
     cause: Cause
@@ -101,13 +101,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    entries: tuple[Entry, ...]
+    entries: tuple[CatalogueEntry, ...]
 
-    def chosen(self, situation: Situation) -> tuple[Entry, ...]:
+    def chosen(self, situation: Situation) -> tuple[CatalogueEntry, ...]:
         """The entries whose conditions hold, in file order."""
         return tuple(e for e in self.entries if e.when.holds(situation))
 
-    def resolve(self, reference: str) -> Entry | None:
+    def resolve(self, reference: str) -> CatalogueEntry | None:
         """The entry that `platform:ID` or `policy:ID` refers to."""
         return next((e for e in self.entries if e.reference == reference), None)
 
@@ -128,7 +128,7 @@ def in_bounds(bounds: str, version: str) -> bool:
     return True
 
 
-def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> Entry:
+def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
     name = row.get("id")
     where = f"{origin}, entry {name!r}"
     if not isinstance(name, str) or not name:
@@ -156,7 +156,7 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> Entry:
             RootFormat(root)
     except (ValueError, msgspec.ValidationError) as error:
         raise UserInputError(f"{where}: {error}") from error
-    return Entry(
+    return CatalogueEntry(
         cause,
         name,
         row["reason"].strip(),
@@ -167,7 +167,7 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> Entry:
     )
 
 
-def parse(text: str, cause: Cause, origin: str) -> list[Entry]:
+def parse(text: str, cause: Cause, origin: str) -> list[CatalogueEntry]:
     """Read one file of the catalogue. Raises UserInputError that names the file and the entry."""
     try:
         rows = tomllib.loads(text).get("entry", [])
@@ -186,7 +186,7 @@ def load(root: Traversable | Path | None = None) -> Catalogue:
     Raises UserInputError when a file is malformed or two entries have one reference.
     """
     base = root if root is not None else resources.files("vmtailor") / "data"
-    entries: list[Entry] = []
+    entries: list[CatalogueEntry] = []
     for folder, cause in (("platform", Cause.PLATFORM), ("policy", Cause.POLICY)):
         for file in _files(base / folder):
             entries += parse(file.read_text(encoding="utf-8"), cause, f"{folder}/{file.name}")

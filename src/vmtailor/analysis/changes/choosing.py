@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-from vmtailor.analysis.changes.known import Candidate, InCost, Known, candidates, catalogue, in_range
+from vmtailor.analysis.changes.known import Candidate, InCost, KnownChange, candidates, catalogue, in_range
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
@@ -75,7 +75,7 @@ def _configured(name: str, advice: str, values: tuple[tuple[str, str], ...], rea
     return Candidate(Change(name, f"the kernel compiled with {text}", settings, (reason,)), advice, cost=InCost(off))
 
 
-def _configuration(entry: Known, kernel_version: str) -> tuple[tuple[str, str], ...]:
+def _configuration(entry: KnownChange, kernel_version: str) -> tuple[tuple[str, str], ...]:
     """Symbols and values of the first way that is a configuration and says them and nothing else."""
     for way in entry.ways:
         if way.kind is ChangeKind.CONFIG and in_range(kernel_version, way.from_version, way.until_version):

@@ -21,7 +21,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrialRun:
     """What ran: why it did not work (nothing, if it did), and its figures, the one that is judged by first."""
 
     failures: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class Run:
 
 
 #: What ran where nothing was run: it failed at nothing, and has no figures.
-NOTHING = Run()
+NOTHING = TrialRun()
 
 
-def judge(change: Change, before: Run, after: Run) -> Change:
+def judge(change: Change, before: TrialRun, after: TrialRun) -> Change:
     """The change with what was measured of it, a verdict, and what no longer works.
 
     What works only without it is worse, what works only with it is better; where neither works, nothing is decided.

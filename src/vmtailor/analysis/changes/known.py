@@ -145,7 +145,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownChange:
     """One change of the catalogue. `gone` says why kernels from `until_version` on do not need it."""
 
     id: str
@@ -199,7 +199,7 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     return Candidate(Change(name, does, settings, (reason,)), entry, timeline, cost)
 
 
-def read(path: Path) -> Known:
+def read(path: Path) -> KnownChange:
     """One file of the catalogue. Raises VmtailorError when it is not as it must be: it is ours."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
@@ -209,7 +209,7 @@ def read(path: Path) -> Known:
         )
         if raw["id"] != path.stem or raw["saving"] not in SAVINGS:
             raise ValueError("its id is not its file's name, or its saving is unknown")
-        return Known(
+        return KnownChange(
             raw["id"],
             raw["title"],
             raw["looks"],
@@ -231,7 +231,7 @@ def read(path: Path) -> Known:
 
 
 @functools.cache
-def catalogue() -> tuple[Known, ...]:
+def catalogue() -> tuple[KnownChange, ...]:
     """All changes, by id."""
     return tuple(read(path) for path in sorted(FOLDER.glob("*.toml")))
 

@@ -27,7 +27,7 @@ from vmtailor.model.counters import Counters, Stretch
 INIT_MARK = "init"
 #: The phase's name in an attribution.
 TO_INIT = "kernel"
-#: So many of the dearest functions are named for a symbol.
+#: So many functions, those that cost most, are named for a symbol.
 NAMED = 3
 
 
@@ -91,7 +91,7 @@ def _merged(rows: Iterable[CostRow]) -> list[CostRow]:
 def _symbols(functions: Iterable[CostOfFunction]) -> tuple[CostOfSymbol, ...]:
     total: dict[str, int] = defaultdict(int)
     names: dict[str, list[str]] = defaultdict(list)
-    for row in functions:  # dearest first
+    for row in functions:  # what cost most comes first
         if row.symbol:
             total[row.symbol] += row.instructions
             if row.function not in names[row.symbol] and len(names[row.symbol]) < NAMED:
@@ -103,8 +103,8 @@ def _symbols(functions: Iterable[CostOfFunction]) -> tuple[CostOfSymbol, ...]:
 def _initcalls(
     counters: Counters, functions: Iterable[CostOfFunction], begin: int, end: int
 ) -> tuple[CostOfInitcall, ...]:
-    """Every initcall, dearest first. Where its function was inlined or shares its name, the dearest of that name
-    tells the file."""
+    """Every initcall, what cost most first. Where its function was inlined or shares its name, the one of
+    that name that cost most tells the file."""
     places: dict[str, CostOfFunction] = {}
     for row in functions:
         places.setdefault(row.function, row)

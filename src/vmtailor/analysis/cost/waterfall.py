@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.changes.judging import Run, Samples, judge
+from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boot import Boot, Phase
@@ -20,7 +20,7 @@ from vmtailor.model.change import Change, Figure, exact
 from vmtailor.model.fit import Part
 from vmtailor.model.plan import Plan
 
-#: Folders of the source tree that are told apart one level deeper.
+#: Folders of the source tree that are told apart one level from_tree.
 _DEEP = ("arch", "drivers", "net", "fs")
 OTHER, PROGRAMS = "other", "programs before init"
 #: Whose code it is that no symbol left out accounts for. What of a function was left out is not in the tailored kernel,
@@ -107,7 +107,7 @@ def subsystems(
             expected=tuple(exact(figure, -cost, symbol) for symbol, cost in symbols),
         )
         one, other = (tuple(float(side.get(name, 0)) for side in sides) for sides in (left, right))
-        runs = [Run(samples=(Samples(figure, values, exact=True),)) for values in (one, other)]
+        runs = [TrialRun(samples=(Samples(figure, values, exact=True),)) for values in (one, other)]
         found.append(judge(change, *runs))
     return tuple(sorted(found, key=lambda c: (sum(e.value for e in c.measured), c.id)))
 

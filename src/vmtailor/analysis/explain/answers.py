@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.analysis.changes.catalogue import Catalogue, Entry
+from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry
 from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base import figures
@@ -17,7 +17,7 @@ from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.fit import FitRun
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     SYMBOL = "symbol"
     INITCALL = "initcall"
     FUNCTION = "function"
@@ -35,12 +35,12 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Explained:
     """`chain` leads from a dependency to a direct cause, each with its reason. `brings_in`: what would change an out
     to an in. `facts`: (name, value) that belong to it. `related`: other names worth asking about."""
 
     what: str
-    kind: Kind
+    kind: NameKind
     standing: Standing
     summary: str
     reasons: tuple[Reason, ...] = ()
@@ -50,7 +50,7 @@ class Answer:
     related: tuple[str, ...] = ()
 
 
-def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Answer | None:
+def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Explained | None:
     """Explain one name; None when no record has it (see `nearest`). Symbols come with and without CONFIG_."""
     name = what.removeprefix("CONFIG_")
     symbol = run.plan.symbol(name) or run.plan.symbol(name.upper())
@@ -104,16 +104,16 @@ def chain(run: FitRun, symbol: Change) -> tuple[tuple[str, Reason], ...]:
     return ()
 
 
-def _kept(run: FitRun, symbol: Change) -> Answer:
+def _kept(run: FitRun, symbol: Change) -> Explained:
     cause = cause_of(symbol)
     way = chain(run, symbol) if cause is Cause.DEPENDENCY else ()
     how = "built in" if symbol.value == "y" else "a module"
     summary = f"{symbol.id} is in ({how}): {cause.value if cause else 'no reason is on record'}"
     if not symbol.setting.chosen:
         summary += "; it has no prompt, other symbols switch it"
-    return Answer(
+    return Explained(
         symbol.id,
-        Kind.SYMBOL,
+        NameKind.SYMBOL,
         Standing.IN,
         summary,
         symbol.reasons,
@@ -124,15 +124,17 @@ def _kept(run: FitRun, symbol: Change) -> Answer:
     )
 
 
-def _set(run: FitRun, symbol: Change, catalogue: Catalogue, rules: Rules) -> Answer:
+def _set(run: FitRun, symbol: Change, catalogue: Catalogue, rules: Rules) -> Explained:
     if symbol.value == "n":
         summary = f"{symbol.id} is switched off"
         ways = _ways_in(run, symbol.id, catalogue, rules)
-        return Answer(symbol.id, Kind.SYMBOL, Standing.OFF, summary, symbol.reasons, (), ways, _costs(run, symbol.id))
-    return Answer(symbol.id, Kind.SYMBOL, Standing.IN, f"{symbol.id} is set to {symbol.value}", symbol.reasons)
+        return Explained(
+            symbol.id, NameKind.SYMBOL, Standing.OFF, summary, symbol.reasons, (), ways, _costs(run, symbol.id)
+        )
+    return Explained(symbol.id, NameKind.SYMBOL, Standing.IN, f"{symbol.id} is set to {symbol.value}", symbol.reasons)
 
 
-def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> Answer:
+def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> Explained:
     instructions = row.saves(Figure.TRACE_INSTRUCTIONS)
     if instructions or row.evidence:
         ran = f"its code ran on the baseline ({figures.grouped(instructions)} instructions)"
@@ -143,7 +145,7 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> A
         ("ran", f"{e.kind} {e.key} ({e.where})" + (f", {e.count} times" if e.count > 1 else "")) for e in row.evidence
     )
     ways = _ways_in(run, row.id, catalogue, rules)
-    return Answer(row.id, Kind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.id)))
+    return Explained(row.id, NameKind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.id)))
 
 
 def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
@@ -181,7 +183,7 @@ def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tupl
     return tuple(ways)
 
 
-def _conditions(entry: Entry) -> str:
+def _conditions(entry: CatalogueEntry) -> str:
     when = entry.when
     words = [
         *(f"machine {name}" for name in when.machine),
@@ -204,14 +206,14 @@ def _conditions(entry: Entry) -> str:
 # ---- everything else
 
 
-def _word(run: FitRun, what: str) -> Answer | None:
+def _word(run: FitRun, what: str) -> Explained | None:
     found = next((w for w in run.plan.words if what in (w.id, w.setting.name)), None)
     if found is None:
         return None
-    return Answer(found.id, Kind.WORD, Standing.IN, f"{found.id} is on the kernel command line", found.reasons)
+    return Explained(found.id, NameKind.WORD, Standing.IN, f"{found.id} is on the kernel command line", found.reasons)
 
 
-def _initcall(run: FitRun, what: str) -> Answer | None:
+def _initcall(run: FitRun, what: str) -> Explained | None:
     before, after = dict(run.baseline.initcalls).get(what), dict(run.tailored.initcalls).get(what)
     if before is None and after is None:
         return None
@@ -223,13 +225,13 @@ def _initcall(run: FitRun, what: str) -> Answer | None:
     related = _mentions(run, what)
     if after is None:
         summary = f"the initcall {what} is out: it ran on the baseline, and its code is not in the tailored kernel"
-        return Answer(what, Kind.INITCALL, Standing.OUT, summary, facts=facts, related=related)
-    return Answer(
-        what, Kind.INITCALL, Standing.IN, f"the initcall {what} is in, and runs", facts=facts, related=related
+        return Explained(what, NameKind.INITCALL, Standing.OUT, summary, facts=facts, related=related)
+    return Explained(
+        what, NameKind.INITCALL, Standing.IN, f"the initcall {what} is in, and runs", facts=facts, related=related
     )
 
 
-def _function(run: FitRun, what: str) -> Answer | None:
+def _function(run: FitRun, what: str) -> Explained | None:
     facts = tuple(
         (f"{side.name}, {row.phase}", f"{figures.grouped(row.instructions)} instructions")
         for side in (run.baseline, run.tailored)
@@ -243,12 +245,12 @@ def _function(run: FitRun, what: str) -> Answer | None:
         "is in, and ran" if there else "ran on the baseline, and is not among what the tailored kernel spends most on"
     )
     standing = Standing.IN if there else Standing.OUT
-    return Answer(
-        what, Kind.FUNCTION, standing, f"the function {what} {told}", facts=facts, related=_mentions(run, what)
+    return Explained(
+        what, NameKind.FUNCTION, standing, f"the function {what} {told}", facts=facts, related=_mentions(run, what)
     )
 
 
-def _call(run: FitRun, what: str) -> Answer | None:
+def _call(run: FitRun, what: str) -> Explained | None:
     calls = [call for call in run.calls if call.name == what]
     reasons = tuple(
         (symbol.id, reason)
@@ -267,21 +269,21 @@ def _call(run: FitRun, what: str) -> Answer | None:
     else:
         summary = f"the container calls {what}; no symbol is kept for this call alone"
     related = tuple(dict.fromkeys(name for name, _ in reasons))
-    return Answer(
-        what, Kind.CALL, Standing.IN, summary, tuple(r for _, r in reasons), facts=tuple(facts), related=related
+    return Explained(
+        what, NameKind.CALL, Standing.IN, summary, tuple(r for _, r in reasons), facts=tuple(facts), related=related
     )
 
 
-def _file(run: FitRun, what: str) -> Answer | None:
+def _file(run: FitRun, what: str) -> Explained | None:
     if what in run.untouched.never_opened:
         summary = f"{what} is in the root file system; the exercise never opened it"
-        return Answer(what, Kind.FILE, Standing.IN, summary)
+        return Explained(what, NameKind.FILE, Standing.IN, summary)
     reasons = tuple(
         (symbol.id, reason) for symbol in run.plan.symbols for reason in symbol.reasons if _has_word(reason.text, what)
     )
     if reasons:
         names = ", ".join(dict.fromkeys(name for name, _ in reasons))
-        return Answer(what, Kind.FILE, Standing.IN, f"{what} keeps {names}", tuple(r for _, r in reasons))
+        return Explained(what, NameKind.FILE, Standing.IN, f"{what} keeps {names}", tuple(r for _, r in reasons))
     out = [
         (row.id, e)
         for row in run.plan.gone
@@ -291,7 +293,7 @@ def _file(run: FitRun, what: str) -> Answer | None:
     if out:
         names = ", ".join(dict.fromkeys(name for name, _ in out))
         facts = tuple((name, f"{e.kind} {e.key} ({e.where})") for name, e in out)
-        return Answer(what, Kind.FILE, Standing.OUT, f"{what} ran, and was left out with {names}", facts=facts)
+        return Explained(what, NameKind.FILE, Standing.OUT, f"{what} ran, and was left out with {names}", facts=facts)
     costs = tuple(
         (side.name, f"{figures.grouped(cost)} instructions below {folder}, kernel entry to ready")
         for side in (run.baseline, run.tailored)
@@ -305,7 +307,7 @@ def _file(run: FitRun, what: str) -> Answer | None:
             if there
             else "no code of this folder runs in the tailored kernel"
         )
-        return Answer(what, Kind.FILE, Standing.IN if there else Standing.OUT, told, facts=costs)
+        return Explained(what, NameKind.FILE, Standing.IN if there else Standing.OUT, told, facts=costs)
     return None
 
 

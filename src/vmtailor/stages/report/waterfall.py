@@ -28,7 +28,7 @@ REMAINDER = (
 
 
 @dataclass(frozen=True)
-class Row:
+class Folder:
     """One folder of the source tree, or several. Instructions, less is negative. `symbols` are those left out there,
     with what is expected of each, the largest first."""
 
@@ -51,7 +51,7 @@ class Waterfall:
 
     start: int
     end: int
-    rows: tuple[Row, ...]
+    rows: tuple[Folder, ...]
     parts: tuple[Part, ...]
     before_kernel: int | None
 
@@ -78,14 +78,14 @@ def of(run: FitRun) -> Waterfall | None:
     return Waterfall(start, end, rows, run.remainder, None if before is None else round(before))
 
 
-def _row(change: Change) -> Row:
+def _row(change: Change) -> Folder:
     measured = change.measures(FIGURE)
     symbols = tuple((effect.source, round(effect.value)) for effect in change.expected if effect.figure is FIGURE)
     value = round(measured.value) if measured is not None else 0
-    return Row(change.id, change.does, value, sum(cost for _, cost in symbols), symbols, change.verdict)
+    return Folder(change.id, change.does, value, sum(cost for _, cost in symbols), symbols, change.verdict)
 
 
-def shortened(rows: Sequence[Row], most: int = MOST_FOLDERS) -> tuple[Row, ...]:
+def shortened(rows: Sequence[Folder], most: int = MOST_FOLDERS) -> tuple[Folder, ...]:
     """The rows that matter most, by what was measured or expected, in their order; the others as one."""
     if len(rows) <= most + 1:
         return tuple(rows)
@@ -95,7 +95,7 @@ def shortened(rows: Sequence[Row], most: int = MOST_FOLDERS) -> tuple[Row, ...]:
     symbols: dict[str, int] = {}
     for name, cost in (pair for row in rest for pair in row.symbols):
         symbols[name] = symbols.get(name, 0) + cost
-    others = Row(
+    others = Folder(
         plural(len(rest), "other folder"),
         "",
         sum(row.measured for row in rest),
@@ -106,7 +106,7 @@ def shortened(rows: Sequence[Row], most: int = MOST_FOLDERS) -> tuple[Row, ...]:
     return (*(row for row in rows if row.name in names), others)
 
 
-def named(row: Row, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int], ...], int]:
+def named(row: Folder, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int], ...], int]:
     """The symbols of a row that are worth a name, and how many are not."""
     return row.symbols[:most], max(0, len(row.symbols) - most)
 
@@ -115,7 +115,7 @@ def named(row: Row, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int], ..
 class Bar:
     """One line of the page. `x` and `width` in percent; `kind` is total, less, more or none."""
 
-    row: Row
+    row: Folder
     x: float
     width: float
     kind: str
@@ -129,7 +129,7 @@ def bars(found: Waterfall) -> tuple[Bar, ...]:
         level += row.measured
         levels.append(level)
     scale = max(*levels, found.end, 1)
-    blank = Row("baseline", "", found.start, 0, (), "")
+    blank = Folder("baseline", "", found.start, 0, (), "")
     lines = [Bar(blank, 0.0, 100 * found.start / scale, "total")]
     for row, before, after in zip(rows, levels, levels[1:], strict=False):
         kind = "less" if after < before else "more" if after > before else "none"

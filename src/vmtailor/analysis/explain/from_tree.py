@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.explain.answers import Answer, Kind, Standing
+from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import Explanation
 
 #: How many names are given before the rest is counted.
 MOST_NAMES = 8
 
 
-def deepen(found: Answer, known: Explanation) -> Answer:
+def with_tree(found: Explained, known: Explanation) -> Explained:
     """The answer with what the tree knows of the symbol. Ways in become exact: the very calls, families and paths."""
     facts = [*found.facts]
     if known.prompt:
@@ -27,14 +27,14 @@ def deepen(found: Answer, known: Explanation) -> Answer:
     return replace(found, facts=tuple(facts), brings_in=_ways(found, known))
 
 
-def elsewhere(known: Explanation) -> Answer:
+def outside_baseline(known: Explanation) -> Explained:
     """The answer for a symbol of the tree that is neither kept nor part of the baseline."""
     summary = f"{known.name} is out: it is not in the baseline either, so nothing there can have used it"
     by_hand = f"your word: vmtailor fit … --keep {known.name}"
-    return deepen(Answer(known.name, Kind.SYMBOL, Standing.OUT, summary, brings_in=(by_hand,)), known)
+    return with_tree(Explained(known.name, NameKind.SYMBOL, Standing.OUT, summary, brings_in=(by_hand,)), known)
 
 
-def _ways(found: Answer, known: Explanation) -> tuple[str, ...]:
+def _ways(found: Explained, known: Explanation) -> tuple[str, ...]:
     asked = known.brought_in_by
     ways = [f"the container asks for any of: {_some(asked)}"] if asked else []
     for way in found.brings_in:

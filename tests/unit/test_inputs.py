@@ -9,7 +9,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.pipeline.ground import baseline_of, exercise_of
+from vmtailor.pipeline.inputs import baseline_of, exercise_of
 from vmtailor.pipeline.options import FitOptions
 
 

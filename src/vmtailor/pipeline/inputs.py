@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ground that a fit stands on: image, exercise, baseline kernel, root, the volumes both sides share."""
+"""What a fit begins with: image, exercise, baseline kernel, root, the volumes both sides share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from vmtailor.stages.root import build_root
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class FitInputs:
     """Everything that is there before anything is booted. `config` is the baseline's, name → value."""
 
     options: FitOptions
@@ -53,8 +53,8 @@ class Ground:
         """The baseline machine, having loaded these modules too before anything of the container starts."""
         return baseline_of(self.options, self.kernel, self.natives, self.root, modules) if modules else self.baseline
 
-    def having_loaded(self, modules: tuple[str, ...], names: Iterable[str]) -> Ground:
-        """The ground once it is known which modules the container needs. `names`: all modules that were loaded."""
+    def having_loaded(self, modules: tuple[str, ...], names: Iterable[str]) -> FitInputs:
+        """The inputs once it is known which modules the container needs. `names`: all modules that were loaded."""
         kernel = self.kernel
         if modules:
             kernel = packaged.with_debug_modules(self.options.distribution, kernel, self.options.store, names)
@@ -70,7 +70,7 @@ def scratch_of(store: Store) -> Path:
     return store.folder("scratch")
 
 
-def prepare(options: FitOptions) -> Ground:
+def prepare(options: FitOptions) -> FitInputs:
     """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
     store = options.store
     temporary.require_usable()
@@ -88,7 +88,7 @@ def prepare(options: FitOptions) -> Ground:
     source = source_of(options, kernel)
     root = build_root(image, options.root_format, parts, store)
     config = dot_config.parse(Path(kernel.config).read_text())
-    return Ground(
+    return FitInputs(
         options=options,
         image=image,
         exercise=exercise,

@@ -23,6 +23,7 @@ from vmtailor.drivers.guest import guest_volume, rig
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.drivers.qemu import plugin, plugin_file
 from vmtailor.drivers.rootfs import rootfs
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine, MachineKind
@@ -98,7 +99,7 @@ def main() -> None:
 
 def report(counted: Counters, system_map: Path, size: str, top: int) -> None:
     rows = counters.functions(counted, counters.SymbolTable.parse(system_map.read_text()))
-    loops = {function for loop in loop_table() for function in loop.functions}
+    loops = {function for loop in loop_table(presumed_name()) for function in loop.functions}
     total, waited = 0, 0
     for row in rows:
         if row.phase in sides.FROM_RESET[1:]:

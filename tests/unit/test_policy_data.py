@@ -49,7 +49,7 @@ def test_no_word_turns_protection_off_or_only_pleases_the_emulator() -> None:
 
 
 def test_loops_are_named_once() -> None:
-    functions = [name for loop in loop_table() for name in loop.functions]
+    functions = [name for loop in loop_table("x86_64") for name in loop.functions]
     assert "setup_boot_APIC_clock" in functions
     assert len(functions) == len(set(functions))
     # Functions that also wait for devices, under KVM too, are never taken off.

@@ -29,9 +29,7 @@ def commands() -> dict[str, list[str]]:
     """Machines of every kind, in several forms."""
     found = {}
     for kind in KINDS:
-        bare = Machine(
-            MachineKind(kind), 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"), disks=(Disk("/d/root"),)
-        )
+        bare = Machine(MachineKind(kind), 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"), disks=(Disk("/d/root"),))
         full = replace(
             bare, initrd="/k/initrd", acpi=True, network=True, cpus=2, clock=Clock.WALL, cpu_model="qemu64",
             disks=(Disk("/d/root"), Disk("/d/out", read_only=False)), ports=(PublishedPort("127.0.0.1", 8080, 80),),

@@ -22,6 +22,7 @@ from vmtailor.cli.cost_table import show_cost
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, MachineKind
 from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
@@ -172,7 +173,7 @@ def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
     if json:
         output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(), loop_table())
+        show_cost(cost, out, Console(), loop_table(presumed_name()))
 
 
 def _booted(request: Request) -> BootSeries:

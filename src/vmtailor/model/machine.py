@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
+
+from vmtailor.model.architecture import presumed_name
 
 
 class MachineKind(StrEnum):
@@ -65,3 +67,4 @@ class Machine:
     acpi: bool = False
     outbound: bool = False
     host_loopback: bool = False
+    architecture: str = field(default_factory=presumed_name)

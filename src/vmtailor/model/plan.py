@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.evidence import Evidence
-from vmtailor.model.machine import MachineKind
 
 
 class Cause(StrEnum):
@@ -86,7 +86,7 @@ class Plan:
     SCHEMA: ClassVar[str] = "vmtailor/plan/1"
 
     kernel_version: str
-    machine: MachineKind
+    machine: str
     cpus: int
     root_format: RootFormat
     fragment: tuple[tuple[str, str], ...]
@@ -98,6 +98,7 @@ class Plan:
     unexplained: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
     network: bool = False
+    architecture: str = field(default_factory=presumed_name)
 
     def choice(self, name: str) -> Choice | None:
         return next((c for c in self.choices if c.name == name), None)

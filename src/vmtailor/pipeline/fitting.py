@@ -27,7 +27,7 @@ from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Machine, MachineKind
 from vmtailor.model.plan import Cause, Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
@@ -167,7 +167,7 @@ def planned(
 def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
     return machines.tailored_machine(
-        made.machine,
+        MachineKind(made.machine),
         Path(kernel.image),
         ground.root,
         made.root_format,

@@ -19,7 +19,7 @@ from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
 #: Data that says what boots mean; the rest of data/ is for people, or says what to try.
-_DATA = ("data/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
+_DATA = ("data/*.toml", "data/architectures/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

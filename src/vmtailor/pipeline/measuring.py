@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import lzma
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 from vmtailor.analysis.cost import sides
@@ -16,6 +14,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.sides import TO_READY, KernelFacts, LoopNames
 from vmtailor.base import records
 from vmtailor.base.progress import step
+from vmtailor.model.architecture import named
 from vmtailor.model.fit import Ledger, Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.plan import Plan
@@ -29,11 +28,9 @@ RECORD = "measured.json"
 _DEEP = ("arch", "drivers", "net", "fs")
 
 
-def loop_table() -> tuple[LoopNames, ...]:
-    """The loops that only emulation causes: data/emulation_loops.toml."""
-    text = (resources.files("vmtailor") / "data" / "emulation_loops.toml").read_text()
-    rows = tomllib.loads(text)["loop"]
-    return tuple(LoopNames(row["name"], tuple(row["functions"]), row["reason"]) for row in rows)
+def loop_table(architecture: str) -> tuple[LoopNames, ...]:
+    """The loops that only emulation causes, as the architecture's file has them."""
+    return tuple(LoopNames(row.name, row.functions, row.reason) for row in named(architecture).loop)
 
 
 def measured(findings: Findings, machine: Machine, table: SymbolTable, title: str) -> Measured:
@@ -82,7 +79,7 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         found.exact,
         device_boot=found.exact[0],
         wall_boots=found.wall,
-        loops=loop_table(),
+        loops=loop_table(machine.architecture),
         min_memory_bytes=found.min_memory_bytes,
         subsystems=_dearest(folders),
         initcalls=found.initcalls,

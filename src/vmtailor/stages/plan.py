@@ -20,9 +20,9 @@ from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
+from vmtailor.model.architecture import presumed, presumed_name
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -68,7 +68,8 @@ class Wishes:
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
     """
 
-    machine: MachineKind = MachineKind.MICROVM
+    architecture: str = field(default_factory=presumed_name)
+    machine: str = field(default_factory=lambda: presumed().kinds[0])
     cpus: int = 1
     root_format: RootFormat = RootFormat.EROFS
     network: bool | None = None
@@ -148,7 +149,7 @@ def make_plan(
     Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
     UserInputError when the user keeps or drops an unknown symbol.
     """
-    book = catalogue if catalogue is not None else catalogues.load()
+    book = catalogue if catalogue is not None else catalogues.load(architecture=wishes.architecture)
     network = demand.wants_network(image, demands) if wishes.network is None else wishes.network
     situation = Situation(
         wishes.machine,
@@ -158,6 +159,7 @@ def make_plan(
         network,
         wishes.terminal,
         wishes.writable,
+        wishes.architecture,
     )
     entries = book.chosen(situation)
     wanted = _collect(demands.result(), entries, repairs, unneeded, tree.kconfig, wishes)
@@ -182,6 +184,7 @@ def make_plan(
         unexplained=unexplained,
         given_up=given_up,
         network=network,
+        architecture=wishes.architecture,
     )
 
 

@@ -20,7 +20,7 @@ TOP_FUNCTIONS = 400
 
 @dataclass(frozen=True)
 class LoopNames:
-    """One row of data/emulation_loops.toml: functions that wait in a loop because the machine is emulated."""
+    """One loop of an architecture's file: functions that wait in a loop because the machine is emulated."""
 
     name: str
     functions: tuple[str, ...]

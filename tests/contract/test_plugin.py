@@ -16,8 +16,8 @@ import pytest
 from vmtailor.base import natives
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Mark, Mode, Owner, PluginConfig, Span
-from vmtailor.model.counters import Counters, Stretch
+from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
+from vmtailor.model.counters import CodeMark, CodeSpan, Counters, Stretch
 
 pytestmark = pytest.mark.contract
 
@@ -47,13 +47,13 @@ def machine_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     return qemu_program.installed()
 
 
-def config_for(labels: dict[str, int], mode: Mode = Mode.COUNTS, devices: bool = True) -> PluginConfig:
+def config_for(labels: dict[str, int], mode: PluginMode = PluginMode.COUNTS, devices: bool = True) -> PluginConfig:
     return PluginConfig(
         kernel=HIGH + labels["kernel"],
         mode=mode,
         devices=devices,
-        marks=tuple(Mark(name, HIGH + labels[name]) for name in MARKS),
-        spans=(Span("spanned", HIGH + labels["spanned"]),),
+        marks=tuple(CodeMark(name, HIGH + labels[name]) for name in MARKS),
+        spans=(CodeSpan("spanned", HIGH + labels["spanned"]),),
         owners=(
             Owner("first", labels["first"], labels["second"]),
             Owner("second", labels["second"], labels["second_end"]),
@@ -162,7 +162,7 @@ def test_coverage_counts_blocks_whole(
 ) -> None:
     image, labels = guest
     exact, _, _ = boot(machine_program, image, config_for(labels), tmp_path / "a")
-    whole, _, _ = boot(machine_program, image, config_for(labels, Mode.COVERAGE), tmp_path / "b")
+    whole, _, _ = boot(machine_program, image, config_for(labels, PluginMode.COVERAGE), tmp_path / "b")
     assert not whole.exact
     assert int(stretch(whole, "mark_faults").executed.sum()) == 0
     counted, covered = stretch(exact, "mark_faults"), stretch(whole, "mark_faults")

@@ -13,7 +13,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import kvm, qemu, qemu_program
 from vmtailor.drivers.qemu.kvm import KvmState
-from vmtailor.drivers.qemu.qemu import Ending
+from vmtailor.model.ending import Ending
 from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
 
 pytestmark = pytest.mark.contract

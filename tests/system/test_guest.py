@@ -30,6 +30,7 @@ from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
+from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
@@ -143,7 +144,7 @@ def boot(
         if act is not None:
             act(session)
         assert session.run(BOOT_S), f"still running:\n{session.report()}"
-        assert running.wait(30.0).ending == qemu.Ending.EXITED
+        assert running.wait(30.0).ending == Ending.EXITED
     report = session.report()
     assert report.lost == 0
     return report

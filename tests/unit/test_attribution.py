@@ -11,17 +11,18 @@ from tests.fakes.kernel_tree import SOURCE, read_facts
 
 from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute
 from vmtailor.analysis.ksource import facts as ksource_facts
-from vmtailor.drivers.kernel.symbolizer import Frame, Frames, parse_addr2line, parse_llvm
+from vmtailor.drivers.kernel.symbolizer import parse_addr2line, parse_llvm
 from vmtailor.model.counters import Blocks, Counters, Stretch, Totals
 from vmtailor.model.evidence import Strength
+from vmtailor.model.frames import SourceFrame, SourceFrames
 
 FACTS = read_facts()
 BUILD = "debian/build/x/"
-EPOLL = Frame("do_epoll", BUILD + "fs/eventpoll.c", 2)
-OPEN = Frame("do_open", "/build/linux/fs/open.c", 3)
-HOOK = Frame("unix_hook", BUILD + "include/linux/inline.h", 4)
-NO_HOOK = Frame("unix_hook", BUILD + "include/linux/inline.h", 9)
-SETUID = Frame("__x64_sys_setuid", BUILD + "kernel/sys.c", 3)
+EPOLL = SourceFrame("do_epoll", BUILD + "fs/eventpoll.c", 2)
+OPEN = SourceFrame("do_open", "/build/linux/fs/open.c", 3)
+HOOK = SourceFrame("unix_hook", BUILD + "include/linux/inline.h", 4)
+NO_HOOK = SourceFrame("unix_hook", BUILD + "include/linux/inline.h", 9)
+SETUID = SourceFrame("__x64_sys_setuid", BUILD + "kernel/sys.c", 3)
 ALL = frozenset({"EPOLL", "NET", "UNIX", "MULTIUSER", "FUTEX"})
 
 
@@ -48,7 +49,7 @@ def counters(*blocks: tuple[int, int, tuple[tuple[str, int], ...]], early: froze
     return Counters(exact=True, complete=True, devices=False, blocks=table, stretches=tuple(stretches), spans=())
 
 
-def run(counts: Counters, frames: dict[int, Frames], always: frozenset[str] = frozenset()) -> Attribution:
+def run(counts: Counters, frames: dict[int, SourceFrames], always: frozenset[str] = frozenset()) -> Attribution:
     conditions = Conditions(FACTS, ksource_facts.reader(SOURCE))
     return attribute(counts, frames, conditions, enabled=ALL, choosable=lambda name: name != "NET", always=always)
 
@@ -83,7 +84,7 @@ def test_what_no_one_knows_is_the_remainder() -> None:
 
 
 def test_a_file_outside_the_tree_keeps_its_name() -> None:
-    found = run(counters((100, 1, (("boot", 1),))), {100: (Frame("stub", "generated/stub.c", 1),)})
+    found = run(counters((100, 1, (("boot", 1),))), {100: (SourceFrame("stub", "generated/stub.c", 1),)})
     assert table(found) == {("boot", "stub", "generated/stub.c", "", 1)}
 
 
@@ -124,7 +125,7 @@ def test_costs_of_symbols_say_where() -> None:
     st.integers(1, 5),
 )
 def test_the_rows_and_the_remainder_are_the_total(
-    blocks: list[tuple[int, list[tuple[str, int]]]], stack: Frames, every: int
+    blocks: list[tuple[int, list[tuple[str, int]]]], stack: SourceFrames, every: int
 ) -> None:
     counts = counters(*((1000 * i, n, tuple(dict(runs).items())) for i, (n, runs) in enumerate(blocks)))
     known = {a: stack for a in addresses(counts).tolist() if a // 4 % every == 0}
@@ -143,7 +144,11 @@ ADDR2LINE = (
 
 
 def test_both_tools_say_the_same() -> None:
-    expected = [(Frame("inner", "fs/a.c", 10), Frame("outer", "fs/b.c", 20)), (), (Frame("lone", "/x/y:z.c", 7),)]
+    expected = [
+        (SourceFrame("inner", "fs/a.c", 10), SourceFrame("outer", "fs/b.c", 20)),
+        (),
+        (SourceFrame("lone", "/x/y:z.c", 7),),
+    ]
     assert parse_llvm(LLVM) == expected
     assert parse_addr2line(ADDR2LINE) == list(zip([0x10, 0x20, 0x30], expected, strict=True))
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from vmtailor.analysis.guests import boots
-from vmtailor.drivers.guest.rig import Outcome
-from vmtailor.drivers.qemu.qemu import End, Ending
+from vmtailor.model.ending import End, Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
 
 RUN_TO_END = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(exit_code=3, stdout="hello\n"))
@@ -26,10 +26,10 @@ SERVER = Exercise(
 )
 
 
-def outcome(report: GuestReport, ending: Ending = Ending.EXITED) -> Outcome:
+def outcome(report: GuestReport, ending: Ending = Ending.EXITED) -> Gathered:
     code = {Ending.EXITED: 0, Ending.PANIC: 0, Ending.DEADLINE: None, Ending.DIED: 1}[ending]
     end = End(ending, "qemu …", "tail", "qemu: complaint", 12.0, code)
-    return Outcome(report, end, "qemu …", 1000.0, 12.0)
+    return Gathered(report, end, 1000.0)
 
 
 def result(step: int, done: int = 1, right: int | None = None, **more: Any) -> StepResult:

@@ -15,9 +15,9 @@ from vmtailor.analysis.cost import counters as analysis
 from vmtailor.analysis.cost.counters import IMAGE_MAP, SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.qemu import plugin, plugin_file
-from vmtailor.drivers.qemu.plugin import Mark, Mode, Owner, PluginConfig, Span
+from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
 from vmtailor.model.boot import FunctionCost, Phase
-from vmtailor.model.counters import OwnerCounts, Totals
+from vmtailor.model.counters import CodeMark, CodeSpan, OwnerCounts, Totals
 
 NM = """
 ffffffff81000000 T _stext
@@ -212,10 +212,10 @@ def test_blocks_give_each_address_once(starts: list[tuple[int, int]]) -> None:
 def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     config = PluginConfig(
         kernel=0xFFFFFFFF81000200,
-        mode=Mode.COVERAGE,
+        mode=PluginMode.COVERAGE,
         devices=False,
-        marks=(Mark("a", 0x10), Mark("load", 0x20, every=True)),
-        spans=(Span("s", 0x30),),
+        marks=(CodeMark("a", 0x10), CodeMark("load", 0x20, every=True)),
+        spans=(CodeSpan("s", 0x30),),
         owners=(Owner("init", 0x70000000, 0x74000000),),
     )
     assert config.text().splitlines() == [
@@ -237,12 +237,12 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "two words", "line\nfeed", "a#b", "x" * 201])
 def test_names_that_would_break_the_configuration_are_refused(name: str) -> None:
     with pytest.raises(VmtailorError):
-        PluginConfig(marks=(Mark(name, 1),)).text()
+        PluginConfig(marks=(CodeMark(name, 1),)).text()
 
 
 def test_the_kernel_begins_at_its_mark() -> None:
-    assert "kernel 77" in PluginConfig(marks=(Mark("start_kernel", 0x77),)).text().splitlines()
-    assert "kernel" not in PluginConfig(marks=(Mark("x", 0x77),)).text()
+    assert "kernel 77" in PluginConfig(marks=(CodeMark("start_kernel", 0x77),)).text().splitlines()
+    assert "kernel" not in PluginConfig(marks=(CodeMark("x", 0x77),)).text()
 
 
 def test_too_many_owners_are_refused() -> None:

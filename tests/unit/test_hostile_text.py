@@ -33,7 +33,7 @@ from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.host import Check, Need, State
 from vmtailor.drivers.qemu import qemu, qemu_program
-from vmtailor.drivers.qemu.qemu import Ending
+from vmtailor.model.ending import Ending
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine, MachineKind
 from vmtailor.pipeline import fitting

@@ -19,9 +19,10 @@ from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest import rig
 from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.qemu import plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Machine
 
 #: Host seconds a boot may take beside what the exercise itself allows.
@@ -64,7 +65,7 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
     the exercise still passes. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
-        mode=Mode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
+        mode=PluginMode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
     )
     note(f"instruction clock, {count} boots")
     # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.
@@ -134,7 +135,7 @@ def _walled(subject: Subject, scratch: Path) -> Boot:
     return boots.make_boot(outcome, subject.exercise)
 
 
-def _require(outcome: rig.Outcome, subject: Subject) -> None:
+def _require(outcome: Gathered, subject: Subject) -> None:
     failures = boots.failures(outcome, subject.exercise)
     if failures:
         raise GuestError(

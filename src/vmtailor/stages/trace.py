@@ -19,9 +19,10 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.guest import rig
 from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.qemu import plugin_file
-from vmtailor.drivers.qemu.plugin import Mode, PluginConfig
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
@@ -55,7 +56,7 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
     run = Run(exercise=inputs.exercise, key=rig.FIXED_KEY)
-    config = PluginConfig(mode=Mode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
     deadline_s = BOOT_S + 4 * inputs.exercise.ready.timeout_s
     requests, machine, loaded = _requests(inputs, run, deadline_s, scratch)
     requests_boot = boots.make_boot(requests, inputs.exercise)
@@ -94,7 +95,7 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
 
 def _requests(
     inputs: TraceInputs, run: Run, deadline_s: float, scratch: Path
-) -> tuple[rig.Outcome, Machine, tuple[ModuleRequest, ...]]:
+) -> tuple[Gathered, Machine, tuple[ModuleRequest, ...]]:
     """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
     for: elsewhere the host has them all. Returns what was asked for, too."""
     asked: list[ModuleRequest] = []
@@ -125,7 +126,7 @@ def log_of(requests: bytes, record: Trace) -> Log:
     return container_log.read(requests, record.phases)
 
 
-def require_works(outcome: rig.Outcome, inputs: TraceInputs, how: str) -> None:
+def require_works(outcome: Gathered, inputs: TraceInputs, how: str) -> None:
     """Raise GuestError unless the container did on the baseline all that the exercise asks for."""
     failures = boots.failures(outcome, inputs.exercise)
     if failures:

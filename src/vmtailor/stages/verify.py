@@ -19,6 +19,7 @@ from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.host import host_client
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
@@ -110,7 +111,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
 
 def _as_used(
     target: Target, run: Run, deadline_s: float, scratch: Path, ports_listened_on: Collection[int], failures: list[str]
-) -> rig.Outcome:
+) -> Gathered:
     machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
         outcome = rig.drive(rig.Setup(machine, run, target.natives, deadline_s), scratch)

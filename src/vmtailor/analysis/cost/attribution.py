@@ -22,9 +22,9 @@ from vmtailor.analysis.ksource.conditions import LineConditions, enabled_blocks,
 from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conjunction
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.make_values import Reader
-from vmtailor.drivers.kernel.symbolizer import Frame, Frames
 from vmtailor.model.counters import Counters, Stretch
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
+from vmtailor.model.frames import SourceFrame, SourceFrames
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Conditions:
         tristates = self.facts.may_be_modules
         return line_conditions(text, tristates), enabled_blocks(text, tristates)
 
-    def at(self, frame: Frame) -> Expr:
+    def at(self, frame: SourceFrame) -> Expr:
         """The condition under which the code of a frame is compiled."""
         path = self.path(frame.file)
         found = self._file(path) if path else None
@@ -130,7 +130,7 @@ def addresses(counters: Counters) -> NDArray[np.uint64]:
 
 def attribute(
     counters: Counters,
-    frames: Mapping[int, Frames],
+    frames: Mapping[int, SourceFrames],
     conditions: Conditions,
     *,
     enabled: Enabled,
@@ -179,11 +179,11 @@ class _Keys:
         self._enabled = enabled
         self._choosable = choosable
         self._always = always
-        self._of_stack: dict[int, tuple[Frames, int]] = {}
+        self._of_stack: dict[int, tuple[SourceFrames, int]] = {}
         self._at: dict[tuple[str, int], Expr] = {}
         self._symbols: dict[tuple[Expr, ...], str] = {}
 
-    def __call__(self, stack: Frames) -> int:
+    def __call__(self, stack: SourceFrames) -> int:
         known = self._of_stack.get(id(stack))
         if known is not None:
             return known[1]
@@ -203,14 +203,14 @@ class _Keys:
             self._symbols[conditions] = (chosen or wanted or [""])[-1]
         return self._symbols[conditions]
 
-    def _condition(self, frame: Frame) -> Expr:
+    def _condition(self, frame: SourceFrame) -> Expr:
         place = (frame.file, frame.line)
         if place not in self._at:
             self._at[place] = self._conditions.at(frame)
         return self._at[place]
 
 
-def _shares(counters: Counters, frames: Mapping[int, Frames], number: _Keys) -> dict[int, list[tuple[int, int]]]:
+def _shares(counters: Counters, frames: Mapping[int, SourceFrames], number: _Keys) -> dict[int, list[tuple[int, int]]]:
     """Block → (key, instructions) in the order of its code, for all that ran but what ran early; key -1: unknown."""
     ran = _ran(counters)
     blocks = counters.blocks

@@ -11,9 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.drivers.qemu.plugin import START_KERNEL, Mark, Span
 from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
-from vmtailor.model.counters import Counters, Stretch, Totals
+from vmtailor.model.counters import START_KERNEL, CodeMark, CodeSpan, Counters, Stretch, Totals
 
 #: Where the kernel maps its image (x86-64): virtual = physical + this, before it is relocated, which nokaslr prevents.
 IMAGE_MAP = 0xFFFFFFFF80000000
@@ -103,32 +102,32 @@ def _rank(name: str) -> tuple[bool, int, str]:
     return (name.startswith("_"), len(name), name)
 
 
-def kernel_marks(symbols: Mapping[str, int]) -> tuple[Mark, ...]:
+def kernel_marks(symbols: Mapping[str, int]) -> tuple[CodeMark, ...]:
     """Marks for the kernel's first instruction and for start_kernel.
 
     The first instruction lies at a physical address: pvh_start_xen where QEMU starts an ELF kernel, startup_64 where a
     decompressor jumps to it. Both get the mark; the one that is reached first counts."""
     entries = sorted({symbols[name] - IMAGE_MAP for name in ("pvh_start_xen", "startup_64") if name in symbols})
-    marks = [Mark(KERNEL_MARK, at) for at in entries if at > 0]
+    marks = [CodeMark(KERNEL_MARK, at) for at in entries if at > 0]
     if START_KERNEL_MARK in symbols:
-        marks.append(Mark(START_KERNEL_MARK, symbols[START_KERNEL_MARK]))
+        marks.append(CodeMark(START_KERNEL_MARK, symbols[START_KERNEL_MARK]))
     return tuple(marks)
 
 
-def initcall_spans(table: SymbolTable) -> tuple[Span, ...]:
+def initcall_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
     """Spans at the entry of every initcall that is built in, and at do_one_initcall and what else ends them."""
     names = [found[1] for _, name in table.everywhere if (found := _INITCALL.match(name))]
     wanted = set(names)
-    spans = [Span(name, at) for at, name in table.everywhere if name in wanted]
+    spans = [CodeSpan(name, at) for at, name in table.everywhere if name in wanted]
     ends = (table.addresses.get(name) for name in ("do_one_initcall", *_BEHIND_EARLY))
-    return (*(Span(BETWEEN_INITCALLS, at) for at in ends if at is not None), *dict.fromkeys(spans))
+    return (*(CodeSpan(BETWEEN_INITCALLS, at) for at in ends if at is not None), *dict.fromkeys(spans))
 
 
-def activity_spans(table: SymbolTable) -> tuple[Span, ...]:
+def activity_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
     """Spans at begin and end of each activity that the kernel has."""
     known = {name: ends for name, ends in ACTIVITIES.items() if all(end in table.addresses for end in ends)}
     return tuple(
-        Span(name + sign, table.addresses[function])
+        CodeSpan(name + sign, table.addresses[function])
         for name, ends in known.items()
         for sign, function in zip((_BEGIN, _END), ends, strict=True)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rig took down → the record of a boot, and what was wrong with it."""
+"""What a driven guest left behind → the record of its boot, and what was wrong with it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import kernel_log
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest.rig import Outcome
-from vmtailor.drivers.qemu.plugin import Mark
-from vmtailor.drivers.qemu.qemu import Ending
 from vmtailor.model.boot import Boot, Milestone
-from vmtailor.model.counters import Counters
+from vmtailor.model.counters import CodeMark, Counters
+from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
 
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
 
 
-def marks(table: SymbolTable, natives: Natives) -> tuple[Mark, ...]:
+def marks(table: SymbolTable, natives: Natives) -> tuple[CodeMark, ...]:
     """The milestones the plugin shall mark: the kernel's, by its symbol table, and our init's."""
     return marks_at(table, natives.marks())
 
 
-def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[Mark, ...]:
+def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark, ...]:
     """The same for an init whose marks lie at these addresses."""
-    return (*counting.kernel_marks(table.addresses), *(Mark(name, at) for name, at in addresses.items()))
+    return (*counting.kernel_marks(table.addresses), *(CodeMark(name, at) for name, at in addresses.items()))
 
 
 def make_boot(
-    outcome: Outcome, exercise: Exercise, counters: Counters | None = None, table: SymbolTable | None = None
+    gathered: Gathered, exercise: Exercise, counters: Counters | None = None, table: SymbolTable | None = None
 ) -> Boot:
     """The record of one boot. With counters: exact milestones, phases and costs of functions."""
-    report = outcome.report
-    found = failures(outcome, exercise)
+    report = gathered.report
+    found = failures(gathered, exercise)
     return Boot(
-        milestones=_milestones(outcome, counters),
+        milestones=_milestones(gathered, counters),
         phases=counting.phases(counters) if counters is not None else (),
         functions=counting.functions(counters, table) if counters is not None and table is not None else (),
         exit_code=report.exit_code,
@@ -47,37 +46,37 @@ def make_boot(
         requests=sum(result.done for result in report.results if result.step != READY_STEP),
         stdout=report.stdout,
         stderr=report.stderr,
-        console=outcome.report.console,
+        console=gathered.report.console,
         failures=found,
-        command=outcome.command,
-        wall_seconds=outcome.seconds,
+        command=gathered.end.command,
+        wall_seconds=gathered.end.seconds,
         conditions=(),
     )
 
 
-def _milestones(outcome: Outcome, counters: Counters | None) -> tuple[Milestone, ...]:
+def _milestones(gathered: Gathered, counters: Counters | None) -> tuple[Milestone, ...]:
     found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
     # Before the kernel runs nothing waits: virtual time is what was executed.
     found = {
         name: replace(m, virtual_ns=m.executed if name == counting.KERNEL_MARK else None) for name, m in found.items()
     }
-    for mark in outcome.report.marks:
+    for mark in gathered.report.marks:
         known = found.get(mark.name, Milestone(mark.name))
         if known.virtual_ns is None:
-            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=mark.host_s - outcome.started_s)
+            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=mark.host_s - gathered.started_s)
     return tuple(found.values())
 
 
-def failures(outcome: Outcome, exercise: Exercise) -> tuple[str, ...]:
+def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
     """What the exercise asked for and did not get, in sentences; empty when the container works."""
-    report, found = outcome.report, []
-    if outcome.end.ending is not Ending.EXITED:
+    report, found = gathered.report, []
+    if gathered.end.ending is not Ending.EXITED:
         found.append(
             {
                 Ending.PANIC: "the guest's kernel panicked",
-                Ending.DEADLINE: f"the guest was not done after {outcome.seconds:.0f} s",
-                Ending.DIED: f"QEMU ended with status {outcome.end.returncode}",
-            }[outcome.end.ending]
+                Ending.DEADLINE: f"the guest was not done after {gathered.end.seconds:.0f} s",
+                Ending.DIED: f"QEMU ended with status {gathered.end.returncode}",
+            }[gathered.end.ending]
         )
     if report.fatal is not None:
         needs = f" (kernel symbol {report.fatal.symbol})" if report.fatal.symbol else ""
@@ -155,19 +154,19 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tup
     return tuple(found)
 
 
-def complaints(outcome: Outcome) -> list[str]:
+def complaints(gathered: Gathered) -> list[str]:
     """What the guest's kernel complained of."""
-    return kernel_log.complaints(outcome.report.file("kernel-log"), outcome.report.console)
+    return kernel_log.complaints(gathered.report.file("kernel-log"), gathered.report.console)
 
 
-def evidence(outcome: Outcome, found: Sequence[str]) -> str:
+def evidence(gathered: Gathered, found: Sequence[str]) -> str:
     """For an error: what failed, what the container and the kernel said last, and the command to see it again."""
-    report = outcome.report
+    report = gathered.report
     parts = list(found)
     for title, text in (("standard output", report.stdout), ("standard error", report.stderr)):
         if text.strip():
             parts += [f"--- {title}:", *text.strip().splitlines()[-TAIL_LINES:]]
     console = (report.console.strip() or report.file("kernel-log").strip()).splitlines()[-TAIL_LINES:]
     parts += ["--- console:", *console] if console else []
-    parts += [f"--- machine, ended after {outcome.seconds:.1f} s:", outcome.end.stderr, outcome.command]
+    parts += [f"--- machine, ended after {gathered.end.seconds:.1f} s:", gathered.end.stderr, gathered.end.command]
     return "\n".join(part for part in parts if part)

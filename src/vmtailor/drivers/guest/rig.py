@@ -17,7 +17,7 @@ from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.qemu import plugin, qemu, qemu_program
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig
-from vmtailor.model.guest import GuestReport
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Disk, Machine
 
 #: Options of the tracer: every call's deciding arguments, result, time of day and time inside.
@@ -50,31 +50,12 @@ class Setup:
     at_load: Callable[[GuestSession], None] | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One boot. `end` is how QEMU ended; `requests` the tracer's log; `counts` the plugin's file. `started_s` is the
-    host's monotonic clock when QEMU was started, which the marks' `host_s` refer to."""
-
-    report: GuestReport
-    end: qemu.End
-    command: str
-    started_s: float
-    seconds: float
-    requests: bytes = b""
-    counts: bytes = b""
-
-    @property
-    def console(self) -> str:
-        """The kernel's own words: what came on the console, then the log that init sent."""
-        return self.report.console + self.report.file("kernel-log")
-
-
 def owners() -> tuple[Owner, ...]:
     """User code that is ours: init (with the baseline's first stage) and the exercise's client."""
     return tuple(Owner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
 
 
-def drive(setup: Setup, scratch: Path) -> Outcome:
+def drive(setup: Setup, scratch: Path) -> Gathered:
     """Boot, run, and wait for the end. A guest that crashes or hangs is an outcome, not an exception; QEMU that cannot
     even start is one. Nothing is left running, whatever happens. `scratch`: where temporary files may lie."""
     with temporary.held_folder(scratch) as folder:
@@ -99,7 +80,7 @@ def drive(setup: Setup, scratch: Path) -> Outcome:
         _require_space(folder)
         requests = _log(folder / "trace") if setup.tools is not None else b""
         counts = prepared.out.read_bytes() if prepared is not None and prepared.out.exists() else b""
-    return Outcome(report, end, running.command, running.started_s, running.elapsed_s, requests, counts)
+    return Gathered(report, end, running.started_s, requests, counts)
 
 
 def _require_space(folder: Path) -> None:

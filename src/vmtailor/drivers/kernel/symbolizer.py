@@ -10,31 +10,18 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
+from vmtailor.model.frames import SourceFrame, SourceFrames
 
 TIMEOUT_S = 300.0
 _PLACE = re.compile(r"(.*?):(\d+|\?)(?::\d+)?(?: \(discriminator \d+\))?\Z")
 _NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{n}" for n in range(25, 13, -1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One function at an address. `file` is as the compiler noted it; unknown parts are empty, or line 0."""
-
-    function: str
-    file: str
-    line: int
-
-
-#: Innermost (inlined) function first; the last one is the function that stands in the symbol table.
-Frames = tuple[Frame, ...]
-
-
-def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> dict[int, Frames]:
+def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> dict[int, SourceFrames]:
     """The frames at each address; addresses without debug information are left out.
 
     `section`: addresses are offsets into this section of a relocatable file. Raises HostError when no tool is there or
@@ -57,7 +44,7 @@ def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> d
     return dict(_known(zip(asked, parse_llvm(output), strict=False)))
 
 
-def _known(pairs: Iterable[tuple[int, Frames]]) -> Iterator[tuple[int, Frames]]:
+def _known(pairs: Iterable[tuple[int, SourceFrames]]) -> Iterator[tuple[int, SourceFrames]]:
     return ((address, frames) for address, frames in pairs if frames)
 
 
@@ -65,33 +52,35 @@ class _Interner:
     """Equal frames and stacks become one object: there are ten times as many addresses as lines."""
 
     def __init__(self) -> None:
-        self._frames: dict[tuple[str, str], Frame | None] = {}
-        self._stacks: dict[tuple[Frame, ...], Frames] = {}
+        self._frames: dict[tuple[str, str], SourceFrame | None] = {}
+        self._stacks: dict[tuple[SourceFrame, ...], SourceFrames] = {}
 
-    def frame(self, function: str, place: str) -> Frame | None:
+    def frame(self, function: str, place: str) -> SourceFrame | None:
         key = (function, place)
         if key not in self._frames:
             self._frames[key] = _frame(function, place)
         return self._frames[key]
 
-    def stack(self, frames: list[Frame]) -> Frames:
+    def stack(self, frames: list[SourceFrame]) -> SourceFrames:
         key = tuple(frames)
         return self._stacks.setdefault(key, key)
 
 
-def _frame(function: str, place: str) -> Frame | None:
+def _frame(function: str, place: str) -> SourceFrame | None:
     match = _PLACE.match(place)
     file, line = (match.group(1), match.group(2)) if match else (place, "0")
     if function in ("??", "") and file in ("??", ""):
         return None
-    return Frame("" if function == "??" else function, "" if file == "??" else file, int(line) if line.isdigit() else 0)
+    return SourceFrame(
+        "" if function == "??" else function, "" if file == "??" else file, int(line) if line.isdigit() else 0
+    )
 
 
-def parse_llvm(output: str) -> list[Frames]:
+def parse_llvm(output: str) -> list[SourceFrames]:
     """Output of llvm-symbolizer: per address pairs of lines (function, file:line:column), then an empty line."""
     names = _Interner()
-    stacks: list[Frames] = []
-    frames: list[Frame] = []
+    stacks: list[SourceFrames] = []
+    frames: list[SourceFrame] = []
     function: str | None = None
     for line in output.split("\n"):
         if not line:
@@ -108,10 +97,10 @@ def parse_llvm(output: str) -> list[Frames]:
     return stacks[:-1] if output.endswith("\n") else stacks
 
 
-def parse_addr2line(output: str) -> list[tuple[int, Frames]]:
+def parse_addr2line(output: str) -> list[tuple[int, SourceFrames]]:
     """Output of `addr2line -a -f -i`: per address a line 0x…, then pairs of lines (function, file:line)."""
     names = _Interner()
-    found: list[tuple[int, list[Frame]]] = []
+    found: list[tuple[int, list[SourceFrame]]] = []
     function: str | None = None
     for line in output.splitlines():
         if function is None and re.fullmatch(r"0x[0-9a-f]+", line):
@@ -128,8 +117,8 @@ def parse_addr2line(output: str) -> list[tuple[int, Frames]]:
 
 def symbolize_modules(
     files: Mapping[str, Path], sections: Iterable[tuple[str, str, int]], addresses: Iterable[int]
-) -> dict[int, Frames]:
-    """Frames of addresses inside loaded modules. `files`: module → its file with debug information; `sections`:
+) -> dict[int, SourceFrames]:
+    """SourceFrames of addresses inside loaded modules. `files`: module → its file with debug information; `sections`:
     (module, section, address at which it was loaded). Each address belongs to the nearest section of code below it;
     where the kernel gave the freed code of one module's start to another one, to the latter."""
     code = [(at, name, module) for module, name, at in sections if module in files and "text" in name]
@@ -142,7 +131,7 @@ def symbolize_modules(
         if index >= 0:
             base, module, name = starts[index]
             groups.setdefault((module, name, base), []).append(address)
-    found: dict[int, Frames] = {}
+    found: dict[int, SourceFrames] = {}
     for (module, name, base), inside in groups.items():
         frames = symbolize(files[module], [a - base for a in inside], section=name)
         found |= {a: frames[a - base] for a in inside if a - base in frames}

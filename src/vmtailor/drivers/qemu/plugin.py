@@ -9,35 +9,17 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
+from vmtailor.model.counters import START_KERNEL, CodeMark, CodeSpan
 
-#: The mark where the kernel proper begins.
-START_KERNEL = "start_kernel"
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14
 
 
-class Mode(StrEnum):
+class PluginMode(StrEnum):
     """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper."""
 
     COUNTS = "counts"
     COVERAGE = "coverage"
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
-
-    name: str
-    address: int
-    every: bool = False
-
-
-@dataclass(frozen=True)
-class Span:
-    """The totals are noted whenever the instruction at `address` is reached."""
-
-    name: str
-    address: int
 
 
 @dataclass(frozen=True)
@@ -60,10 +42,10 @@ class PluginConfig:
     """
 
     kernel: int | None = None
-    mode: Mode = Mode.COUNTS
+    mode: PluginMode = PluginMode.COUNTS
     devices: bool = True
-    marks: tuple[Mark, ...] = ()
-    spans: tuple[Span, ...] = ()
+    marks: tuple[CodeMark, ...] = ()
+    spans: tuple[CodeSpan, ...] = ()
     owners: tuple[Owner, ...] = ()
 
     def text(self) -> str:

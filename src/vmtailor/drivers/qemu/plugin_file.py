@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.qemu.plugin import Mode
+from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
 
 MAGIC = b"VTCOUNT2"
@@ -135,7 +135,7 @@ class _Reader:
             for row in rows
         )
         mode, devices = self.names.get(b"MODE", ["", ""])
-        return Counters(mode == Mode.COUNTS, self.complete, devices == "on", blocks, tuple(stretches), reached)
+        return Counters(mode == PluginMode.COUNTS, self.complete, devices == "on", blocks, tuple(stretches), reached)
 
     def _stretch(self, step: _Step, begin: str, marks: list[str], blocks: int) -> Stretch:
         owner_names, device_names = self.names.get(b"OWNR", []), self.names.get(b"DEVN", [])

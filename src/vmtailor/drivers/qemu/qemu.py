@@ -11,12 +11,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Protocol
 
-from vmtailor.base.errors import GuestError, HostError, UserInputError, VmtailorError
+from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.serial_line import SerialLine
@@ -27,43 +25,11 @@ from vmtailor.drivers.qemu.qemu_command import Board, Ends, command
 from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.qemu.registers import all_halted
+from vmtailor.model.ending import End, Ending
 from vmtailor.model.machine import Accelerator, Machine
 
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
-
-
-class Ending(StrEnum):
-    """How a machine ended."""
-
-    EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
-    PANIC = "panic"  # the kernel said so on its console
-    DEADLINE = "deadline"  # it still ran when its time was over
-    DIED = "died"  # QEMU failed, or was killed from outside
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of one boot, with what a person needs to see why. `seconds` of host time since QEMU was started."""
-
-    ending: Ending
-    command: str
-    console_tail: str
-    stderr: str
-    seconds: float
-    returncode: int | None
-
-    def error(self) -> GuestError:
-        """This end as the error it is where it was not wanted."""
-        what = {
-            Ending.EXITED: "the machine ended by itself too early",
-            Ending.PANIC: "the guest's kernel panicked",
-            Ending.DEADLINE: f"the guest was not done after {self.seconds:.0f} s",
-            Ending.DIED: f"QEMU ended with status {self.returncode}",
-        }[self.ending]
-        parts = (self.console_tail[-4000:], self.stderr, f"{self.command}\nafter {self.seconds:.1f} s")
-        hint = "give it more time" if self.ending is Ending.DEADLINE else "the console's last lines tell more"
-        return GuestError(what, hint=hint, details="\n".join(part.strip() for part in parts if part.strip()))
 
 
 class RunningMachine:

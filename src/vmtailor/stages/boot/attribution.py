@@ -22,9 +22,9 @@ from vmtailor.drivers.distribution import kernel_packages
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
-from vmtailor.drivers.qemu.plugin import Mark, Mode, PluginConfig
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.counters import Counters
+from vmtailor.model.counters import CodeMark, Counters
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
 from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot
@@ -84,14 +84,14 @@ def of_package(kernel: Path, store: Store) -> Known:
 class Counting:
     """Boots on the instruction clock with the plugin, from kernel entry to init."""
 
-    def __init__(self, known: Known, natives: Natives, mode: Mode = Mode.COUNTS) -> None:
+    def __init__(self, known: Known, natives: Natives, mode: PluginMode = PluginMode.COUNTS) -> None:
         """`mode`: to compare totals, blocks counted whole are enough, and several times as fast.
 
         Raises UserInputError for a kernel whose symbols do not name where it starts init."""
         table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
-        marks = (*kernel_marks(table.addresses), Mark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+        marks = (*kernel_marks(table.addresses), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
         self._config = PluginConfig(mode=mode, marks=marks, spans=(*initcall_spans(table), *activity_spans(table)))
         self._library = natives.plugin(qemu_program.plugin_api())
 
@@ -123,7 +123,7 @@ class Settled:
         on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        loaded = plugin.prepare(self._library, PluginConfig(mode=Mode.COVERAGE), folder)
+        loaded = plugin.prepare(self._library, PluginConfig(mode=PluginMode.COVERAGE), folder)
         boot = boot_once(
             countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
             on_progress=on_progress,

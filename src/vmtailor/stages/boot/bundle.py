@@ -22,10 +22,10 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel import kconfig_file
 from vmtailor.drivers.qemu import plugin_file
 from vmtailor.drivers.qemu.plugin import PluginConfig
-from vmtailor.drivers.qemu.qemu import Ending
 from vmtailor.model.boot import Boot
 from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.counters import Counters
+from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
@@ -156,7 +156,7 @@ class BundleBooter:
             variant=variant,
             outcome=_outcome(outcome.end.ending, boot, bool(problems)),
             milestones=_milestones(boot),
-            seconds=outcome.seconds,
+            seconds=outcome.end.seconds,
             folder=folder.name,
             problem="; ".join(problems),
             instructions=_to_init(boot),

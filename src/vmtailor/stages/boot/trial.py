@@ -14,7 +14,7 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
-from vmtailor.drivers.qemu.plugin import Mode
+from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
 from vmtailor.model.timeline import Timeline
@@ -138,7 +138,7 @@ def _by_spread(clock: Clock, judged_by: JudgedBy) -> bool:
 
 
 def _counting(known: Known, natives: Natives) -> series.Booter:
-    counting = Counting(known, natives, Mode.COVERAGE)
+    counting = Counting(known, natives, PluginMode.COVERAGE)
 
     def boot(
         vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),

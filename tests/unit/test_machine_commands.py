@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole argument list of each kind of machine, word for word: figures that are exact to the instruction depend on
+every one (tests/data/machine_commands.json)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmtailor.drivers.guest.vm import command as own_init_command
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.qemu_command import Ends, command
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind, PublishedPort
+from vmtailor.model.vm import DiskFormat, Vm, VmDisk
+
+EXPECTED = json.loads((Path(__file__).parent.parent / "data" / "machine_commands.json").read_text())
+COUNTING = Plugin(Path("/n/plugin.so"), Path("/s/plugin.conf"), Path("/s/plugin.counts"))
+HANDED_OVER = Ends(7, 9, {"/r/root.erofs": "/dev/fdset/11"}, ((11, 11), (12, 12)))
+MICROVM = Machine(
+    MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("root=/dev/vda", "quiet"),
+    disks=(Disk("/r/root.erofs"), Disk("/s/run", read_only=False)),
+)  # fmt: skip
+PORTS = (PublishedPort("127.0.0.1", 8080, 80), PublishedPort("0.0.0.0", 53, 53, "udp"))
+WALL = replace(MICROVM, network=True, clock=Clock.WALL, ports=PORTS)
+Q35 = replace(MICROVM, kind=MachineKind.Q35, network=True, ports=PORTS)
+DIRECT = Vm(
+    kernel="/k/vmlinuz", initrd="/k/initrd", append=("root=/dev/vda", "console=ttyS0"),
+    disks=(VmDisk("/d/a,b.qcow2", DiskFormat.QCOW2), VmDisk("/d/more")), forwards=(22, 80),
+)  # fmt: skip
+LOADER = Vm(
+    disks=(VmDisk("/d/disk.qcow2", DiskFormat.QCOW2),), cpus=2, options=("-device", "usb-tablet"),
+    machine_options=("smm=off",),
+)  # fmt: skip
+COUNTED = replace(DIRECT, clock=Clock.INSTRUCTIONS, entropy=False, append=(*DIRECT.append, "nokaslr"))
+COMMANDS = {
+    "container on microvm, instruction clock": command(MICROVM),
+    "container on microvm, counted, handed over": command(MICROVM, HANDED_OVER, plugin=COUNTING),
+    "container on microvm, no sandbox": command(MICROVM, program="/q/qemu", sandbox=False),
+    "baseline on microvm: initial RAM disk and ACPI": command(replace(MICROVM, initrd="/k/initrd", acpi=True)),
+    "container on microvm, ports, wall clock": command(WALL),
+    "container on microvm, outbound": command(replace(WALL, outbound=True)),
+    "container on microvm, outbound and the host's loopback": command(
+        replace(WALL, outbound=True, host_loopback=True)
+    ),
+    "container on q35": command(Q35),
+    "baseline on q35, initial RAM disk": command(replace(Q35, initrd="/k/initrd", acpi=True, network=False)),
+    "container on microvm under KVM": command(
+        replace(WALL, accelerator=Accelerator.KVM, cpu_model="host", cpus=2)
+    ),
+    "own init on q35, loader of its own": own_init_command(LOADER),
+    "own init on q35, loader, monitor and second serial port": own_init_command(LOADER, Ends(7, 9)),
+    "own init on q35, kernel and initial RAM disk, ports": own_init_command(DIRECT),
+    "own init on q35, counted": own_init_command(COUNTED, Ends(7), plugin=COUNTING),
+    "own init on q35, no network": own_init_command(replace(DIRECT, network=False, forwards=())),
+    "own init on microvm, ports": own_init_command(replace(DIRECT, kind=MachineKind.MICROVM)),
+    "own init on microvm, counted": own_init_command(replace(COUNTED, kind=MachineKind.MICROVM)),
+    "own init on q35 under KVM": own_init_command(replace(DIRECT, accelerator=Accelerator.KVM, cpu_model="host")),
+}  # fmt: skip
+
+
+def test_all_are_held() -> None:
+    assert set(COMMANDS) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_not_a_word_has_changed(name: str) -> None:
+    assert COMMANDS[name] == EXPECTED[name]

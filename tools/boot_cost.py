@@ -61,7 +61,7 @@ def build(kind: MachineKind, changed: dict[str, str], unset: list[str], folder: 
 def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     """One boot to init; the container has nothing to run, which does not matter here."""
     table = counters.SymbolTable.parse(system_map.read_text())
-    marks = [*counters.kernel_marks(table.addresses), CodeMark("init", locate().marks()["init"])]
+    marks = [*counters.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
     run = guest_volume.Run(exercise=None, argv=("/nothing",), key=rig.FIXED_KEY)
     config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
     outcome = rig.drive(rig.Setup(machine, run, locate(), 600, plugin=config), folder)

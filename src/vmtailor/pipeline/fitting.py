@@ -25,6 +25,7 @@ from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.qemu import plugin_file
+from vmtailor.model.architecture import named
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine, MachineKind
@@ -36,9 +37,6 @@ from vmtailor.pipeline.ground import Ground
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Repair, Tree, Wishes
 from vmtailor.stages.verify import Verification
-
-#: Where x86-64 without address space randomisation puts modules; the kernel's image lies below.
-MODULES_START = 0xFFFFFFFFA0000000
 
 
 @dataclass(eq=False)
@@ -116,8 +114,10 @@ def attributed(ground: Ground, record: Trace, folder: Path, tree: Tree) -> Attri
     where = attribution.addresses(counts).tolist()
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(ground.kernel.debug_modules_dir).rglob("*.ko")}
-    inside = [at for at in where if at >= MODULES_START]
-    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), [at for at in where if at < MODULES_START])
+    row = named(counts.architecture)
+    inside = [at for at in where if row.addresses.is_module(at)]
+    image = [at for at in where if not row.addresses.is_module(at)]
+    frames = symbolizer.symbolize(Path(ground.kernel.debug_vmlinux), image)
     frames |= symbolizer.symbolize_modules(files, sections, inside)
     conditions = attribution.Conditions(tree.facts, facts.reader(ground.source.path))
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}

@@ -53,7 +53,7 @@ def both_sides(findings: Findings, fitted: Fitted) -> tuple[Side, Side]:
     """Baseline and tailored machine: same machine type, memory and root file system."""
     ground = findings.ground
     before = measured(findings, ground.baseline, ground.table, "the baseline")
-    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text())
+    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
     after = measured(findings, fitted.machine, table, "the tailored machine")
     baseline = side_of(findings, baseline_facts(findings), "baseline", ground.baseline, before)
     tailored = side_of(findings, tailored_facts(fitted), "tailored", fitted.machine, after)

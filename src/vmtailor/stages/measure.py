@@ -65,7 +65,10 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
     the exercise still passes. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
-        mode=PluginMode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
+        mode=PluginMode.COUNTS,
+        marks=boots.marks(subject.table, subject.natives),
+        spans=initcall_spans(subject.table),
+        architecture=subject.machine.architecture,
     )
     note(f"instruction clock, {count} boots")
     # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.

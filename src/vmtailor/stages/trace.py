@@ -56,7 +56,9 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
     run = Run(exercise=inputs.exercise, key=rig.FIXED_KEY)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
+    config = PluginConfig(
+        mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives), architecture=inputs.table.architecture
+    )
     deadline_s = BOOT_S + 4 * inputs.exercise.ready.timeout_s
     requests, machine, loaded = _requests(inputs, run, deadline_s, scratch)
     requests_boot = boots.make_boot(requests, inputs.exercise)

@@ -91,7 +91,7 @@ class Counting:
         table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
-        marks = (*kernel_marks(table.addresses), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+        marks = (*kernel_marks(table), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
         self._config = PluginConfig(mode=mode, marks=marks, spans=(*initcall_spans(table), *activity_spans(table)))
         self._library = natives.plugin(qemu_program.plugin_api())
 

@@ -9,16 +9,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.process import run
+from vmtailor.drivers.guest.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.drivers.guest.vm import start
-from vmtailor.model.machine import Clock, MachineKind
-from vmtailor.model.vm import Outcome, Vm, VmDisk
+from vmtailor.model.architecture import presumed
+from vmtailor.model.machine import Clock, Disk, DiskMode
+from vmtailor.model.series import Outcome
 from vmtailor.stages.boot.once import Plan, boot_once
+
+KINDS = presumed().kinds
 
 pytestmark = pytest.mark.contract
 
@@ -39,13 +44,20 @@ def verb(*words: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("kind", MachineKind)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clock", Clock)
-def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind: MachineKind, clock: Clock) -> None:
+def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind: str, clock: Clock) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1 << 20))
-    vm = Vm(
-        kind, 64 << 20, kernel=str(kernel), append=("hang",), disks=(VmDisk(str(disk)),), forwards=(22,), clock=clock
+    vm = replace(
+        USUAL,
+        kind=kind,
+        memory_bytes=64 << 20,
+        kernel=str(kernel),
+        append=("hang",),
+        disks=(Disk(str(disk), mode=DiskMode.OVERLAID),),
+        ports=on_loopback([22]),
+        clock=clock,
     )
     boot = boot_once(vm, Plan(parse_signal("log:hanging"), 60.0), tmp_path / "b", number=1, variant="base")
     assert boot.outcome is Outcome.READY, boot.problem
@@ -53,8 +65,8 @@ def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind
 
 
 def test_ports_are_told_and_open_only_on_the_loopback_address(kernel: Path) -> None:
-    vm = Vm(memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), forwards=(22, 80))
-    with start(vm) as running:
+    vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), ports=on_loopback([22, 80]))
+    with listening(vm) as running:
         assert set(running.forwards) == {22, 80}
         assert len(set(running.forwards.values())) == 2
         table = Path("/proc/net/tcp").read_text()
@@ -65,7 +77,13 @@ def test_ports_are_told_and_open_only_on_the_loopback_address(kernel: Path) -> N
 
 
 def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path, tmp_path: Path) -> None:
-    vm = Vm(memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), forwards=(22,))
+    vm = replace(
+        USUAL,
+        memory_bytes=64 << 20,
+        kernel=str(kernel),
+        append=("hang",),
+        ports=on_loopback([22]),
+    )
     for name in ("tcp:22", "ssh"):
         boot = boot_once(vm, Plan(parse_signal(name), 2.0), tmp_path / name[:3], number=1, variant="base")
         assert boot.outcome is Outcome.TIMEOUT
@@ -75,7 +93,13 @@ def test_a_disk_that_nothing_starts_from_says_so(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1 << 20))
     plan = Plan(parse_signal("login"), 60.0)
-    boot = boot_once(Vm(disks=(VmDisk(str(disk)),), network=False), plan, tmp_path / "b", number=1, variant="base")
+    boot = boot_once(
+        replace(USUAL, disks=(Disk(str(disk), mode=DiskMode.OVERLAID),), network=False),
+        plan,
+        tmp_path / "b",
+        number=1,
+        variant="base",
+    )
     assert boot.outcome is Outcome.STOPPED
     assert boot.problem == "no system to boot was found"
 
@@ -96,7 +120,7 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
     done = verb("--kernel", str(kernel), "--append", "panic", "-n", "1", "--json", "-o", str(tmp_path / "out"))
     assert done.returncode == 5, done.stderr
     document = json.loads(done.stdout)
-    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/1"
+    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/2"
     assert document["boots"][0]["outcome"] == "panic"
     assert (tmp_path / "out" / document["boots"][0]["folder"] / "console.log").is_file()
 

@@ -54,7 +54,7 @@ def test_a_second_question_is_answered_at_once(baseline: KernelBaseline, monkeyp
 
 def test_allnoconfig_stays_minimal_and_losses_are_told(baseline: KernelBaseline, tmp_path: Path) -> None:
     asked = [*TINY, ("VIRTIO_NET", "y")]
-    configured = kbuild.configure(Path(baseline.source_dir), tmp_path / "o", asked)
+    configured = kbuild.configure(Path(baseline.source_dir), tmp_path / "o", asked, kbuild.Toolchain("x86_64"))
     assert [(one.name, one.got) for one in configured.lost] == [("VIRTIO_NET", "n")]
     symbols = dict(configured.symbols)
     assert symbols["PVH"] == "y"
@@ -77,8 +77,8 @@ def two_builds(baseline: KernelBaseline, tmp_path_factory: pytest.TempPathFactor
     scratch = tmp_path_factory.mktemp("builds")
     has_ccache = shutil.which("ccache") is not None
     return (
-        build_tiny(baseline, scratch / "one", kbuild.Toolchain(ccache=has_ccache)),
-        build_tiny(baseline, scratch / "a/much/longer/way/to/two", kbuild.Toolchain(ccache=False)),
+        build_tiny(baseline, scratch / "one", kbuild.Toolchain("x86_64", ccache=has_ccache)),
+        build_tiny(baseline, scratch / "a/much/longer/way/to/two", kbuild.Toolchain("x86_64", ccache=False)),
     )
 
 
@@ -113,6 +113,6 @@ def test_what_a_build_compiled_is_what_the_makefiles_say(
     known = built.objects & facts.files.keys()
     wrong = {stem: facts.files[stem] for stem in known if not holds(facts.file_condition(stem + ".c"), built.enabled)}
     assert wrong == {} and len(known) > 300
-    read = file_conditions(ksource_facts.reader(source))
+    read = file_conditions(ksource_facts.reader(source), "x86")
     said = {stem for stem, condition in read.items() if truth(condition, built.enabled)}
     assert said - built.objects == set() and len(said) > 300

@@ -13,8 +13,11 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import kvm, qemu, qemu_program
 from vmtailor.drivers.qemu.kvm import KvmState
+from vmtailor.model.architecture import presumed
 from vmtailor.model.ending import Ending
-from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
+
+KINDS = presumed().kinds
 
 pytestmark = pytest.mark.contract
 
@@ -38,14 +41,14 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return qemu_program.installed()
 
 
-def machine(kernel: Path, word: str, kind: MachineKind = MachineKind.MICROVM, **more: object) -> Machine:
+def machine(kernel: Path, word: str, kind: str = "microvm", **more: object) -> Machine:
     return Machine(kind, 32 << 20, str(kernel), (word,), **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", MachineKind)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clock", Clock)
-def test_a_guest_that_ends_by_itself(kernel: Path, kind: MachineKind, clock: Clock) -> None:
-    with qemu.boot(machine(kernel, "x", kind, clock=clock)) as running:
+def test_a_guest_that_ends_by_itself(kernel: Path, kind: str, clock: Clock) -> None:
+    with qemu.start(machine(kernel, "x", kind, clock=clock)) as running:
         end = running.run(30)
     assert end.ending is Ending.EXITED
     assert "the end" in end.console_tail
@@ -54,7 +57,7 @@ def test_a_guest_that_ends_by_itself(kernel: Path, kind: MachineKind, clock: Clo
 
 
 def test_a_panic_is_an_end_of_its_own(kernel: Path) -> None:
-    with qemu.boot(machine(kernel, "p")) as running:
+    with qemu.start(machine(kernel, "p")) as running:
         end = running.run(30)
     assert end.ending is Ending.PANIC
     assert "as told" in end.error().details
@@ -62,7 +65,7 @@ def test_a_panic_is_an_end_of_its_own(kernel: Path) -> None:
 
 
 def test_a_guest_that_hangs_is_ended_at_the_deadline(kernel: Path) -> None:
-    with qemu.boot(machine(kernel, "h")) as running:
+    with qemu.start(machine(kernel, "h")) as running:
         end = running.run(1.5)
         assert running.running
     assert not running.running
@@ -73,7 +76,7 @@ def test_a_guest_that_hangs_is_ended_at_the_deadline(kernel: Path) -> None:
 
 def test_the_serial_line_carries_both_ways(kernel: Path) -> None:
     heard = bytearray()
-    with qemu.boot(machine(kernel, "e")) as running:
+    with qemu.start(machine(kernel, "e")) as running:
         running.serial.send(b"hello there.")
         end = running.run(30, heard.extend)
     assert end.ending is Ending.EXITED
@@ -81,13 +84,13 @@ def test_the_serial_line_carries_both_ways(kernel: Path) -> None:
 
 
 def test_a_guest_may_be_ahead_of_its_reader(kernel: Path) -> None:
-    with qemu.boot(machine(kernel, "l")) as running:
+    with qemu.start(machine(kernel, "l")) as running:
         assert running.wait(30).ending is Ending.EXITED  # nobody read, and it could end
         assert len(running.serial.recv(1 << 20)) == 100_000 or running.serial.tail
 
 
 def test_qmp_answers_and_tells_events(kernel: Path) -> None:
-    with qemu.boot(machine(kernel, "h"), qmp=True) as running:
+    with qemu.start(machine(kernel, "h"), qmp=True) as running:
         assert running.qmp is not None
         assert running.qmp.ask("query-status")["status"] == "running"
         running.qmp.ask("stop")
@@ -97,11 +100,13 @@ def test_qmp_answers_and_tells_events(kernel: Path) -> None:
 
 
 def test_devices_of_every_kind_are_accepted(kernel: Path, tmp_path: Path) -> None:
-    disks = tuple(Disk(str(tmp_path / f"disk,{i}"), read_only=i != 3) for i in range(4))
+    disks = tuple(
+        Disk(str(tmp_path / f"disk,{i}"), mode=DiskMode.WRITTEN if i == 3 else DiskMode.READ_ONLY) for i in range(4)
+    )
     for disk in disks:
         Path(disk.path).write_bytes(bytes(1 << 20))
-    for kind in MachineKind:
-        with qemu.boot(machine(kernel, "x", kind, disks=disks, network=True, acpi=True)) as running:
+    for kind in KINDS:
+        with qemu.start(machine(kernel, "x", kind, disks=disks, network=True, acpi=True)) as running:
             assert running.run(30).ending is Ending.EXITED
 
 
@@ -112,7 +117,7 @@ def test_a_port_in_use_is_said_in_one_sentence(kernel: Path) -> None:
         port = PublishedPort("127.0.0.1", taken.getsockname()[1], 80)
         with (
             pytest.raises(HostError, match="already in use"),
-            qemu.boot(machine(kernel, "x", network=True, ports=(port,))) as running,
+            qemu.start(machine(kernel, "x", network=True, ports=(port,))) as running,
         ):
             running.run(30)
 
@@ -120,7 +125,7 @@ def test_a_port_in_use_is_said_in_one_sentence(kernel: Path) -> None:
 def test_qemus_refusal_is_reported_with_its_words(kernel: Path) -> None:
     with (
         pytest.raises(HostError, match="did not start") as caught,
-        qemu.boot(machine(kernel, "x", cpu_model="no-such-cpu")) as running,
+        qemu.start(machine(kernel, "x", cpu_model="no-such-cpu")) as running,
     ):
         running.run(30)
     assert "no-such-cpu" in caught.value.details

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
 
 DEMANDED = {
@@ -164,7 +163,7 @@ def plan() -> Plan:
     y = [c for c in choices if c.value == "y"]
     return Plan(
         kernel_version="6.12.117",
-        machine=MachineKind.MICROVM,
+        machine="microvm",
         cpus=1,
         root_format=RootFormat.EROFS,
         fragment=tuple((c.name, c.value) for c in choices if c.prompted),

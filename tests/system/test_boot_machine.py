@@ -4,10 +4,12 @@ small program."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
@@ -16,7 +18,8 @@ from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.vm import Outcome, Vm, VmDisk
+from vmtailor.model.machine import Disk, DiskMode
+from vmtailor.model.series import Outcome
 from vmtailor.stages.boot import profile
 from vmtailor.stages.boot.attribution import release_of
 from vmtailor.stages.boot.once import Plan, boot_once
@@ -66,11 +69,18 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
     initrd.write_bytes(cpio([file(f"usr/lib/modules/x/kernel/{p.name}", p.read_bytes()) for p in found]))
     folder = natives.locate().folder
     small = tmp_path / "small"
-    loaded = small_initrd.rebuild(initrd, VmDisk(str(image)), folder / "small-init", small)
+    loaded = small_initrd.rebuild(initrd, Disk(str(image), mode=DiskMode.OVERLAID), folder / "small-init", small)
     assert "virtio_blk" in loaded
 
     words = ("root=/dev/vda", "ro", "console=ttyS0", "panic=-1")
-    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(small), append=words, disks=(VmDisk(str(image)),))
+    vm = replace(
+        USUAL,
+        memory_bytes=256 << 20,
+        kernel=kernel.vmlinuz,
+        initrd=str(small),
+        append=words,
+        disks=(Disk(str(image), mode=DiskMode.OVERLAID),),
+    )
     vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
     boot = boot_once(
         vm, Plan(parse_signal("log:the disk's init runs as 1$"), 280.0), tmp_path / "boot", number=1, variant="base"
@@ -91,7 +101,7 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     program = (natives.locate().folder / "small-init").read_bytes()
     initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
     words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
-    vm = Vm(memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
+    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
     boot = boot_once(vm, Plan(parse_signal("login"), 200.0), tmp_path / "boot", number=1, variant="base")
     assert boot.outcome is Outcome.PANIC
     assert "root=LABEL=x is no device" in (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")

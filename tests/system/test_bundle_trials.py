@@ -16,7 +16,7 @@ from tests.system.conftest import Fitted
 from vmtailor.base import records
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.bundle import RECORD, Bundle
-from vmtailor.model.vm import BootSeries
+from vmtailor.model.series import BootSeries
 from vmtailor.pipeline import bundling
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -14,23 +14,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import vmtailor
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import run, spawn
-from vmtailor.drivers.guest import vm
+from vmtailor.drivers.guest.listener import listening
 from vmtailor.drivers.qemu import confinement, qemu
 from vmtailor.drivers.qemu.confinement import Root
 from vmtailor.drivers.qemu.handover import Wanted
 from vmtailor.drivers.rootfs.disk import disk_of
-from vmtailor.model.machine import Clock, MachineKind
-from vmtailor.model.vm import Vm
+from vmtailor.model.machine import Clock, Machine
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]
 
@@ -255,9 +255,10 @@ def kernel(place: Path) -> Path:
     return place / "kernel"
 
 
-def machine(kernel: Path, disk: Path, word: str) -> Vm:
-    return Vm(
-        kind=MachineKind.MICROVM,
+def machine(kernel: Path, disk: Path, word: str) -> Machine:
+    return replace(
+        USUAL,
+        kind="microvm",
         memory_bytes=32 << 20,
         kernel=str(kernel),
         append=(word,),
@@ -288,7 +289,7 @@ def test_a_disk_that_is_booted_is_written_beside_it_and_nothing_stays(
     monkeypatch.setenv("TMPDIR", str(temporary))
     disk.write_bytes(bytes(1 << 20) if form == "raw" else qcow2_image())
     before = disk.read_bytes()
-    with vm.start(machine(kernel, disk, "h")) as running:
+    with listening(machine(kernel, disk, "h")) as running:
         assert list(temporary.iterdir()) == []  # already while it runs
         running.qmp.ask_person('qemu-io disk0 "write -P 7 0 4096"')
         # QEMU says that on its standard output, which is the serial line.
@@ -302,7 +303,7 @@ def test_a_disk_image_names_no_other_file_of_the_host(kernel: Path, tmp_path: Pa
     (tmp_path / "base.raw").write_bytes(bytes(1 << 20))
     disk = tmp_path / "disk.qcow2"
     disk.write_bytes(qcow2_image(secret.encode()))
-    with pytest.raises(UserInputError, match="stands on another file"), vm.start(machine(kernel, disk, "h")):
+    with pytest.raises(UserInputError, match="stands on another file"), listening(machine(kernel, disk, "h")):
         pass
 
 

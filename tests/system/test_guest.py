@@ -34,7 +34,7 @@ from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Disk, DiskMode, Machine
 
 pytestmark = pytest.mark.system
 
@@ -119,7 +119,7 @@ def make_bench(folder: Path) -> Bench:
     rootfs.build(folder / "image.tar", folder / "root.erofs", extra=root_entries(natives, config_bytes(CONFIG)))
     words = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
     machine = Machine(
-        MachineKind.MICROVM, 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
+        "microvm", 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
         (Disk(str(folder / "root.erofs")),), acpi=True,
     )  # fmt: skip
     return Bench(machine, natives, folder)
@@ -127,19 +127,19 @@ def make_bench(folder: Path) -> Bench:
 
 def boot(
     bench: Bench, run: Run | None, act: Callable[[GuestSession], None] | None = None, *, disks: tuple[Disk, ...] = (),
-    words: tuple[str, ...] = (), kind: MachineKind = MachineKind.MICROVM, network: bool = False,
+    words: tuple[str, ...] = (), kind: str = "microvm", network: bool = False,
 ) -> GuestReport:  # fmt: skip
     """One boot to its end."""
     volumes: tuple[Disk, ...] = ()
     if run is not None:
         write_run_volume(bench.folder / "run", run)
-        volumes, words = (Disk(str(bench.folder / "run"), read_only=False),), (*words, "VT_RUN=1")
+        volumes, words = (Disk(str(bench.folder / "run"), mode=DiskMode.WRITTEN),), (*words, "VT_RUN=1")
     base = bench.machine
     machine = Machine(
         kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
-        network=network, acpi=kind == MachineKind.MICROVM,
+        network=network, acpi=kind == "microvm",
     )  # fmt: skip
-    with qemu.boot(machine) as running:
+    with qemu.start(machine) as running:
         session = GuestSession(running.serial, key=run.key if run is not None else None)
         if act is not None:
             act(session)
@@ -185,7 +185,7 @@ def test_a_container_finds_what_engines_give(bench: Bench) -> None:
 
 
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
-    report = boot(bench, None, kind=MachineKind.Q35)
+    report = boot(bench, None, kind="q35")
     assert (report.stdout, report.exit_code, report.fatal) == ("image\n", 3, None)
 
 
@@ -207,7 +207,8 @@ def test_an_exercise_traced_and_with_a_network(bench: Bench) -> None:
         user="root",
     )  # fmt: skip
     report = boot(
-        bench, run, network=True, disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), read_only=False)),
+        bench, run, network=True,
+        disks=(Disk(str(bench.folder / "tools.erofs")), Disk(str(out), mode=DiskMode.WRITTEN)),
         words=("VT_TOOLS=erofs", "VT_OUT=1"),
     )  # fmt: skip
     assert (report.exit_code, report.signal) == (130, 2)

@@ -13,7 +13,7 @@ from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, Run
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
-from vmtailor.model.machine import Disk
+from vmtailor.model.machine import Disk, DiskMode
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]
 
@@ -121,7 +121,7 @@ def test_all_see_the_same_whoever_watches(bench: Bench, traced: bool, user: str,
         write_tools_volume(bench.folder / "tools.erofs")
         with (bench.folder / "trace").open("wb") as file:
             file.truncate(64 << 20)
-        disks = (Disk(str(bench.folder / "tools.erofs")), Disk(str(bench.folder / "trace"), read_only=False))
+        disks = (Disk(str(bench.folder / "tools.erofs")), Disk(str(bench.folder / "trace"), mode=DiskMode.WRITTEN))
         words = ("VT_TOOLS=erofs", "VT_OUT=1")
     lines = of_root(permitted, ENGINES)
     ready = Ready(ReadyKind.COMMAND, Step(StepKind.COMMAND, argv=("true",)))

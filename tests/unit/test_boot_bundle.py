@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
@@ -18,21 +19,11 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import (
-    BootSeries,
-    JudgedBy,
-    Outcome,
-    ReadyBy,
-    ReadySignal,
-    TrialResult,
-    Variant,
-    Vm,
-    VmBoot,
-    VmMilestone,
-)  # fmt: skip
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult, Variant, VmBoot, VmMilestone
+from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import booting, bundling
 from vmtailor.stages.boot import bundle
 
@@ -40,7 +31,7 @@ from vmtailor.stages.boot import bundle
 def write_bundle(folder: Path, config: str = "") -> None:
     made = Bundle(
         "hello", "oci:x", "sha256:0", ImageConfig("amd64"), "vmlinux", "6.12", "config", "System.map", "root.erofs",
-        RootFormat.EROFS, MachineKind.MICROVM, 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
+        RootFormat.EROFS, "microvm", 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
     )  # fmt: skip
     records.save(Exercise("x", Ready(ReadyKind.EXIT)), folder / "exercise.json")
     contents = {"vmlinux": "x", "System.map": "", "root.erofs": "x", "config": config}
@@ -53,16 +44,18 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert not bundle_folder.is_bundle(tmp_path)
     write_bundle(tmp_path)
     assert bundle_folder.is_bundle(tmp_path)
-    vm = bundle.vm_of(bundle.load(tmp_path), Vm(clock=Clock.INSTRUCTIONS, append=("debug",)))
-    machine = bundle.machine_of(vm)
-    assert machine.kind is MachineKind.MICROVM and machine.memory_bytes == 64 << 20 and not machine.network
+    chosen = bundle.Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
+    machine = bundle.machine_of(bundle.load(tmp_path), chosen)
+    assert machine.kind == "microvm" and machine.memory_bytes == 64 << 20 and not machine.network
     assert machine.append == ("root=/dev/vda", "quiet", "debug")
-    assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[0].read_only
+    assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[
+        0
+    ].mode is DiskMode.READ_ONLY
     assert machine.clock is Clock.INSTRUCTIONS
-    wall = booting.prepare(tmp_path, Vm(), 9.0, Natives(tmp_path), Store(tmp_path))
-    assert wall.vm.append == ("root=/dev/vda", "quiet", "printk.time=1")
+    wall = booting.prepare(tmp_path, bundle.Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
+    assert wall.machine.append == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
-    assert wall.on(Clock.INSTRUCTIONS).vm.append == ("root=/dev/vda", "quiet")
+    assert wall.on(Clock.INSTRUCTIONS).machine.append == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
         bundle.load(tmp_path)
@@ -70,7 +63,7 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
 
 def series(*boots: VmBoot, trials: tuple[TrialResult, ...] = ()) -> BootSeries:
     return BootSeries(
-        "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", Vm(), "qemu"),), boots, trials=trials,
+        "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", USUAL, "qemu"),), boots, trials=trials,
         judged_by=JudgedBy.INSTRUCTIONS if trials else JudgedBy.READY, interaction=-2e6 if trials else None,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
 from vmtailor.analysis.cost.sides import LoopNames
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
@@ -20,16 +21,25 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.cost_table import show_cost
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
-from vmtailor.model.machine import MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome, VmBoot, VmMilestone
+from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import rebuilding
 from vmtailor.stages import debug_kernel
 from vmtailor.stages.boot import bundle, bundle_changes, recipes, trial
 from vmtailor.stages.boot.once import Plan
 from vmtailor.stages.boot.recipes import Recipe
 
-VM = Vm(MachineKind.MICROVM, 64 << 20, kernel="/bundle/vmlinux", append=("quiet",), network=False, entropy=False)
+VM = replace(
+    USUAL,
+    kind="microvm",
+    memory_bytes=64 << 20,
+    kernel="/bundle/vmlinux",
+    append=("quiet",),
+    network=False,
+    entropy=False,
+)
 
 
 def no_build(values: Mapping[str, str]) -> Path:
@@ -76,11 +86,11 @@ def test_changes_are_made_on_the_machine() -> None:
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             bundle_changes.change(bundle_changes.choose([name], "6.12"), VM, no_build)
-    q35 = Vm(MachineKind.Q35, kernel="/k")
+    q35 = replace(USUAL, kind="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         bundle_changes.change(bundle_changes.choose(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
-        recipes.apply(chosen[1], Vm(kernel="/k"), Path(), Path())
+        recipes.apply(chosen[1], replace(USUAL, kernel="/k"), Path(), Path())
 
 
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
@@ -133,16 +143,16 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     """Two changes that save, one that breaks the exercise, one that cannot be made; together they save less."""
     cost = {(): 100, ("a",): 90, ("b",): 80, ("a", "b"): 75, ("c",): 10}
 
-    def change(wanted: Sequence[Recipe], vm: Vm) -> Vm:
+    def change(wanted: Sequence[Recipe], vm: Machine) -> Machine:
         if wanted[0].id == "d":
             raise UserInputError("not here")
-        return Vm(kernel="/k", append=tuple(r.id for r in wanted))
+        return replace(USUAL, kernel="/k", append=tuple(r.id for r in wanted))
 
-    def boot(vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
+    def boot(machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
         booted.append(variant)
-        outcome = Outcome.WRONG if vm.append == ("c",) else Outcome.READY
+        outcome = Outcome.WRONG if machine.append == ("c",) else Outcome.READY
         marks = (VmMilestone("ready", 1.0, 1.0),)
-        return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[vm.append])
+        return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[machine.append])
 
     booted: list[str] = []
     bench = trial.Bench(boot, change, lambda recipe: (10.0, "a table") if recipe.id == "a" else (None, ""))
@@ -150,8 +160,8 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
 
     def tried() -> BootSeries:
         return trial.on_bench(
-            "x", Vm(kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench, times=1,
-            judged_by=JudgedBy.INSTRUCTIONS,
+            "x", replace(USUAL, kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench,
+            times=1, judged_by=JudgedBy.INSTRUCTIONS,
         )  # fmt: skip
 
     found = tried()

@@ -6,25 +6,34 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.fakes import played
 
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.model.vm import Outcome, Vm, VmBoot
+from vmtailor.model.machine import Machine
+from vmtailor.model.series import Outcome, VmBoot
 from vmtailor.stages.boot import series
 from vmtailor.stages.boot.once import Plan, boot_once
 
 
 def play(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: list[tuple[float, str]], *, ready: str = "login",
-    also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Vm | None = None,
-    events: tuple[str, ...] = (), probe: str = "",
+    also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Machine | None = None,
+    events: tuple[str, ...] = (), probe: str = "", collector: bool = False,
 ) -> VmBoot:  # fmt: skip
     played.play(monkeypatch, tmp_path, console, end=end, events=events, probe=probe)
-    plan = Plan(parse_signal(ready), timeout_s, tuple(parse_signal(a) for a in also), (("net", re.compile("link up")),))
-    return boot_once(vm or Vm(network=False), plan, tmp_path / "boot", number=1, variant="base")
+    plan = Plan(
+        parse_signal(ready),
+        timeout_s,
+        tuple(parse_signal(a) for a in also),
+        (("net", re.compile("link up")),),
+        collector,
+    )
+    return boot_once(vm or replace(USUAL, network=False), plan, tmp_path / "boot", number=1, variant="base")
 
 
 def test_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -97,8 +106,8 @@ def test_an_event_is_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_the_chart_of_processes_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stat = "1 (init) S 0 0 0 0 -1 4 5 6 0 0 3 4 0 0 20 0 1 0 29 1208320 97"
     probe = f"@ 100\nc cpu 1 2 3 4 5\np {stat}\n@ 110\n"
-    vm = Vm(network=False, probe=True, collector=True)
-    boot = play(monkeypatch, tmp_path, [(0.2, "a login: ")], vm=vm, probe=probe)
+    vm = replace(USUAL, network=False)
+    boot = play(monkeypatch, tmp_path, [(0.2, "a login: ")], vm=vm, probe=probe, collector=True)
     assert boot.outcome is Outcome.READY
     chart = (tmp_path / "boot" / "bootchart" / "proc_ps.log").read_text()
     assert chart.startswith(f"100\n{stat}")
@@ -120,7 +129,7 @@ def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
 
 def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
-    variants = [series.variant(name, Vm(network=False)) for name in ("base", "other")]
+    variants = [series.variant(name, replace(USUAL, network=False)) for name in ("base", "other")]
     plan = Plan(parse_signal("login"), 10.0)
     found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")
     assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
@@ -134,7 +143,7 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
     kernel = tmp_path / "kernel"
     kernel.write_bytes(b"x")
-    schedule = [(series.variant("base", Vm(kernel=str(kernel), network=False)), 1)]
+    schedule = [(series.variant("base", replace(USUAL, kernel=str(kernel), network=False)), 1)]
     plan = Plan(parse_signal("login"), 10.0)
     found = series.run("subject", schedule, plan, tmp_path / "out")
     assert series.Earlier(tmp_path / "out").of(plan, schedule) == found.boots

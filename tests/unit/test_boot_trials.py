@@ -19,25 +19,31 @@ from hypothesis import strategies as st
 from tests.fakes import played
 
 from vmtailor.analysis.changes.advice_catalogue import catalogue
+from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
 from vmtailor.cli.boot_table import show
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.drivers.guest.vm import command
-from vmtailor.drivers.qemu.qemu_command import Ends
+from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
-from vmtailor.model.machine import Clock, MachineKind
+from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.model.sample import Verdict
+from vmtailor.model.series import JudgedBy, Outcome, VmBoot, VmMilestone
 from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
-from vmtailor.model.vm import DiskFormat, JudgedBy, Outcome, Vm, VmBoot, VmDisk, VmMilestone
 from vmtailor.stages.boot import recipes, trial
 from vmtailor.stages.boot.once import Plan
 
-DIRECT = Vm(kernel="/k", initrd="/i", append=("root=/dev/vda", "debug", "loglevel=7"), disks=(VmDisk("/d"),))
+DIRECT = replace(
+    USUAL,
+    kernel="/k",
+    initrd="/i",
+    append=("root=/dev/vda", "debug", "loglevel=7"),
+    disks=(Disk("/d", mode=DiskMode.OVERLAID),),
+)
 
 
 def recipe(name: str) -> recipes.Recipe:
@@ -71,7 +77,7 @@ def test_changes_are_made() -> None:
     quiet = recipes.apply(recipe("console-quiet"), DIRECT, Path(), Path())
     assert quiet.append == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
     assert "systemd.mask=rsyslog.service" in recipes.apply(recipe("rsyslog"), DIRECT, Path(), Path()).append
-    assert recipes.apply(recipe("pci-or-mmio"), DIRECT, Path(), Path()).kind is MachineKind.MICROVM
+    assert recipes.apply(recipe("pci-or-mmio"), DIRECT, Path(), Path()).kind == "microvm"
     assert recipes.apply(recipe("memory"), DIRECT, Path(), Path()).memory_bytes == 1 << 30
     assert recipes.apply(replace(recipe("audit"), cpu="-vmx"), DIRECT, Path(), Path()).cpu_model == "max,-vmx"
     both = recipes.merge([recipe("audit"), recipe("rsyslog")], DIRECT, Path(), Path())
@@ -140,7 +146,7 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
     wanted = (recipe("audit"), recipe("memory"), recipe("initrd-small"))
     vm = replace(
         DIRECT, network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
-        disks=(VmDisk(str(tmp_path / "d")),),
+        disks=(Disk(str(tmp_path / "d"), mode=DiskMode.OVERLAID),),
     )  # fmt: skip
     found = trial.run("vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path))
     by_id = {t.id: t for t in found.trials}
@@ -167,7 +173,7 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
         def __init__(self, natives: Natives) -> None:
             pass
 
-        def __call__(self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, **_: object) -> VmBoot:
+        def __call__(self, vm: Machine, plan: Plan, folder: Path, *, number: int, variant: str, **_: object) -> VmBoot:
             booted.append(variant)
             (folder / "profile").mkdir(parents=True, exist_ok=True)
             (folder / "console.log").write_text("[    0.000000] Linux version 6.12.1 (x)\n")
@@ -189,13 +195,15 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
 
 
 def test_the_command_is_pure_and_never_writes_the_disk() -> None:
-    vm = replace(DIRECT, forwards=(22, 80), disks=(VmDisk("/a,b.qcow2", DiskFormat.QCOW2),))
+    vm = replace(
+        DIRECT, ports=on_loopback([22, 80]), disks=(Disk("/a,b.qcow2", DiskFormat.QCOW2, mode=DiskMode.OVERLAID),)
+    )
     argv = command(vm)
     assert "if=none,id=disk0,file=/a,,b.qcow2,format=qcow2,snapshot=on" in argv
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
     assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
     assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
-    counted = command(replace(vm, clock=Clock.INSTRUCTIONS, kind=MachineKind.MICROVM), Ends(probe=5))
+    counted = command(replace(vm, clock=Clock.INSTRUCTIONS, kind="microvm"), Ends(probe=5))
     assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
     assert counted.count("-serial") == 2 and "virtio-blk-device,drive=disk0,bus=virtio-mmio-bus.7" in counted
 

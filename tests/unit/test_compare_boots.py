@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.analysis.compare.compare_saved import Saved
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.analysis.statistics.stats import Thresholds, compare, floor, unstable
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
@@ -21,7 +22,8 @@ from vmtailor.base.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command
 from vmtailor.model.comparison import Comparison
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot, VmMilestone
+from vmtailor.model.series import BootSeries, Outcome, Variant, VmBoot, VmMilestone
+from vmtailor.model.workload import ReadyBy, ReadySignal
 
 
 def log(calls: dict[str, int], config: str = "") -> str:
@@ -173,7 +175,7 @@ def series(folder: Path, ready_s: list[float]) -> Path:
         marks = (VmMilestone("ready", wall_s=seconds, executed=1000 + n),)
         boots.append(VmBoot(n, "base", Outcome.READY, marks, seconds, f"b{n}"))
     boots.append(VmBoot(99, "base", Outcome.PANIC, (VmMilestone("ready", wall_s=99.0),), 99.0, "b0"))
-    record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", Vm(), "qemu"),), tuple(boots))
+    record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", USUAL, "qemu"),), tuple(boots))
     save(record, folder / "boots.json")
     return folder
 

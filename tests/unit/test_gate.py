@@ -122,10 +122,10 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     kernel = _file(tmp_path / "vmlinux", "kernel")
     vm = {"clock": "wall", "kernel": str(kernel), "append": ["quiet", "ro"]}
     record = {
-        "schema": "vmtailor/boots/1",
+        "schema": "vmtailor/boots/2",
         "subject": "a\x1b[31mvm",
         "conditions": [["clock", "wall"]],
-        "variants": [{"name": "base", "vm": vm}],
+        "variants": [{"name": "base", "machine": vm}],
         "boots": boots,
     }
     (tmp_path / "boots.json").write_text(json.dumps(record))
@@ -136,14 +136,16 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     assert told["clock"] == "wall" and told["command line"] == "quiet ro" and told["file"].endswith("boots.json")
 
 
-NAMES = st.sampled_from(["schema", "boots", "variants", "milestones", "name", "sources", "conditions", "kernel", "vm"])
+NAMES = st.sampled_from(
+    ["schema", "boots", "variants", "milestones", "name", "sources", "conditions", "kernel", "machine"]
+)
 ODD = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
 )
 
 
-@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/1", "timeline/1"]))
+@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/2", "timeline/1"]))
 def test_no_document_is_too_odd_to_be_told(odd: dict[str, object], schema: str) -> None:
     content = {**odd, "schema": f"vmtailor/{schema}"}
     assert all(len(values) for values in gate_document.samples(content).values())

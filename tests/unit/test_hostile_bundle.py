@@ -282,11 +282,30 @@ def test_a_damaged_record_is_wrong_input(tmp_path: Path, data: bytes) -> None:
 
 def test_a_wrong_value_is_not_obeyed_by_the_terminal(tmp_path: Path) -> None:
     write_bundle(tmp_path)
-    text = (tmp_path / RECORD).read_text().replace('"microvm"', '"\\u001b[31mq35"')
+    text = (tmp_path / RECORD).read_text().replace('"erofs"', '"\\u001b[31mext4"')
     (tmp_path / RECORD).write_text(text)
     with pytest.raises(UserInputError, match="is damaged") as caught:
         load_bundle(tmp_path)
     assert "\x1b" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"machine": "microvm,accel=kvm"}, "has no machine 'microvm,accel=kvm'"),
+        ({"machine": "\x1b[31mq35"}, "has no machine"),
+        ({"machine": ""}, "has no machine ''"),
+        ({"architecture": "../../etc/passwd"}, "no architecture '../../etc/passwd' is known"),
+        ({"architecture": "x" * 10_000}, "no architecture 'xxx"),
+        ({"architecture": "\x1b[31m"}, "no architecture"),
+    ],
+)
+def test_a_machine_that_no_architecture_has_is_refused(tmp_path: Path, other: dict[str, str], words: str) -> None:
+    """Both are names that are looked up; neither becomes an argument of QEMU's, or a path."""
+    with pytest.raises(UserInputError) as caught:
+        load_bundle(write_bundle(tmp_path, EXERCISE, None, **other))
+    assert words in caught.value.message and "\x1b" not in caught.value.message
+    assert len(caught.value.message) < 1000
 
 
 # ---- digests
@@ -359,6 +378,7 @@ def test_where_others_can_write_the_checked_bytes_are_what_is_started(tmp_path: 
     folder = write_bundle(tmp_path / "shared")
     folder.chmod(0o777)
     machine = machine_of(folder, load_bundle(folder), accelerator=Accelerator.TCG)
+    assert machine.kernel is not None
     for path in (machine.kernel, machine.disks[0].path):
         assert Path(path).is_relative_to(own_cache.root) and plain_files.ours_alone(Path(path).parent, "file")
     # Exchanged after the check: what was checked is still there.

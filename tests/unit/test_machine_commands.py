@@ -10,28 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.guest.vm import command as own_init_command
+from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends, command
-from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind, PublishedPort
-from vmtailor.model.vm import DiskFormat, Vm, VmDisk
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 
 EXPECTED = json.loads((Path(__file__).parent.parent / "data" / "machine_commands.json").read_text())
 COUNTING = Plugin(Path("/n/plugin.so"), Path("/s/plugin.conf"), Path("/s/plugin.counts"))
 HANDED_OVER = Ends(7, 9, {"/r/root.erofs": "/dev/fdset/11"}, ((11, 11), (12, 12)))
 MICROVM = Machine(
-    MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("root=/dev/vda", "quiet"),
-    disks=(Disk("/r/root.erofs"), Disk("/s/run", read_only=False)),
+    "microvm", 256 << 20, "/k/vmlinux", ("root=/dev/vda", "quiet"),
+    disks=(Disk("/r/root.erofs"), Disk("/s/run", mode=DiskMode.WRITTEN)),
 )  # fmt: skip
 PORTS = (PublishedPort("127.0.0.1", 8080, 80), PublishedPort("0.0.0.0", 53, 53, "udp"))
 WALL = replace(MICROVM, network=True, clock=Clock.WALL, ports=PORTS)
-Q35 = replace(MICROVM, kind=MachineKind.Q35, network=True, ports=PORTS)
-DIRECT = Vm(
+Q35 = replace(MICROVM, kind="q35", network=True, ports=PORTS)
+DIRECT = replace(
+    USUAL,
     kernel="/k/vmlinuz", initrd="/k/initrd", append=("root=/dev/vda", "console=ttyS0"),
-    disks=(VmDisk("/d/a,b.qcow2", DiskFormat.QCOW2), VmDisk("/d/more")), forwards=(22, 80),
+    disks=(Disk("/d/a,b.qcow2", DiskFormat.QCOW2, DiskMode.OVERLAID), Disk("/d/more", mode=DiskMode.OVERLAID)),
+    ports=on_loopback([22, 80]),
 )  # fmt: skip
-LOADER = Vm(
-    disks=(VmDisk("/d/disk.qcow2", DiskFormat.QCOW2),), cpus=2, options=("-device", "usb-tablet"),
+LOADER = replace(
+    USUAL,
+    disks=(Disk("/d/disk.qcow2", DiskFormat.QCOW2, DiskMode.OVERLAID),), cpus=2, options=("-device", "usb-tablet"),
     machine_options=("smm=off",),
 )  # fmt: skip
 COUNTED = replace(DIRECT, clock=Clock.INSTRUCTIONS, entropy=False, append=(*DIRECT.append, "nokaslr"))
@@ -50,14 +52,14 @@ COMMANDS = {
     "container on microvm under KVM": command(
         replace(WALL, accelerator=Accelerator.KVM, cpu_model="host", cpus=2)
     ),
-    "own init on q35, loader of its own": own_init_command(LOADER),
-    "own init on q35, loader, monitor and second serial port": own_init_command(LOADER, Ends(7, 9)),
-    "own init on q35, kernel and initial RAM disk, ports": own_init_command(DIRECT),
-    "own init on q35, counted": own_init_command(COUNTED, Ends(7), plugin=COUNTING),
-    "own init on q35, no network": own_init_command(replace(DIRECT, network=False, forwards=())),
-    "own init on microvm, ports": own_init_command(replace(DIRECT, kind=MachineKind.MICROVM)),
-    "own init on microvm, counted": own_init_command(replace(COUNTED, kind=MachineKind.MICROVM)),
-    "own init on q35 under KVM": own_init_command(replace(DIRECT, accelerator=Accelerator.KVM, cpu_model="host")),
+    "own init on q35, loader of its own": command(LOADER),
+    "own init on q35, loader, monitor and second serial port": command(LOADER, Ends(7, 9)),
+    "own init on q35, kernel and initial RAM disk, ports": command(DIRECT),
+    "own init on q35, counted": command(COUNTED, Ends(7), plugin=COUNTING),
+    "own init on q35, no network": command(replace(DIRECT, network=False, ports=())),
+    "own init on microvm, ports": command(replace(DIRECT, kind="microvm")),
+    "own init on microvm, counted": command(replace(COUNTED, kind="microvm")),
+    "own init on q35 under KVM": command(replace(DIRECT, accelerator=Accelerator.KVM, cpu_model="host")),
 }  # fmt: skip
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Situation
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Cause, RootFormat
 from vmtailor.pipeline.measuring import loop_table
 
 ROOT = Path(__file__).resolve().parents[2]
-MICROVM = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117")
+MICROVM = Situation("microvm", RootFormat.EROFS, "6.12.117")
 
 
 def symbols(cause: Cause) -> set[str]:

@@ -21,10 +21,10 @@ from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.drivers.qemu import qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.ending import Ending
-from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
-PLAIN = Machine(MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"))
+PLAIN = Machine("microvm", 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"))
 
 
 def option(argv: list[str], name: str) -> str:
@@ -59,7 +59,7 @@ def test_the_wall_clock_leaves_time_alone() -> None:
 
 
 def test_disks_keep_their_order_and_their_commas() -> None:
-    argv = qemu_command.command(replace(PLAIN, disks=(Disk("/a,b"), Disk("/c", read_only=False))))
+    argv = qemu_command.command(replace(PLAIN, disks=(Disk("/a,b"), Disk("/c", mode=DiskMode.WRITTEN))))
     drives = [argv[i + 1] for i, word in enumerate(argv) if word == "-drive"]
     assert drives[0] == "if=none,id=disk0,file=/a,,b,format=raw,read-only=on"
     assert drives[1].endswith("read-only=off")
@@ -72,7 +72,7 @@ def test_disks_keep_their_order_and_their_commas() -> None:
 
 def test_the_network_lets_nothing_out_unless_asked() -> None:
     ports = (PublishedPort("127.0.0.1", 8080, 80),)
-    argv = qemu_command.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
+    argv = qemu_command.command(replace(PLAIN, kind="q35", network=True, ports=ports))
     assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
     assert option(argv, "-device").startswith("virtio-net-pci,")
     # The guard opens it to the world; with the host's own servers, nothing is left to guard.
@@ -126,7 +126,7 @@ def fake(machine: Machine, what: str) -> Machine:
     [("exit", Ending.EXITED), ("panic", Ending.PANIC), ("crash", Ending.DIED), ("hang", Ending.DEADLINE)],
 )
 def test_every_end_has_its_type(machine: Machine, what: str, ending: Ending) -> None:
-    with qemu.boot(fake(machine, what)) as running:
+    with qemu.start(fake(machine, what)) as running:
         end = running.run(1.0 if what == "hang" else 20)
     assert end.ending is ending
     assert "fake guest" in end.console_tail
@@ -136,13 +136,13 @@ def test_every_end_has_its_type(machine: Machine, what: str, ending: Ending) -> 
 
 
 def test_a_qemu_that_aborts_early_is_the_guests_end_and_no_host_error(machine: Machine) -> None:
-    with qemu.boot(fake(machine, "abort")) as running:
+    with qemu.start(fake(machine, "abort")) as running:
         end = running.run(20)
     assert (end.ending, end.returncode) == (Ending.DIED, -6)
 
 
 def test_a_panic_only_counts_on_the_kernels_own_console(machine: Machine) -> None:
-    with qemu.boot(fake(machine, "panic")) as running:
+    with qemu.start(fake(machine, "panic")) as running:
         assert running.wait(20, console="a program printed something").ending is Ending.EXITED
         assert running.wait(20, console="it said: Kernel panic - not syncing: x").ending is Ending.EXITED
         assert running.wait(20, console="[    0.123456] Kernel panic - not syncing: x").ending is Ending.PANIC
@@ -150,7 +150,7 @@ def test_a_panic_only_counts_on_the_kernels_own_console(machine: Machine) -> Non
 
 def test_the_serial_line_goes_both_ways(machine: Machine) -> None:
     heard = bytearray()
-    with qemu.boot(fake(machine, "echo")) as running:
+    with qemu.start(fake(machine, "echo")) as running:
         running.serial.send(b"to the guest")
         running.run(20, heard.extend)
     assert heard == b"fake guest\nto the guest"
@@ -160,14 +160,14 @@ def test_qemu_sees_next_to_nothing_of_our_environment(machine: Machine, monkeypa
     for name in ("AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK", "http_proxy"):
         monkeypatch.setenv(name, "mine")
     heard = bytearray()
-    with qemu.boot(fake(machine, "env")) as running:
+    with qemu.start(fake(machine, "env")) as running:
         running.run(20, heard.extend)
     # The interpreter that plays QEMU may add variables of its own; none of ours gets through.
     assert "mine" not in json.loads(heard).values()
 
 
 def test_qmp_commands_errors_and_events(machine: Machine) -> None:
-    with qemu.boot(fake(machine, "exit"), qmp=True) as running:
+    with qemu.start(fake(machine, "exit"), qmp=True) as running:
         assert running.qmp is not None
         assert running.qmp.ask("query-status")["status"] == "running"
         with pytest.raises(GuestError, match="has not been found"):
@@ -183,9 +183,9 @@ def test_qmp_commands_errors_and_events(machine: Machine) -> None:
 
 
 def test_a_qemu_that_does_not_start(machine: Machine) -> None:
-    with pytest.raises(HostError, match="did not start"), qemu.boot(fake(machine, "refuse")) as running:
+    with pytest.raises(HostError, match="did not start"), qemu.start(fake(machine, "refuse")) as running:
         running.run(20)
-    with pytest.raises(HostError), qemu.boot(fake(machine, "refuse"), qmp=True):
+    with pytest.raises(HostError), qemu.start(fake(machine, "refuse"), qmp=True):
         pass
 
 
@@ -195,29 +195,29 @@ def test_a_port_that_qemu_cannot_open_is_named_with_the_reason(machine: Machine)
         taken.listen()
         port = taken.getsockname()[1]
         published = replace(fake(machine, "port"), network=True, ports=(PublishedPort("127.0.0.1", port, 80),))
-        with pytest.raises(HostError, match=f":{port}/tcp is already in use"), qemu.boot(published) as running:
+        with pytest.raises(HostError, match=f":{port}/tcp is already in use"), qemu.start(published) as running:
             running.run(20)
 
 
 @pytest.mark.attack
 def test_a_network_that_cannot_be_guarded_is_not_opened(machine: Machine) -> None:
     outbound = replace(fake(machine, "env"), network=True, outbound=True)
-    with pytest.raises(HostError, match="cannot guard"), qemu.boot(outbound):
+    with pytest.raises(HostError, match="cannot guard"), qemu.start(outbound):
         pass
 
 
 def test_what_a_person_pastes_has_the_guard(machine: Machine) -> None:
     published = replace(fake(machine, "exit"), network=True, ports=(PublishedPort("127.0.0.1", 8080, 80),))
-    with qemu.boot(published) as running:
+    with qemu.start(published) as running:
         assert running.command.startswith("env LD_PRELOAD=/")
         assert " VMTAILOR_REACH=closed " in running.command
-    with qemu.boot(fake(machine, "exit")) as running:
+    with qemu.start(fake(machine, "exit")) as running:
         assert running.command.startswith(str(FAKE))
 
 
 def test_nothing_is_left_running_when_the_caller_fails(machine: Machine) -> None:
     def interrupted() -> None:
-        with qemu.boot(fake(machine, "hang")) as running:
+        with qemu.start(fake(machine, "hang")) as running:
             assert running.serial.wait_readable(20)
             os.kill(os.getpid(), signal.SIGINT)
             running.run(20)
@@ -229,7 +229,7 @@ def test_nothing_is_left_running_when_the_caller_fails(machine: Machine) -> None
 
 def test_a_qemu_that_ignores_being_asked_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.kill_group, "__defaults__", (0.2,))
-    with qemu.boot(fake(machine, "stubborn")) as running:
+    with qemu.start(fake(machine, "stubborn")) as running:
         assert running.serial.wait_readable(20)
         started = time.monotonic()
     assert time.monotonic() - started < 10
@@ -237,7 +237,7 @@ def test_a_qemu_that_ignores_being_asked_is_killed(machine: Machine, monkeypatch
 
 
 def test_a_missing_file_is_named_before_anything_starts(machine: Machine) -> None:
-    with pytest.raises(UserInputError, match="/no/disk"), qemu.boot(replace(machine, disks=(Disk("/no/disk"),))):
+    with pytest.raises(UserInputError, match="/no/disk"), qemu.start(replace(machine, disks=(Disk("/no/disk"),))):
         pass
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from vmtailor.analysis.compare.compare import load
 from vmtailor.analysis.compare.saved_boots import saved_boots
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
-from vmtailor.model.vm import BootSeries, Outcome, ReadyBy, ReadySignal, Variant, Vm, VmBoot
+from vmtailor.model.series import BootSeries, Outcome, Variant, VmBoot
+from vmtailor.model.workload import ReadyBy, ReadySignal
 
 LOG = "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /sbin/init as init process\n"
 
@@ -20,7 +22,7 @@ def test_folders_variants_and_single_boots(tmp_path: Path) -> None:
         (tmp_path / f"{name}-{number}").mkdir()
         (tmp_path / f"{name}-{number}" / "console.log").write_text(LOG)
         (tmp_path / f"{name}-{number}" / "console.times.log").write_text(LOG)
-    variants = tuple(Variant(name, Vm(), "") for name in ("base", "small"))
+    variants = tuple(Variant(name, USUAL, "") for name in ("base", "small"))
     ready = ReadySignal(ReadyBy.LOGIN)
     records.save(BootSeries("1", "vm", ready, 1.0, variants, tuple(boots)), tmp_path / "boots.json")
     assert saved_boots(tmp_path) == [[tmp_path / "base-1" / "console.log"]]

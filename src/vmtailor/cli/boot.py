@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from vmtailor.analysis.guests import machines
 from vmtailor.base import natives, output, records
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
@@ -22,12 +23,13 @@ from vmtailor.cli.cost_table import show_cost
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
-from vmtailor.model.architecture import presumed_name
+from vmtailor.model.architecture import of_host, presumed_name
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.machine import Accelerator, Clock, MachineKind
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, Vm, VmDisk
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome
 from vmtailor.pipeline.measuring import loop_table
 from vmtailor.stages.boot import attribution, profile, recipes, series, trial
+from vmtailor.stages.boot.bundle import Chosen
 from vmtailor.stages.boot.once import Plan, boot_once
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)i?B?")
@@ -38,7 +40,7 @@ class Request:
     """What the user asked for, parsed."""
 
     subject: str
-    vm: Vm
+    machine: Machine
     plan: Plan
     times: int
     out: Path
@@ -53,7 +55,7 @@ def boot(
         Path | None,
         typer.Argument(help="A bundle, or a disk image (raw or qcow2), which is never written.", show_default=False),
     ] = None,
-    kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (bzImage or vmlinux).")] = None,
+    kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (packed, or a vmlinux).")] = None,
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
     append: Annotated[str, typer.Option(help="Its command line.")] = "",
     disk: Annotated[list[Path] | None, typer.Option(help="One more disk; may be repeated.")] = None,
@@ -69,7 +71,12 @@ def boot(
         float, typer.Option(min=0.1, max=86400, help="Seconds after which a boot counts as never ready.")
     ] = 300.0,
     clock: Annotated[Clock, typer.Option(help="wall: host time. instructions: QEMU's TCG counts, exact.")] = Clock.WALL,
-    machine: Annotated[MachineKind, typer.Option(help="QEMU's machine type.")] = MachineKind.Q35,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help="QEMU's machine type. Default: the one of this host's processor for whole systems.", show_default=False
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
     cpus: Annotated[int, typer.Option(min=1, max=255, help="Virtual CPUs.")] = 1,
     cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
@@ -117,7 +124,7 @@ def boot(
              ("--sample", sample), ("--qemu", qemu)]
         )  # fmt: skip
         words = (*append.split(), *(profile.INITCALLS if debug_initcalls else ()))
-        own = Vm(cpu_model=cpu, accelerator=accel, clock=clock, append=words)
+        own = Chosen(cpu, accel, clock, words)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
             _print_cost(boot_bundle.attribute(asked), out, json)
@@ -130,17 +137,20 @@ def boot(
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
     plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
-    vm = Vm(
-        kind=machine, memory_bytes=_bytes(memory), cpus=cpus, kernel=_file(kernel), initrd=_file(initrd),
-        append=tuple(line), disks=_disks(subject, disk or [], kernel), forwards=plan.ports, cpu_model=cpu,
-        accelerator=accel, clock=clock, options=tuple(qemu or ()),
+    row = of_host()
+    wanted_machine = replace(
+        machines.usual(row), kind=row.machine_type(machine or row.usual).kind, memory_bytes=_bytes(memory),
+        cpus=cpus, kernel=_file(kernel),
+        initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
+        ports=machines.on_loopback(plan.ports), cpu_model=cpu, accelerator=accel, clock=clock,
+        options=tuple(qemu or ()),
     )  # fmt: skip
-    _check(vm, sample)
+    _check(wanted_machine, sample)
     if clock is Clock.INSTRUCTIONS:
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
-        vm = replace(vm, entropy=False, append=(*vm.append, *(() if "nokaslr" in vm.append else ("nokaslr",))))
+        wanted_machine = attribution.countable(wanted_machine)
     name = str(subject or kernel)
-    request = Request(name, vm, plan, times, out, sample, debug_initcalls, _changes(try_), judge)
+    request = Request(name, wanted_machine, plan, times, out, sample, debug_initcalls, _changes(try_), judge)
     if attribute:
         _attribute(request, json)
         return
@@ -159,12 +169,12 @@ def _print(found: BootSeries, out: Path, json: bool) -> None:
 
 
 def _attribute(request: Request, json: bool) -> None:
-    if request.vm.kernel is None:
+    if request.machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
-    known = attribution.of_package(Path(request.vm.kernel), store)
+    known = attribution.of_package(Path(request.machine.kernel), store)
     cost = attribution.attributed(
-        request.vm, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
+        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
     )
     _print_cost(cost, request.out, json)
 
@@ -177,22 +187,23 @@ def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
 
 
 def _booted(request: Request) -> BootSeries:
-    vm = request.vm
+    machine, plan = request.machine, request.plan
     request.out.mkdir(parents=True, exist_ok=True)
     if request.debug_initcalls:
-        vm = profile.with_initcalls(vm)
+        machine = profile.with_initcalls(machine)
     if request.sample:
-        vm = profile.with_collector(vm, natives.locate().folder / "collector", request.out)
+        plan = replace(plan, collector=True)
+        machine = profile.with_collector(machine, natives.locate().folder / "collector", request.out)
     with step(f"boot {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
-        exact = vm.clock is Clock.INSTRUCTIONS
+        exact = machine.clock is Clock.INSTRUCTIONS
         return series.run(
             request.subject,
-            series.in_turn([series.variant("base", vm)], request.times),
-            request.plan,
+            series.in_turn([series.variant("base", machine)], request.times),
+            plan,
             request.out,
             boot=attribution.Settled(natives.locate()) if exact else boot_once,
             on_boot=on_boot,
@@ -203,10 +214,10 @@ def _tried(request: Request) -> BootSeries:
     wanted = recipes.choose(request.changes)
     store, known = Store(), None
     if request.judged_by is JudgedBy.INSTRUCTIONS:
-        if request.vm.kernel is None:
+        if request.machine.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
-        known = attribution.of_package(Path(request.vm.kernel), store)
-    if words := trial.doubt(request.vm.clock, request.judged_by, len(wanted), request.times):
+        known = attribution.of_package(Path(request.machine.kernel), store)
+    if words := trial.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
@@ -214,7 +225,7 @@ def _tried(request: Request) -> BootSeries:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
         return trial.run(
-            request.subject, request.vm, request.plan, wanted, request.out, times=request.times,
+            request.subject, request.machine, request.plan, wanted, request.out, times=request.times,
             natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
@@ -223,7 +234,7 @@ def _changes(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[VmDisk, ...]:
+def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple[Disk, ...]:
     found = tuple(disks.disk_of(path) for path in ((subject,) if subject else ()) + tuple(more))
     if kernel is None:
         if not found:
@@ -233,12 +244,12 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
     return found
 
 
-def _check(vm: Vm, sample: bool) -> None:
-    if sample and (vm.kernel is None or vm.initrd is None):
+def _check(machine: Machine, sample: bool) -> None:
+    if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if vm.kernel is None and vm.append:
+    if machine.kernel is None and machine.append:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
-    if vm.clock is Clock.INSTRUCTIONS and (vm.cpus > 1 or vm.accelerator is Accelerator.KVM):
+    if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")
 
 

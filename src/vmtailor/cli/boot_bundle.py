@@ -12,9 +12,10 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.vm import BootSeries, JudgedBy, Vm
+from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting
 from vmtailor.stages.boot import bundle_changes, trial
+from vmtailor.stages.boot.bundle import Chosen
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class BundleRequest:
     """What the user asked for of a bundle. `own`: what was chosen of its machine."""
 
     path: Path
-    own: Vm
+    own: Chosen
     timeout_s: float
     times: int
     out: Path

@@ -16,7 +16,7 @@ from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 
@@ -61,7 +61,7 @@ def show(series: BootSeries, out: Path, console: Console) -> None:
     if series.trials:
         _trials(series, console)
     clock = "virtual time (instructions executed, and waits)" if series.clock is Clock.INSTRUCTIONS else "host time"
-    text = f"{clock}, {base.vm.accelerator}; consoles and records: {out}"
+    text = f"{clock}, {base.machine.accelerator}; consoles and records: {out}"
     console.print(Text(text, style="dim"))
     console.print(Text(f"vmtailor analyze {out}/{base.name}-1/console.log   shows where the time went", style="dim"))
 

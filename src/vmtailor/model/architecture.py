@@ -47,9 +47,9 @@ class MachineType:
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
     gets, so that guests name disks in our order; the next ones go below it.
 
-    Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` where our init runs in it, for the
-    baseline and for the tailored kernel; `own_init` where the system brings its own init, and `own_loader` where the
-    disk's own loader starts it. `network`: options of the network device."""
+    Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
+    baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
+    own loader starts it. `network`: options of a fit's network device."""
 
     kind: str
     bus: Bus
@@ -58,7 +58,7 @@ class MachineType:
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
-    own_init: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
 
@@ -227,7 +227,7 @@ class Architecture:
     """One processor family. `title` is for people. `image`: how images name it; `hosts`: how `uname -m` does on hosts
     that run it. `presumed`: records that name no family are of this one: they are older than the others.
 
-    The first of `machines` is what is fitted for; `own_init` names the one for systems with an init of their own.
+    The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
     `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong."""
 
@@ -241,7 +241,7 @@ class Architecture:
     calls: tuple[CallTable, ...]
     packages: Packages
     machine: tuple[MachineType, ...]
-    own_init: str
+    usual: str
     log: Log
     devices: Devices = Devices()
     loop: tuple[Loop, ...] = ()
@@ -353,8 +353,8 @@ def _wrong_machines(row: Architecture) -> Iterator[str]:
             yield f"kind = {one.kind!r} is no name of a machine"
     if len(set(row.kinds)) != len(row.kinds):
         yield "two machines are of one kind"
-    if row.own_init not in row.kinds:
-        yield f"own_init = {row.own_init!r} is no machine of this file"
+    if row.usual not in row.kinds:
+        yield f"usual = {row.usual!r} is no machine of this file"
 
 
 def _wrong_numbers(row: Architecture) -> Iterator[str]:

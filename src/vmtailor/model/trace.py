@@ -42,13 +42,15 @@ class FileUse:
     written: bool
 
 
+# vmtailor/trace/1: with vmtailor/machine/1.
+# vmtailor/trace/2: with vmtailor/machine/2.
 @dataclass(frozen=True)
 class Trace:
     """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:
     `coverage_file` is the plugin's output, `requests_file` the tracer's log. `machine` has loaded the modules of
     `modules_requested` before the container starts."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/trace/1"
+    SCHEMA: ClassVar[str] = "vmtailor/trace/2"
 
     image_digest: str
     exercise_origin: str

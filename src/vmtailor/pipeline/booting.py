@@ -16,11 +16,12 @@ from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
-from vmtailor.model.machine import Clock
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, ReadyBy, ReadySignal, Vm
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome
+from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import rebuilding
 from vmtailor.stages.boot import attribution, bundle, bundle_changes, profile, recipes, series, trial
-from vmtailor.stages.boot.bundle import BundleBooter, Loaded
+from vmtailor.stages.boot.bundle import BundleBooter, Chosen, Loaded
 from vmtailor.stages.boot.once import Plan
 from vmtailor.stages.boot.recipes import Recipe
 
@@ -32,15 +33,15 @@ class Booted:
     """A bundle as it is to be booted. `own` has what the user chose of its machine."""
 
     loaded: Loaded
-    own: Vm
+    own: Chosen
     plan: Plan
     natives: Natives
     store: Store
 
     @property
-    def vm(self) -> Vm:
+    def machine(self) -> Machine:
         """The machine, on the clock that was chosen."""
-        return bundle.vm_of(self.loaded, self.own)
+        return bundle.machine_of(self.loaded, self.own)
 
     def on(self, clock: Clock) -> Booted:
         """The same on another clock."""
@@ -51,7 +52,7 @@ class Booted:
         return BundleBooter(self.loaded, self.natives)
 
 
-def prepare(path: Path, own: Vm, timeout_s: float, natives: Natives, store: Store) -> Booted:
+def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
     """Read a bundle. What ready means is its exercise's to say; the plan is for the record."""
     loaded = bundle.load(path, store)
     return Booted(loaded, own, Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
@@ -59,7 +60,7 @@ def prepare(path: Path, own: Vm, timeout_s: float, natives: Natives, store: Stor
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
     """Boot a bundle so many times."""
-    schedule = series.in_turn([series.variant("base", subject.vm)], times)
+    schedule = series.in_turn([series.variant("base", subject.machine)], times)
     return series.run(str(subject.loaded.folder), schedule, subject.plan, out, boot=subject.booter, on_boot=on_boot)
 
 
@@ -74,9 +75,11 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 
 def _counted(subject: Booted, out: Path) -> Counters:
-    vm = subject.on(Clock.INSTRUCTIONS).vm
+    machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):
-        boot, counters = subject.booter.counted(vm, subject.plan, out / "attribution", number=1, variant="attribution")
+        boot, counters = subject.booter.counted(
+            machine, subject.plan, out / "attribution", number=1, variant="attribution"
+        )
     if counters is None or boot.instructions is None:
         raise GuestError(
             f"the kernel did not come to init: {boot.problem or bundle.OTHER_INIT}",
@@ -98,18 +101,18 @@ def tried(
     if judged_by is JudgedBy.INSTRUCTIONS:
         subject = subject.on(Clock.INSTRUCTIONS)
     out.mkdir(parents=True, exist_ok=True)
-    if subject.vm.clock is Clock.INSTRUCTIONS:
+    if subject.machine.clock is Clock.INSTRUCTIONS:
         predict = _by_cost(_cost(subject, out), judged_by)
     else:
         predict = _by_log(subject, out)
     rebuild = rebuilding.Rebuilder(subject.loaded, subject.store)
 
-    def change(chosen: Sequence[Recipe], vm: Vm) -> Vm:
+    def change(chosen: Sequence[Recipe], vm: Machine) -> Machine:
         return bundle_changes.change(chosen, vm, rebuild)
 
     bench = trial.Bench(subject.booter, change, predict)
     return trial.on_bench(
-        str(subject.loaded.folder), subject.vm, subject.plan, wanted, out, bench, times=times, judged_by=judged_by,
+        str(subject.loaded.folder), subject.machine, subject.plan, wanted, out, bench, times=times, judged_by=judged_by,
         on_boot=on_boot,
     )  # fmt: skip
 
@@ -139,7 +142,9 @@ def _by_cost(cost: BootCost, judged_by: JudgedBy) -> trial.Predict:
 def _by_log(subject: Booted, out: Path) -> trial.Predict:
     patient = replace(subject.plan, timeout_s=2 * subject.plan.timeout_s)
     with step("one boot that logs its initcalls"):
-        boot = subject.booter(profile.with_initcalls(subject.vm), patient, out / "profile", number=1, variant="profile")
+        boot = subject.booter(
+            profile.with_initcalls(subject.machine), patient, out / "profile", number=1, variant="profile"
+        )
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return trial.seconds_of(None)
     return trial.seconds_of(trial.Shown(profile.timeline_of(out / "profile"), 1.0))

@@ -16,7 +16,6 @@ from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
-from vmtailor.model.machine import MachineKind
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
@@ -100,7 +99,8 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         system_map=SYSTEM_MAP,
         root=root,
         root_format=fitted.plan.root_format,
-        machine=MachineKind(fitted.plan.machine),
+        architecture=fitted.plan.architecture,
+        machine=fitted.plan.machine,
         cpus=fitted.plan.cpus,
         memory_bytes=options.memory_bytes,
         network=fitted.plan.network,

@@ -16,6 +16,7 @@ from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
 from vmtailor.base.store import digest
 from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing
@@ -67,7 +68,7 @@ def fit_key(ground: Ground) -> str:
         ground.image.digest,
         records.to_bytes(ground.image),
         ground.source.digest,
-        kbuild.Toolchain().describe(),
+        kbuild.Toolchain.of(named(ground.options.architecture)).describe(),
         repr(
             (
                 *(options.machine, options.cpus, options.keep, options.drop, options.terminal),

@@ -28,7 +28,7 @@ from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.architecture import named
 from vmtailor.model.fit import Trial
 from vmtailor.model.kernel import KernelFiles
-from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.model.plan import Cause, Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
@@ -70,7 +70,10 @@ def find(ground: Ground) -> Findings:
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(ground.image.archive))
     with step("facts of the kernel source"):
-        tree = plan.read_tree(ground.source.path, ground.kernel.version, ground.source.digest, ground.options.store)
+        tree = plan.read_tree(
+            ground.source.path, ground.kernel.version, ground.source.digest, ground.options.store,
+            architecture=ground.options.architecture,
+        )  # fmt: skip
     with step("attribution of the baseline's cost"):
         costs = attributed(ground, record, folder, tree)
     return Findings(ground, record, folder, events, archive, tree, costs)
@@ -144,6 +147,7 @@ def planned(
     read = facts.reader(ground.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
     wishes = Wishes(
+        architecture=options.architecture,
         machine=options.machine,
         cpus=options.cpus,
         root_format=options.root_format,
@@ -167,7 +171,8 @@ def planned(
 def machine_of(ground: Ground, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
     return machines.tailored_machine(
-        MachineKind(made.machine),
+        named(made.architecture),
+        made.machine,
         Path(kernel.image),
         ground.root,
         made.root_format,

@@ -16,9 +16,10 @@ from vmtailor.drivers.guest.guest_volume import Run, Terminal
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu import kvm, qemu
+from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Disk, Machine, PublishedPort
+from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import ports, run_ending, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.relay import Relay, Wishes
@@ -59,10 +60,10 @@ class RunOptions:
     privileged: bool | None = None
 
 
-def best_accelerator(store: Store | None = None) -> Accelerator:
-    """KVM where a guest really runs under it. The answer is kept until the host is started again: asking a KVM that
-    hangs takes seconds."""
-    if not kvm.DEVICE.exists():
+def best_accelerator(architecture: str, store: Store | None = None) -> Accelerator:
+    """KVM where a guest of this host's own architecture really runs under it. The answer is kept until the host is
+    started again: asking a KVM that hangs takes seconds."""
+    if not named(architecture).is_host or not kvm.DEVICE.exists():
         return Accelerator.TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     state = ""
@@ -129,8 +130,8 @@ def run_bundle(options: RunOptions) -> int:
     with caught() as signals:
         # On no disk: the container's environment is in it.
         with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
-            machine = replace(machine, disks=(*machine.disks, Disk(volume, read_only=False)))
-            with qemu.boot(machine, qmp=True, greeted=False) as running:
+            machine = replace(machine, disks=(*machine.disks, Disk(volume, mode=DiskMode.WRITTEN)))
+            with qemu.start(machine, qmp=True, greeted=False) as running:
                 relay = Relay(running, run.key, wishes, signals)
                 end = run_ending.verdict(relay.run(), relay.session, running, memory)
         for line in end.words:
@@ -149,7 +150,7 @@ def _machine(options: RunOptions, bundle: Bundle) -> Machine:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the image with --cpus {options.cpus}",
         )
-    accelerator = options.accelerator or best_accelerator()
+    accelerator = options.accelerator or best_accelerator(bundle.architecture)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     return replace(
         machine,

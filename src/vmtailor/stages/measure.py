@@ -20,6 +20,7 @@ from vmtailor.drivers.guest import rig
 from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.qemu import plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.model.architecture import named
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.gathered import Gathered
@@ -29,8 +30,6 @@ from vmtailor.model.machine import Accelerator, Clock, Machine
 BOOT_S = 300.0
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
-#: Where the search for it begins: the kernels of this architecture are loaded at this address.
-LEAST_MEMORY = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,8 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         _passes(subject, subject.machine.memory_bytes, scratch, _deadline(subject.exercise))
         slowest_s = max(slowest_s, time.monotonic() - began)
     patience_s = 10.0 + 3 * slowest_s
-    memory = least_memory(subject.machine.memory_bytes, lambda size: _passes(subject, size, scratch, patience_s))
+    floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
+    memory = least_memory(subject.machine.memory_bytes, floor, lambda size: _passes(subject, size, scratch, patience_s))
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
@@ -155,10 +155,10 @@ def _passes(subject: Subject, memory_bytes: int, scratch: Path, deadline_s: floa
     return not boots.failures(outcome, subject.exercise)
 
 
-def least_memory(known: int, passes: Callable[[int], bool]) -> int:
+def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:
     """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does. In bytes."""
-    low, high = LEAST_MEMORY // MEMORY_STEP - 1, known // MEMORY_STEP
+    size that does, below `floor` none is asked about. In bytes."""
+    low, high = floor // MEMORY_STEP - 1, known // MEMORY_STEP
     while high - low > max(1, low // 16):
         # Small machines are likelier: the middle is taken on a scale of ratios.
         middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
@@ -171,10 +171,10 @@ def least_memory(known: int, passes: Callable[[int], bool]) -> int:
 
 def conditions(subject: Subject, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
-    version = qemu_program.installed().version
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
+    version = qemu_program.installed(machine.architecture).version
     return (
-        ("machine", machine.kind.value),
+        ("machine", machine.kind),
         ("memory", f"{machine.memory_bytes >> 20} MiB"),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),

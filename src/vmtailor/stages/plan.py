@@ -20,7 +20,7 @@ from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
-from vmtailor.model.architecture import presumed, presumed_name
+from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.plan import Cause, Choice, LeftOut, Plan, Reason, RootFormat, Word
@@ -34,22 +34,28 @@ class Tree:
     facts: Facts
     kconfig: Kconfig
 
+    architecture: str = field(default_factory=presumed_name)
+
     def always(self) -> frozenset[str]:
-        """Symbols that every 64-bit kernel of this tree and compiler has."""
-        return self.kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled
+        """Symbols that every kernel of this tree, architecture and compiler has."""
+        return self.kconfig.resolve(tuple(named(self.architecture).kernel.always.items())).enabled
 
 
-def read_tree(source: Path, version: str, source_id: str, store: Store | None = None) -> Tree:
-    """Read a source tree, or what the store has of it. `source_id` names its content: a digest, or package and version.
+def read_tree(
+    source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
+) -> Tree:
+    """Read a source tree for an architecture, or what the store has of it. `source_id` names its content: a digest, or
+    package and version.
 
     Raises BuildError when its Kconfig files cannot be read.
     """
-    shell = KconfigShell(source, store=store, source_id=source_id)
+    row = presumed() if architecture is None else named(architecture)
+    shell = KconfigShell(source, architecture=row, store=store, source_id=source_id)
     try:
         kconfig = Kconfig(shell.env, shell)
     finally:
         shell.close()
-    return Tree(ksource_facts.load(source, version, source_id, store), kconfig)
+    return Tree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
 
 
 @dataclass(frozen=True)

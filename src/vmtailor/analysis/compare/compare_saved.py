@@ -12,8 +12,8 @@ from pathlib import Path
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base import plain_files, records
 from vmtailor.model.fit import FitRun
+from vmtailor.model.series import BootSeries, Outcome
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import BootSeries, Outcome
 
 SERIES, RUN = "boots.json", "run.json"
 

@@ -106,11 +106,11 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     count = sum(1 for _ in _mappings(content.get("boots")))
     yield "subject", _joined(content.get("subject"), plural(count, "boot"))
     yield from _pairs(content.get("conditions"))
-    vm = next(_mappings(content.get("variants")), {}).get("vm")
-    if isinstance(vm, Mapping) and (kernel := _text(vm.get("kernel"))):
+    machine = next(_mappings(content.get("variants")), {}).get("machine")
+    if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):
         file = Path(kernel)
         yield "kernel", _joined(kernel, f"sha256:{_sha256(file)}" if file.is_file() else "no longer there")
-        words = vm.get("append")
+        words = machine.get("append")
         yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
 
 
@@ -120,8 +120,8 @@ def samples(content: Any) -> dict[str, list[float]]:
         return {}
     found: dict[str, list[float]] = {}
     base = next(_mappings(content.get("variants")), {})
-    vm = base.get("vm")
-    clock = "guest_s" if isinstance(vm, Mapping) and vm.get("clock") == "instructions" else "wall_s"
+    machine = base.get("machine")
+    clock = "guest_s" if isinstance(machine, Mapping) and machine.get("clock") == "instructions" else "wall_s"
     for boot in _mappings(content.get("boots")):
         if boot.get("variant") != base.get("name") or boot.get("outcome") != "ready":
             continue

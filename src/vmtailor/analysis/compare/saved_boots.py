@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.base import records
-from vmtailor.model.vm import BootSeries, Outcome
+from vmtailor.model.series import BootSeries, Outcome
 
 RECORD = "boots.json"
 

@@ -22,6 +22,7 @@ from vmtailor.base.store import Store, digest
 from vmtailor.drivers.distribution import apt
 from vmtailor.drivers.distribution.apt import Package
 from vmtailor.drivers.kernel import kernel_source
+from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.kernel import KernelBaseline
 
 #: Series we know well, best first; others are taken only when asked for by name.
@@ -31,14 +32,17 @@ SERIES = ("6.12", "6.1")
 DEBUG_MODULES = (
     "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "net_failover", "failover",
     "erofs", "netfs", "lz4hc_compress", "squashfs", "ext4", "jbd2", "mbcache", "crc16", "crc32c_generic", "libcrc32c",
-    "crc32c-intel", "overlay", "af_packet", "unix", "ipv6", "autofs4", "fuse", "tun", "veth", "bridge",
-    "binfmt_misc", "crct10dif-pclmul", "crc32-pclmul", "dimlib", "crct10dif_common", "crct10dif_generic",
+    "overlay", "af_packet", "unix", "ipv6", "autofs4", "fuse", "tun", "veth", "bridge",
+    "binfmt_misc", "dimlib", "crct10dif_common", "crct10dif_generic",
 )  # fmt: skip
 
 # Part of every key: raise it when what is unpacked changes.
 _LAYOUT = "1"
 
-_IMAGE = re.compile(r"^linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-cloud-(?P<arch>[a-z0-9]+))-unsigned$")
+
+def debug_modules_of(row: Architecture) -> tuple[str, ...]:
+    """The same for one architecture."""
+    return (*DEBUG_MODULES, *row.packages.debug_modules)
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,16 @@ class KernelPackages:
         return (str(self.image), str(self.debug), str(self.source))
 
 
-def combine(packages: Iterable[Package]) -> tuple[KernelPackages, ...]:
-    """All kernels whose image, debug and source packages have one version; newest first."""
+def combine(packages: Iterable[Package], row: Architecture | None = None) -> tuple[KernelPackages, ...]:
+    """All kernels of an architecture whose image, debug and source packages have one version; newest first."""
+    names = (row or presumed()).packages
+    pattern = re.compile(
+        rf"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-{re.escape(names.flavour)}){re.escape(names.suffix)}"
+    )
     by_key = {(p.name, p.version): p for p in packages}
     found = []
     for (name, version), image in by_key.items():
-        match = _IMAGE.match(name)
+        match = pattern.fullmatch(name)
         if match is None:
             continue
         debug = by_key.get((f"linux-image-{match['release']}-dbg", version))
@@ -99,17 +107,20 @@ def select(kernels: Iterable[KernelPackages], wanted: str | None = None) -> Kern
     )
 
 
-def available(architecture: str = "amd64") -> tuple[KernelPackages, ...]:
+def available(row: Architecture | None = None) -> tuple[KernelPackages, ...]:
     """What this host's package lists offer, newest first. Raises HostError when there are no lists."""
-    return combine(apt.packaged(rf"^linux-(image-[0-9].*-cloud-{architecture}-(unsigned|dbg)|source-[0-9][0-9.]*)$"))
+    row = row or presumed()
+    flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
+    return combine(apt.packaged(rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"), row)
 
 
 def provide(
     store: Store,
     wanted: str | None = None,
     *,
-    debug_modules: Collection[str] = DEBUG_MODULES,
+    debug_modules: Collection[str] | None = None,
     source: str | None = None,
+    architecture: str | None = None,
 ) -> KernelBaseline:
     """The baseline, from the cache where it is there already. `source` replaces the packaged source (kernel_source).
 
@@ -117,14 +128,17 @@ def provide(
     lists, network and disk, UserInputError when nothing fits `wanted` or the source is of another version.
     """
     # Asking apt takes seconds; its answer holds until its lists change.
-    memo = store.root / "baselines" / f"{digest(_LAYOUT, apt.state(), wanted or '', *sorted(debug_modules))}.json"
+    row = presumed() if architecture is None else named(architecture)
+    modules = debug_modules_of(row) if debug_modules is None else debug_modules
+    key = digest(_LAYOUT, row.packages.flavour, apt.state(), wanted or "", *sorted(modules))
+    memo = store.root / "baselines" / f"{key}.json"
     if source is None and memo.exists():
         known = records.load(KernelBaseline, memo)
         if all(
             Path(path).exists() for path in (known.vmlinuz, known.debug_vmlinux, known.source_dir, known.modules_dir)
         ):
             return known
-    baseline = _provide(store, select(available(), wanted), debug_modules, source)
+    baseline = _provide(store, select(available(row), wanted), modules, source)
     if source is None:
         records.save(baseline, memo, private=True)
     return baseline
@@ -153,17 +167,20 @@ def _provide(
     )
 
 
-def with_debug_modules(baseline: KernelBaseline, store: Store, names: Iterable[str]) -> KernelBaseline:
+def with_debug_modules(
+    baseline: KernelBaseline, store: Store, names: Iterable[str], architecture: str | None = None
+) -> KernelBaseline:
     """The same baseline with debug information for these modules too (a workload loaded what nobody expected)."""
     wanted = frozenset(names)
     missing = wanted - {path.stem.replace("-", "_") for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:
         return baseline
-    kernel = next((k for k in available() if k.origin[0] == baseline.origin[0]), None)
+    row = presumed() if architecture is None else named(architecture)
+    kernel = next((k for k in available(row) if k.origin[0] == baseline.origin[0]), None)
     if kernel is None:
         return baseline
     return replace(
-        baseline, debug_modules_dir=str(_unpack_debug_modules(kernel, store, frozenset(DEBUG_MODULES) | wanted))
+        baseline, debug_modules_dir=str(_unpack_debug_modules(kernel, store, frozenset(debug_modules_of(row)) | wanted))
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.vm import ReadyBy, ReadySignal
+from vmtailor.model.workload import ReadyBy, ReadySignal
 
 #: How often a port is tried. The answer is that much too late at most; the record says so.
 POLL_S = 0.1

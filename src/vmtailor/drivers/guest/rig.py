@@ -18,7 +18,7 @@ from vmtailor.drivers.guest.guest_volume import Run
 from vmtailor.drivers.qemu import plugin, qemu, qemu_program
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig
 from vmtailor.model.gathered import Gathered
-from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.machine import Disk, DiskMode, Machine
 
 #: Options of the tracer: every call's deciding arguments, result, time of day and time inside.
 #: -D keeps the entry point the direct child of init; -y names descriptors without opening sockets in the guest.
@@ -63,8 +63,9 @@ def drive(setup: Setup, scratch: Path) -> Gathered:
         prepared = None
         if setup.plugin is not None:
             config = replace(setup.plugin, owners=(*setup.plugin.owners, *owners()))
-            prepared = plugin.prepare(setup.natives.plugin(qemu_program.plugin_api()), config, folder)
-        with qemu.boot(machine, plugin=prepared) as running:
+            library = setup.natives.plugin(qemu_program.plugin_api(setup.machine.architecture))
+            prepared = plugin.prepare(library, config, folder)
+        with qemu.start(machine, plugin=prepared) as running:
             session = GuestSession(running.serial, key=setup.run.key)
             held = setup.at_load is None
             while session.pump(min(1.0, running.left(setup.deadline_s))) and running.left(setup.deadline_s) > 0:
@@ -99,12 +100,12 @@ def _with_volumes(setup: Setup, folder: Path) -> Machine:
     words = ["VT_RUN=1"]
     volume = folder / "run"
     guest_volume.write_run_volume(volume, replace(run, tracer=TRACER_OPTIONS if setup.tools is not None else ()))
-    disks = [*setup.machine.disks, Disk(str(volume), read_only=False)]
+    disks = [*setup.machine.disks, Disk(str(volume), mode=DiskMode.WRITTEN)]
     if setup.tools is not None:
         out = folder / "trace"
         with out.open("wb") as file:
             file.truncate(TRACE_BYTES)  # sparse
-        disks += [Disk(str(setup.tools)), Disk(str(out), read_only=False)]
+        disks += [Disk(str(setup.tools)), Disk(str(out), mode=DiskMode.WRITTEN)]
         words += [f"VT_TOOLS={setup.tools.suffix.removeprefix('.')}", "VT_OUT=1"]
     return replace(setup.machine, disks=tuple(disks), append=(*setup.machine.append, *words))
 

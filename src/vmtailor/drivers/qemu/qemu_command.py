@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU's argument list as a pure function of a machine, in the parts that all our machines are made of."""
+"""QEMU's argument list as a pure function of a machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.model.machine import Accelerator, Clock, Machine, MachineKind
+from vmtailor.model.architecture import Bus, MachineType, named
+from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine
 
-PROGRAM = "qemu-system-x86_64"
 #: The guest's clock at reset on the instruction clock: the same in every run.
 RTC_BASE = "2026-01-01T00:00:00"
 _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
@@ -20,9 +19,13 @@ _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "
 #: included. Several CPUs take turns then.
 _PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-#: microvm's transport for the first disk. Guests find transports, and name disks, from the highest number down; there
-#: are eight in any case.
-_FIRST_BUS = 7
+#: How virtio devices end in QEMU's names.
+_VIRTIO = {Bus.MMIO: "device", Bus.PCI: "pci"}
+_MODES = {
+    DiskMode.READ_ONLY: "read-only=on",
+    DiskMode.OVERLAID: "snapshot=on",
+    DiskMode.WRITTEN: "read-only=off",
+}
 
 
 @dataclass(frozen=True)
@@ -44,46 +47,32 @@ class Ends:
 NO_ENDS = Ends()
 
 
-class Board(Protocol):
-    """What every machine has."""
-
-    @property
-    def kind(self) -> MachineKind: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def cpus(self) -> int: ...
-    @property
-    def cpu_model(self) -> str: ...
-    @property
-    def kernel(self) -> str | None: ...
-    @property
-    def initrd(self) -> str | None: ...
-    @property
-    def append(self) -> tuple[str, ...]: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def accelerator(self) -> Accelerator: ...
-
-
-def board(
-    machine: Board,
-    options: str,
-    ends: Ends,
+def command(
+    machine: Machine,
+    ends: Ends = NO_ENDS,
     *,
-    program: str = PROGRAM,
+    program: str | None = None,
     sandbox: bool = True,
     plugin: Plugin | None = None,
 ) -> list[str]:
-    """A machine without its devices; `options` go with its type. Raises UserInputError for what cannot be had
-    together."""
+    """QEMU's argument list for a machine; by default with its architecture's program by name. Raises UserInputError for
+    what cannot be had together, and for a machine that the architecture does not have."""
+    argv = _board(machine, ends, program or named(machine.architecture).emulator.program, sandbox, plugin)
+    disks, network = _disks(machine, ends), _network(machine)
+    # The order decides which address each device gets.
+    bare = machine.devices is Devices.BARE
+    devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
+    return [*argv, *devices, *machine.options]
+
+
+def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Plugin | None) -> list[str]:
+    """A machine without its devices."""
     counting = machine.clock is Clock.INSTRUCTIONS
     if counting and machine.accelerator is not Accelerator.TCG:
         raise UserInputError("the instruction clock runs under TCG only", hint="use the wall clock with KVM")
     if plugin is not None and machine.cpus != 1:
         raise UserInputError("instructions are counted on one CPU only", hint="use the wall clock, or one CPU")
-    argv = [program, "-machine", f"{machine.kind}{options}", "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
+    argv = [program, "-machine", _type(machine), "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
     argv += ["-m", f"{machine.memory_bytes >> 10}K", "-accel", str(machine.accelerator)]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if sandbox:
@@ -117,58 +106,58 @@ def _lines(ends: Ends) -> list[str]:
     return argv
 
 
-def flavour(kind: MachineKind) -> str:
-    """How the machine's virtio devices end in QEMU's names."""
-    return "device" if kind is MachineKind.MICROVM else "pci"
+def _type(machine: Machine) -> str:
+    """The machine type with its options."""
+    known = machine.type
+    if machine.devices is Devices.USUAL:
+        options = known.usual
+    else:
+        options = known.with_acpi if machine.acpi else known.without_acpi
+    loader = known.own_loader if machine.kernel is None else ()
+    return ",".join((known.kind, *known.options, *options, *loader, *machine.machine_options))
 
 
-def place(kind: MachineKind, number: int) -> str:
-    """The option that gives disks, and what follows them, their order on a microvm."""
-    return f",bus=virtio-mmio-bus.{_FIRST_BUS - number}" if kind is MachineKind.MICROVM else ""
+def _transport(known: MachineType, number: int) -> str:
+    """The option that gives disks, and what follows them, their order where devices are not on PCI."""
+    return f",bus=virtio-mmio-bus.{known.first_slot - number}" if known.bus is Bus.MMIO else ""
 
 
-def drive(kind: MachineKind, number: int, path: str, how: str, on_error: str = "") -> list[str]:
-    """A virtio disk. `how`: its format and whether it is written."""
-    return [
-        *("-drive", f"if=none,id=disk{number},file={comma(path)},{how}"),
-        *("-device", f"virtio-blk-{flavour(kind)},drive=disk{number}{place(kind, number)}{on_error}"),
-    ]
-
-
-def network(kind: MachineKind, rules: str, where: str = "") -> list[str]:
-    """A virtio network device behind QEMU's user-mode stack."""
-    return [
-        *("-netdev", f"user,id=net,{rules}"),
-        *("-device", f"virtio-net-{flavour(kind)},netdev=net,mac=52:54:00:12:34:56{where}"),
-    ]
-
-
-def comma(path: str) -> str:
-    """A path as part of an option."""
-    return path.replace(",", ",,")
-
-
-def command(
-    machine: Machine,
-    ends: Ends = NO_ENDS,
-    *,
-    program: str = PROGRAM,
-    sandbox: bool = True,
-    plugin: Plugin | None = None,
-) -> list[str]:
-    """The argument list of a container's machine."""
-    microvm = machine.kind is MachineKind.MICROVM
-    options = f",acpi={'on' if machine.acpi else 'off'}" if microvm else ""
-    argv = board(machine, options, ends, program=program, sandbox=sandbox, plugin=plugin)
+def _disks(machine: Machine, ends: Ends) -> list[str]:
+    argv = []
     for number, disk in enumerate(machine.disks):
         # A full disk of the host is the guest's error; by default QEMU would halt the guest until somebody comes.
-        on_error = "" if disk.read_only else ",werror=report"
-        how = f"format=raw,read-only={'on' if disk.read_only else 'off'}"
-        argv += drive(machine.kind, number, ends.name(disk.path), how, on_error)
+        on_error = ",werror=report" if disk.mode is DiskMode.WRITTEN else ""
+        how = f"file={_comma(ends.name(disk.path))},format={disk.format},{_MODES[disk.mode]}"
+        argv += ["-drive", f"if=none,id=disk{number},{how}"]
+        where = _transport(machine.type, number)
+        argv += ["-device", f"virtio-blk-{_VIRTIO[machine.type.bus]},drive=disk{number}{where}{on_error}"]
+    return argv
+
+
+def _network(machine: Machine) -> list[str]:
+    """A virtio network device behind QEMU's user-mode stack."""
+    bare = machine.devices is Devices.BARE
     if not machine.network:
-        return [*argv, "-nic", "none"]
+        return ["-nic", "none"] if bare else []
     forwards = "".join(f",hostfwd={p.protocol}:{p.host_address}:{p.host_port}-:{p.guest_port}" for p in machine.ports)
     # A network that opens to the world, and not to this host's loopback, is opened by the guard (net_guard).
     closed = not (machine.outbound and machine.host_loopback)
-    rules = f"ipv6=off,restrict={'on' if closed else 'off'}{forwards}"
-    return [*argv, *network(machine.kind, rules, place(machine.kind, len(machine.disks)) or ",romfile=")]
+    rules = f"{'ipv6=off,' if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
+    options = "".join(f",{one}" for one in machine.type.network)
+    where = _transport(machine.type, len(machine.disks)) + options if bare else ""
+    return [
+        *("-netdev", f"user,id=net,{rules}"),
+        *("-device", f"virtio-net-{_VIRTIO[machine.type.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
+    ]
+
+
+def _entropy(machine: Machine) -> list[str]:
+    if not machine.entropy:
+        return []
+    device = f"virtio-rng-{_VIRTIO[machine.type.bus]},rng=rng"
+    return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
+
+
+def _comma(path: str) -> str:
+    """A path as part of an option."""
+    return path.replace(",", ",,")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs.initramfs import cpio, file
-from vmtailor.model.vm import DiskFormat, VmDisk
+from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 
 _QCOW2 = b"QFI\xfb"
 #: Name of the collector in the initial RAM disk: readers of bootcharts know an observer by it.
 COLLECTOR = "bootchart-vt"
 
 
-def disk_of(path: Path) -> VmDisk:
-    """A disk image, its format told by its first bytes. Raises UserInputError when it is none."""
+def disk_of(path: Path) -> Disk:
+    """A disk image that is never written, its format told by its first bytes. Raises UserInputError when it is none."""
     if path.is_fifo():
         raise UserInputError(f"{path} is a named pipe", hint="give a raw or qcow2 image, or --kernel")
     try:
@@ -28,10 +28,11 @@ def disk_of(path: Path) -> VmDisk:
         raise UserInputError(f"{path} cannot be read: {error.strerror}") from error
     if len(head) < 512:
         raise UserInputError(f"{path} is no disk image", hint="give a raw or qcow2 image, or --kernel")
-    return VmDisk(str(path.absolute()), DiskFormat.QCOW2 if head.startswith(_QCOW2) else DiskFormat.RAW)
+    form = DiskFormat.QCOW2 if head.startswith(_QCOW2) else DiskFormat.RAW
+    return Disk(str(path.absolute()), form, DiskMode.OVERLAID)
 
 
-def has_loader(disk: VmDisk) -> bool:
+def has_loader(disk: Disk) -> bool:
     """Whether a disk can start by itself. A raw one without a partition table or loader in its first sector cannot."""
     if disk.format is not DiskFormat.RAW:
         return True

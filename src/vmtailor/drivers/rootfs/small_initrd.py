@@ -14,7 +14,7 @@ from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, load_order, node
-from vmtailor.model.vm import DiskFormat, VmDisk
+from vmtailor.model.machine import Disk, DiskFormat
 
 #: Bytes that an initial RAM disk may unpack to.
 MAX_UNPACKED = 1 << 30
@@ -31,7 +31,7 @@ FILE_SYSTEMS = {
 _HEADER = 110
 
 
-def file_system(disk: VmDisk) -> str:
+def file_system(disk: Disk) -> str:
     """The file system that fills a raw disk; "" where it is not known (a partition table, qcow2)."""
     if disk.format is not DiskFormat.RAW:
         return ""
@@ -110,7 +110,7 @@ def _by_tool(data: bytes, path: Path) -> bytes:
         return out.read(MAX_UNPACKED + 1)
 
 
-def rebuild(initrd: Path, root: VmDisk, small_init: Path, out: Path, *, more: Sequence[str] = ()) -> tuple[str, ...]:
+def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path, *, more: Sequence[str] = ()) -> tuple[str, ...]:
     """Write the small initial RAM disk, not compressed; returns the modules in it.
 
     Raises UserInputError when the root disk's file system is not known or the user's initial RAM disk lacks it."""

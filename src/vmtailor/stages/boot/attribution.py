@@ -23,11 +23,13 @@ from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.model.architecture import every
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import CodeMark, Counters
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.machine import Clock
-from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.series import Outcome, VmBoot
+from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.stages.boot.once import Plan, boot_once
 
 RECORD = "cost.json"
@@ -51,12 +53,13 @@ class Known:
 
 
 def release_of(kernel: Path) -> str:
-    """What `uname -r` will say, from a bzImage's header or a vmlinux. "" when it does not tell."""
+    """What `uname -r` will say, from a packed kernel's header or a vmlinux. "" when it does not tell."""
     with kernel.open("rb") as file:
         head = file.read(65536)
-    if head[0x202:0x206] == b"HdrS":
-        at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-        return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
+    for header in (row.kernel.header for row in every()):
+        if header is not None and head[header.magic_at :].startswith(header.magic.encode()):
+            at = int.from_bytes(head[header.pointer_at : header.pointer_at + 2], "little") + header.base
+            return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
     if head[:4] == b"\x7fELF":
         found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
         return found[1].decode("ascii", "replace") if found else ""
@@ -96,14 +99,14 @@ class Counting:
         self._library = natives.plugin(qemu_program.plugin_api())
 
     def boot(
-        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str,
+        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
         on_progress: Callable[[float], None] | None = None,
     ) -> tuple[VmBoot, Counters]:  # fmt: skip
         """Boot once; `instructions` of the boot is from kernel entry to init."""
         folder.mkdir(parents=True, exist_ok=True)
         loaded = plugin.prepare(self._library, self._config, folder)
         boot = boot_once(
-            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, on_progress=on_progress
+            countable(machine), plan, folder, number=number, variant=variant, plugin=loaded, on_progress=on_progress
         )
         counted = plugin_file.read(loaded.out)
         begin, end = counted.at(KERNEL_MARK), counted.at(attribution_boot.INIT_MARK)
@@ -119,13 +122,13 @@ class Settled:
         self._library = natives.plugin(qemu_program.plugin_api())
 
     def __call__(
-        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
+        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         loaded = plugin.prepare(self._library, PluginConfig(mode=PluginMode.COVERAGE), folder)
         boot = boot_once(
-            countable(vm), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
+            countable(machine), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
             on_progress=on_progress,
         )  # fmt: skip
         counted = plugin_file.read(loaded.out)
@@ -136,13 +139,15 @@ class Settled:
         return replace(boot, milestones=marks)
 
 
-def countable(vm: Vm) -> Vm:
+def countable(machine: Machine) -> Machine:
     """The machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
-    words = vm.append if "nokaslr" in vm.append else (*vm.append, "nokaslr")
-    return replace(vm, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
+    words = machine.append if "nokaslr" in machine.append else (*machine.append, "nokaslr")
+    return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
 
 
-def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float) -> BootCost:
+def attributed(
+    machine: Machine, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float
+) -> BootCost:
     """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way; what `out`
     has of this kernel already is taken as it is.
 
@@ -151,9 +156,9 @@ def attributed(vm: Vm, known: Known, out: Path, *, natives: Natives, store: Stor
         return saved  # counted by a run that was interrupted, or a first one
     folder = out / "attribution"
     # The line that ends the boot must be printed.
-    words = tuple(word for word in vm.append if word != "quiet" and not word.startswith("loglevel="))
+    words = tuple(word for word in machine.append if word != "quiet" and not word.startswith("loglevel="))
     # Unpacked beside the initcalls, the initial RAM disk would be put down to whichever one waits meanwhile.
-    machine = replace(vm, append=(*words, "loglevel=7", "initramfs_async=0"))
+    machine = replace(machine, append=(*words, "loglevel=7", "initramfs_async=0"))
     with step("count instructions up to init"):
         boot, counted = Counting(known, natives).boot(
             machine, Plan(_RUN, timeout_s), folder, number=1, variant="attribution"

@@ -27,8 +27,8 @@ from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.counters import Counters
 from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.machine import Clock, Disk, Machine
-from vmtailor.model.vm import Outcome, Vm, VmBoot, VmDisk, VmMilestone
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.model.series import Outcome, VmBoot, VmMilestone
 from vmtailor.stages.boot.once import Plan
 
 #: The table of symbols beside a kernel that was compiled here.
@@ -95,17 +95,27 @@ def load(path: Path, store: Store | None = None) -> Loaded:
     return Loaded(files, files.exercise())
 
 
-def vm_of(loaded: Loaded, vm: Vm) -> Vm:
+@dataclass(frozen=True)
+class Chosen:
+    """What the user chose of a bundle's machine. `append`: further words of its command line."""
+
+    cpu_model: str = "max"
+    accelerator: Accelerator = Accelerator.TCG
+    clock: Clock = Clock.WALL
+    append: tuple[str, ...] = ()
+
+
+def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
     """The bundle's machine, with the accelerator, clock and words that the user chose.
 
     On the wall clock its log has time stamps; where instructions are counted, no word is added that would cost any."""
     bundle = loaded.bundle
-    stamps = STAMPS if vm.clock is Clock.WALL and not any(w.startswith("printk.time=") for w in vm.append) else ()
-    return Vm(
-        kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
-        kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *vm.append),
-        disks=(VmDisk(str(loaded.root)),), network=bundle.network, entropy=False,
-        cpu_model=vm.cpu_model, accelerator=vm.accelerator, clock=vm.clock,
+    stamped = any(word.startswith("printk.time=") for word in chosen.append)
+    stamps = STAMPS if chosen.clock is Clock.WALL and not stamped else ()
+    return Machine(
+        architecture=bundle.architecture, kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
+        kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
+        network=bundle.network, cpu_model=chosen.cpu_model, accelerator=chosen.accelerator, clock=chosen.clock,
     )  # fmt: skip
 
 
@@ -127,17 +137,21 @@ class BundleBooter:
         return self._tables[kernel]
 
     def __call__(
-        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
+        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
-        return self.counted(vm, plan, folder, number=number, variant=variant)[0]
+        return self.counted(machine, plan, folder, number=number, variant=variant)[0]
 
-    def counted(self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str) -> tuple[VmBoot, Counters | None]:
+    def counted(
+        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str
+    ) -> tuple[VmBoot, Counters | None]:
         """Boot once; on the instruction clock with everything that was counted."""
         folder.mkdir(parents=True, exist_ok=True)
-        exercise, machine = self._loaded.exercise, machine_of(vm)
+        exercise = self._loaded.exercise
+        require_own(machine)
+        assert machine.kernel is not None
         table = self.table(machine.kernel)
-        counting = vm.clock is Clock.INSTRUCTIONS
+        counting = machine.clock is Clock.INSTRUCTIONS
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
@@ -165,17 +179,12 @@ class BundleBooter:
         return result, counters
 
 
-def machine_of(vm: Vm) -> Machine:
-    """The machine as the rig starts it. Raises UserInputError for what a bundle's machine cannot have."""
-    if vm.kernel is None:
+def require_own(machine: Machine) -> None:
+    """Raise UserInputError for what a bundle's machine cannot have."""
+    if machine.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
-    if vm.options or vm.machine_options:
+    if machine.options or machine.machine_options:
         raise UserInputError("a bundle's machine takes no further options of QEMU")
-    return Machine(
-        kind=vm.kind, memory_bytes=vm.memory_bytes, kernel=vm.kernel, append=vm.append, initrd=vm.initrd,
-        disks=tuple(Disk(disk.path) for disk in vm.disks), network=vm.network, cpus=vm.cpus, cpu_model=vm.cpu_model,
-        clock=vm.clock, accelerator=vm.accelerator,
-    )  # fmt: skip
 
 
 def _outcome(ending: Ending, boot: Boot, wrong: bool) -> Outcome:

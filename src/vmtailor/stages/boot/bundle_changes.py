@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vmtailor.analysis.changes.advice_catalogue import Entry, catalogue, in_range
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.vm import Vm
+from vmtailor.model.machine import Machine
 from vmtailor.stages.boot import recipes
-from vmtailor.stages.boot.bundle import machine_of
+from vmtailor.stages.boot.bundle import require_own
 from vmtailor.stages.boot.recipes import Counts, Recipe
 
 #: Behind the id of an entry of the catalogue: its change of the configuration, not that of the command line.
@@ -81,7 +81,7 @@ def obstacle(recipe: Recipe) -> str:
     return ""
 
 
-def change(wanted: Sequence[Recipe], vm: Vm, rebuild: Rebuild) -> Vm:
+def change(wanted: Sequence[Recipe], vm: Machine, rebuild: Rebuild) -> Machine:
     """The machine with changes made, its kernel compiled again where they ask for it. Raises UserInputError for what
     cannot be made."""
     wanted = recipes.single(wanted)
@@ -96,5 +96,5 @@ def change(wanted: Sequence[Recipe], vm: Vm, rebuild: Rebuild) -> Vm:
     values = {symbol: value for recipe in wanted for symbol, value in recipe.config}
     if values:
         changed = replace(changed, kernel=str(rebuild(values)))
-    machine_of(changed)
+    require_own(changed)
     return changed

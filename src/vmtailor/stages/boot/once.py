@@ -9,32 +9,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.timeline import bootmarks, collector_stream
+from vmtailor.drivers.guest.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
-from vmtailor.drivers.guest.vm import RunningVm, start
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.model.machine import Clock
-from vmtailor.model.vm import Outcome, ReadyBy, ReadySignal, Vm, VmBoot, VmMilestone
+from vmtailor.model.architecture import named
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.series import Outcome, VmBoot, VmMilestone
+from vmtailor.model.workload import ReadyBy, ReadySignal
 
 #: Seconds that a guest may go on printing after a line that says it is lost.
 LAST_WORDS_S = 2.0
 #: Signals that are asked for over the network.
 BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
-#: Messages that make a boot doubtful. The last one: a busy host let the guest's clock be set to the wrong speed.
-_WARNING = re.compile(
-    r"^(?:WARNING: CPU|BUG: |Oops|INFO: task .* blocked|rcu: INFO: .*stall|tsc: PIT calibration deviates)"
-)
+#: Messages that make a boot doubtful; architectures have more of them.
+_WARNINGS = ("WARNING: CPU", "BUG: ", "Oops", "INFO: task .* blocked", "rcu: INFO: .*stall")
 
 
 @dataclass(frozen=True)
 class Plan:
     """How every boot of a series is judged. `also`: signals that must come, too, before the boot counts as right;
-    `marks`:
-    further milestones by lines of the console."""
+    `marks`: further milestones by lines of the console; `collector`: it runs in the guest, and says what it sees on a
+    second serial port."""
 
     ready: ReadySignal
     timeout_s: float
     also: tuple[ReadySignal, ...] = ()
     marks: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    collector: bool = False
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -51,16 +52,15 @@ class _Waiting:
 
 
 def boot_once(
-    vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, plugin: Plugin | None = None,
+    machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str, plugin: Plugin | None = None,
     header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
 ) -> VmBoot:  # fmt: skip
     """Boot a machine once. Raises GuestError only when QEMU itself does not start; a guest that fails is a result.
 
     `folder` gets the console (`console.log` as it came, `console.times.log` with host times) and, where the collector
-    ran,
-    `bootchart/`."""
+    ran, `bootchart/`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with start(vm, plugin=plugin) as running:
+    with listening(machine, plugin=plugin, probe=plan.collector) as running:
         waiting = _watchers(running, plan)
         try:
             problem = _wait(running, waiting, plan.timeout_s, on_progress)
@@ -76,15 +76,16 @@ def boot_once(
     timed = running.console.timed()
     (folder / "console.log").write_bytes(running.console.raw)
     (folder / "console.times.log").write_text(bootmarks.grabserial(timed), "utf-8", "replace")
-    if vm.collector:
+    if plan.collector:
         _save_chart(folder / "bootchart", bytes(running.probe), header)
     lines = bootmarks.lines_of(timed)
-    warnings = tuple(dict.fromkeys(line.text[:200] for line in lines if _WARNING.match(line.text)))[:50]
+    doubtful = re.compile("|".join((*_WARNINGS, *named(machine.architecture).warnings)))
+    warnings = tuple(dict.fromkeys(line.text[:200] for line in lines if doubtful.match(line.text)))[:50]
     return VmBoot(
         number=number,
         variant=variant,
         outcome=_outcome(waiting, problem),
-        milestones=_milestones(lines, waiting, plan, vm.clock),
+        milestones=_milestones(lines, waiting, plan, machine.clock),
         seconds=seconds,
         folder=folder.name,
         problem=problem,
@@ -93,7 +94,7 @@ def boot_once(
     )
 
 
-def _watchers(running: RunningVm, plan: Plan) -> list[_Waiting]:
+def _watchers(running: Listener, plan: Plan) -> list[_Waiting]:
     found = []
     for name, signal in (("ready", plan.ready), *((str(s), s) for s in plan.also)):
         watcher = watcher_for(signal, forwards=running.forwards, established=running.established, events=running.events)
@@ -102,7 +103,7 @@ def _watchers(running: RunningVm, plan: Plan) -> list[_Waiting]:
 
 
 def _wait(
-    running: RunningVm, waiting: Sequence[_Waiting], timeout_s: float, on_progress: Callable[[float], None] | None
+    running: Listener, waiting: Sequence[_Waiting], timeout_s: float, on_progress: Callable[[float], None] | None
 ) -> str:
     """Until all signals came ("") or one cannot come any more (why)."""
     lost, lost_at, polled = _Lost(), 0.0, 0.0

@@ -10,8 +10,8 @@ from pathlib import Path
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import disk
+from vmtailor.model.machine import Machine
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import Vm
 
 #: Every initcall with its duration, none of them lost.
 INITCALLS = ("initcall_debug", "ignore_loglevel", "log_buf_len=16M")
@@ -19,31 +19,29 @@ INITCALLS = ("initcall_debug", "ignore_loglevel", "log_buf_len=16M")
 UNITS = ("systemd.log_target=kmsg", "printk.devkmsg=on")
 
 
-def with_words(vm: Vm, words: Sequence[str]) -> Vm:
+def with_words(machine: Machine, words: Sequence[str]) -> Machine:
     """The machine with more words on its kernel command line; what is there already stays once."""
-    return replace(vm, append=(*vm.append, *(word for word in words if word not in vm.append)))
+    return replace(machine, append=(*machine.append, *(word for word in words if word not in machine.append)))
 
 
-def with_initcalls(vm: Vm) -> Vm:
+def with_initcalls(machine: Machine) -> Machine:
     """The machine with every initcall logged. Raises UserInputError where the command line is not ours."""
-    if vm.kernel is None:
+    if machine.kernel is None:
         raise UserInputError(
             "initcalls can be logged only with --kernel", hint="the disk's loader has its own command line"
         )
-    return with_words(vm, INITCALLS)
+    return with_words(machine, INITCALLS)
 
 
-def with_collector(vm: Vm, collector: Path, folder: Path) -> Vm:
+def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
     """The machine with the collector started before its initial RAM disk's /init; `folder` keeps the initial RAM
-    disk."""
-    if vm.initrd is None:
+    disk. It says what it sees on a second serial port: for a boot that listens to it."""
+    if machine.initrd is None:
         raise UserInputError("processes can be sampled only with --initrd")
     folder.mkdir(parents=True, exist_ok=True)
-    initrd = disk.with_collector(Path(vm.initrd), collector, folder / "initrd-with-collector")
-    words = tuple(word for word in vm.append if not word.startswith("rdinit="))
-    return replace(
-        vm, initrd=str(initrd.absolute()), append=(*words, f"rdinit=/{disk.COLLECTOR}"), probe=True, collector=True
-    )
+    initrd = disk.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
+    words = tuple(word for word in machine.append if not word.startswith("rdinit="))
+    return replace(machine, initrd=str(initrd.absolute()), append=(*words, f"rdinit=/{disk.COLLECTOR}"))
 
 
 def timeline_of(folder: Path) -> Timeline:

@@ -15,9 +15,8 @@ import msgspec
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.machine import MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.model.timeline import PhaseName, Timeline
-from vmtailor.model.vm import Vm
 
 #: So many rows are named for a prediction.
 MOST_NAMED = 6
@@ -65,7 +64,7 @@ class Recipe:
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     mask: tuple[str, ...] = ()
-    kind: MachineKind | None = None
+    kind: str | None = None
     memory_mib: int = 0
     cpu: str = ""
     machine: tuple[str, ...] = ()
@@ -84,9 +83,8 @@ def recipes() -> tuple[Recipe, ...]:
     for raw in tomllib.loads(FILE.read_text("utf-8"))["trial"]:
         expect = msgspec.convert(raw.pop("expect", {}), Expect)
         counts = msgspec.convert(raw.pop("counts", {}), Counts)
-        kind = MachineKind(raw.pop("kind")) if "kind" in raw else None
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
-        found.append(Recipe(**{"advice": raw["id"], **values}, kind=kind, expect=expect, counts=counts))
+        found.append(Recipe(**{"advice": raw["id"], **values}, expect=expect, counts=counts))
     return tuple(found)
 
 
@@ -117,7 +115,7 @@ def single(wanted: Iterable[Recipe]) -> tuple[Recipe, ...]:
     return tuple(one for recipe in wanted for one in (recipe.parts or (recipe,)))
 
 
-def apply(recipe: Recipe, vm: Vm, folder: Path, small_init: Path) -> Vm:
+def apply(recipe: Recipe, vm: Machine, folder: Path, small_init: Path) -> Machine:
     """The machine with a single change made; the same machine where it changes nothing. Raises UserInputError where it
     cannot be made."""
     if recipe.config:
@@ -159,7 +157,7 @@ def _joined(kept: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def merge(recipes_: Iterable[Recipe], vm: Vm, folder: Path, small_init: Path) -> Vm:
+def merge(recipes_: Iterable[Recipe], vm: Machine, folder: Path, small_init: Path) -> Machine:
     """The machine with several changes made, one after the other."""
     for recipe in single(recipes_):
         vm = apply(recipe, vm, folder, small_init)

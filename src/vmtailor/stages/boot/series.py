@@ -11,8 +11,9 @@ from typing import Protocol
 from vmtailor import __version__
 from vmtailor.base import records
 from vmtailor.base.process import pasteable
-from vmtailor.drivers.guest.vm import command
-from vmtailor.model.vm import BootSeries, Variant, Vm, VmBoot
+from vmtailor.drivers.qemu.qemu_command import command
+from vmtailor.model.machine import Machine
+from vmtailor.model.series import BootSeries, Variant, VmBoot
 from vmtailor.stages.boot.once import Plan, boot_once
 
 RECORD = "boots.json"
@@ -22,14 +23,14 @@ class Booter(Protocol):
     """Boots a machine once, as `boot_once` does."""
 
     def __call__(
-        self, vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
-        on_progress: Callable[[float], None] | None = None,
+        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
+        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot: ...  # fmt: skip
 
 
-def variant(name: str, vm: Vm, changes: Sequence[str] = ()) -> Variant:
+def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
     """A machine with the command that starts it, for people (without what only we listen to)."""
-    return Variant(name, vm, pasteable(command(vm)), tuple(changes))
+    return Variant(name, machine, pasteable(command(machine)), tuple(changes))
 
 
 def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
@@ -56,9 +57,11 @@ def run(
 
         folder = out / f"{safe(one.name)}-{number}"
         header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
-        if one.vm.kernel is not None:
-            header.append(("system.kernel.options", " ".join(one.vm.append)))
-        boots.append(boot(one.vm, plan, folder, number=number, variant=one.name, header=header, on_progress=progress))
+        if one.machine.kernel is not None:
+            header.append(("system.kernel.options", " ".join(one.machine.append)))
+        boots.append(
+            boot(one.machine, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
+        )
         records.save(record(subject, tuple(variants.values()), plan, boots), out / RECORD)
     return record(subject, tuple(variants.values()), plan, boots)
 
@@ -75,27 +78,27 @@ class Earlier:
         """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal."""
         if self._found is None or self._found.ready != plan.ready:
             return ()
-        machines = {one.name: one.vm for one, _ in schedule}
+        machines = {one.name: one.machine for one, _ in schedule}
         same = {
             one.name
             for one in self._found.variants
-            if machines.get(one.name) == one.vm and not _renewed(one.vm, self._written)
+            if machines.get(one.name) == one.machine and not _renewed(one.machine, self._written)
         }
         return tuple(boot for boot in self._found.boots if boot.variant in same)
 
 
-def _renewed(vm: Vm, since: float) -> bool:
+def _renewed(machine: Machine, since: float) -> bool:
     """Whether a machine's kernel or a disk was written after a moment: it is another machine under the same names. (An
     initial RAM disk of ours is written again by every run.)"""
-    files = (vm.kernel, *(disk.path for disk in vm.disks))
+    files = (machine.kernel, *(disk.path for disk in machine.disks))
     return any(Path(file).is_file() and Path(file).stat().st_mtime > since for file in files if file)
 
 
 def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:
     """The record of what was booted so far."""
     conditions = (
-        ("clock", str(variants[0].vm.clock)),
-        ("accelerator", str(variants[0].vm.accelerator)),
+        ("clock", str(variants[0].machine.clock)),
+        ("accelerator", str(variants[0].machine.accelerator)),
         ("host", f"{platform.machine()}, Linux {platform.release()}"),
         ("order", "in turn" if len(variants) > 1 else "one after the other"),
     )

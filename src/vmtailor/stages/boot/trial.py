@@ -15,10 +15,10 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.drivers.qemu.plugin import PluginMode
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
+from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult, Variant, VmBoot
 from vmtailor.model.timeline import Timeline
-from vmtailor.model.vm import BootSeries, JudgedBy, Outcome, TrialResult, Variant, Vm, VmBoot
 from vmtailor.stages.boot import profile, series
 from vmtailor.stages.boot.attribution import Counting, Known, Settled, attributed, countable
 from vmtailor.stages.boot.once import Plan, boot_once
@@ -39,7 +39,7 @@ class Bench:
     UserInputError for what cannot be made, and gives back an equal machine where nothing changes."""
 
     boot: series.Booter
-    change: Callable[[Sequence[Recipe], Vm], Vm]
+    change: Callable[[Sequence[Recipe], Machine], Machine]
     predict: Predict
 
 
@@ -54,14 +54,14 @@ class Shown:
 @dataclass(frozen=True)
 class _Tried:
     recipe: Recipe
-    vm: Vm | None
+    vm: Machine | None
     predicted: float | None
     predicted_from: str
     problem: str = ""
 
 
 def run(
-    subject: str, vm: Vm, plan: Plan, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
+    subject: str, vm: Machine, plan: Plan, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
     judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
@@ -82,7 +82,7 @@ def run(
             boot = Settled(natives)
         predict = seconds_of(_shown(vm, plan, out, natives, judged_by, boot, on_boot))
 
-    def change(recipes: Sequence[Recipe], vm: Vm) -> Vm:
+    def change(recipes: Sequence[Recipe], vm: Machine) -> Machine:
         return merge(recipes, vm, out, natives.folder / "small-init")
 
     bench = Bench(boot, change, predict)
@@ -90,7 +90,7 @@ def run(
 
 
 def on_bench(
-    subject: str, vm: Vm, plan: Plan, wanted: Sequence[Recipe], out: Path, bench: Bench, *, times: int,
+    subject: str, vm: Machine, plan: Plan, wanted: Sequence[Recipe], out: Path, bench: Bench, *, times: int,
     judged_by: JudgedBy, on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Boot the machine as it is and each changed one in turn, `times` times; then all that were better, together,
@@ -141,10 +141,10 @@ def _counting(known: Known, natives: Natives) -> series.Booter:
     counting = Counting(known, natives, PluginMode.COVERAGE)
 
     def boot(
-        vm: Vm, plan: Plan, folder: Path, *, number: int, variant: str, header: Sequence[tuple[str, str]] = (),
-        on_progress: Callable[[float], None] | None = None,
+        machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
+        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
-        return counting.boot(vm, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
+        return counting.boot(machine, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
 
     return boot
 
@@ -172,7 +172,13 @@ def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tup
 
 
 def _shown(
-    vm: Vm, plan: Plan, out: Path, natives: Natives, judged_by: JudgedBy, booter: series.Booter, on_boot: OnBoot | None
+    vm: Machine,
+    plan: Plan,
+    out: Path,
+    natives: Natives,
+    judged_by: JudgedBy,
+    booter: series.Booter,
+    on_boot: OnBoot | None,
 ) -> Shown | None:
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
     if vm.kernel is None:
@@ -186,7 +192,7 @@ def _shown(
             on_boot("profile", 1, seconds)
 
     # Logging costs time: what is near its limit without would miss it.
-    patient = replace(plan, timeout_s=2 * plan.timeout_s)
+    patient = replace(plan, timeout_s=2 * plan.timeout_s, collector=vm.initrd is not None)
     header = (("title", "profile"), ("system.kernel.options", " ".join(seeing.append)))
     boot = booter(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
@@ -199,7 +205,7 @@ def _shown(
     return Shown(timeline, share)
 
 
-def _prepare(recipe: Recipe, vm: Vm, bench: Bench) -> _Tried:
+def _prepare(recipe: Recipe, vm: Machine, bench: Bench) -> _Tried:
     try:
         changed = bench.change((recipe,), vm)
     except UserInputError as error:
@@ -210,7 +216,7 @@ def _prepare(recipe: Recipe, vm: Vm, bench: Bench) -> _Tried:
     return _Tried(recipe, changed, predicted, source)
 
 
-def _together(good: Sequence[_Tried], vm: Vm, bench: Bench) -> Variant:
+def _together(good: Sequence[_Tried], vm: Machine, bench: Bench) -> Variant:
     changed = bench.change([t.recipe for t in good], vm)
     return series.variant(TOGETHER, changed, tuple(t.recipe.id for t in good))
 

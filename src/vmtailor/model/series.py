@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with an init of its own, as `boot` starts it, and what its boots gave."""
+"""Boots in a series: variants of a machine in turn, and changes tried on it."""
 
 from __future__ import annotations
 
@@ -7,79 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.model.machine import Accelerator, Clock, MachineKind
+from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
-
-
-class DiskFormat(StrEnum):
-    RAW = "raw"
-    QCOW2 = "qcow2"
-
-
-@dataclass(frozen=True)
-class VmDisk:
-    """A disk image. It is never written: QEMU keeps what the guest writes in a temporary overlay."""
-
-    path: str
-    format: DiskFormat = DiskFormat.RAW
-
-
-@dataclass(frozen=True)
-class Vm:
-    """Everything QEMU is told. Without a `kernel` the disk's own loader starts. `forwards` are guest TCP ports that
-    get a free
-    loopback port on the host. `options` are further QEMU arguments; `probe` adds a second serial port for the
-    collector."""
-
-    SCHEMA: ClassVar[str] = "vmtailor/vm/1"
-
-    kind: MachineKind = MachineKind.Q35
-    memory_bytes: int = 2 << 30
-    cpus: int = 1
-    kernel: str | None = None
-    initrd: str | None = None
-    append: tuple[str, ...] = ()
-    disks: tuple[VmDisk, ...] = ()
-    network: bool = True
-    forwards: tuple[int, ...] = ()
-    entropy: bool = True
-    machine_options: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    cpu_model: str = "max"
-    accelerator: Accelerator = Accelerator.TCG
-    clock: Clock = Clock.WALL
-    probe: bool = False
-    collector: bool = False
-
-
-class ReadyBy(StrEnum):
-    """How the host learns that the guest is ready."""
-
-    LOG = "log"  # a line of the console matches
-    LOGIN = "login"  # a login prompt
-    SYSTEMD = "systemd"  # systemd's "Startup finished"
-    TCP = "tcp"  # a port accepts
-    SSH = "ssh"  # an SSH banner
-    HTTP = "http"  # a good answer
-    EVENT = "event"  # a QEMU event
-    EXERCISE = "exercise"  # what a bundle's own exercise says; not to be chosen
-
-
-@dataclass(frozen=True)
-class ReadySignal:
-    """One ready signal. `pattern` for log; `port` for tcp, ssh, http; `path` for http; `event` for event."""
-
-    by: ReadyBy
-    pattern: str = ""
-    port: int = 0
-    path: str = "/"
-    event: str = ""
-
-    def __str__(self) -> str:
-        tail = {ReadyBy.LOG: self.pattern, ReadyBy.TCP: str(self.port), ReadyBy.SSH: str(self.port), ReadyBy.EVENT:
-        self.event,
-                ReadyBy.HTTP: f"{self.port}{self.path}"}.get(self.by, "")  # fmt: skip
-        return f"{self.by}:{tail}" if tail else str(self.by)
+from vmtailor.model.workload import ReadySignal
 
 
 class JudgedBy(StrEnum):
@@ -145,7 +75,7 @@ class Variant:
     """A machine as it was booted: `base`, or with changes of the catalogue applied (`changes` are their ids)."""
 
     name: str
-    vm: Vm
+    machine: Machine
     command: str
     changes: tuple[str, ...] = ()
 
@@ -173,11 +103,13 @@ class TrialResult:
     problem: str = ""
 
 
+# vmtailor/boots/1: a variant's machine was a record of another kind, `vm`.
+# vmtailor/boots/2: variants have the one `machine`.
 @dataclass(frozen=True)
 class BootSeries:
-    """All boots of one call, with every raw sample. History of the format: /1 first."""
+    """All boots of one call, with every raw sample."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/boots/1"
+    SCHEMA: ClassVar[str] = "vmtailor/boots/2"
 
     version: str
     subject: str
@@ -192,7 +124,7 @@ class BootSeries:
 
     @property
     def clock(self) -> Clock:
-        return self.variants[0].vm.clock
+        return self.variants[0].machine.clock
 
     def of(self, variant: str) -> tuple[VmBoot, ...]:
         return tuple(b for b in self.boots if b.variant == variant)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with an init of its own: its console, second serial port and monitor in one loop, all with host times."""
+"""Listening to a machine that says what it likes: console, second serial port and monitor in one loop, all with host
+times."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import selectors
 from collections.abc import Iterator
@@ -14,45 +14,19 @@ from vmtailor.base.errors import GuestError
 from vmtailor.drivers.guest.console import Console
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.qemu import qemu
-from vmtailor.drivers.qemu.handover import Wanted
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu import RunningMachine
-from vmtailor.drivers.qemu.qemu_command import NO_ENDS, PROGRAM, Ends, board, drive, flavour, network
 from vmtailor.drivers.qemu.qmp import Qmp
-from vmtailor.drivers.rootfs import qcow2
-from vmtailor.model.machine import Accelerator, MachineKind
-from vmtailor.model.vm import DiskFormat, Vm
+from vmtailor.model.machine import Machine
 
 #: A guest's second serial port is cut off here.
 MAX_PROBE = 256 << 20
-_MICROVM = ("acpi=on", "pic=on", "pit=on", "rtc=on")
 _USERNET = re.compile(r"TCP\[([A-Z_0-9]+)\]\s+-?\d+\s+(\S+)\s+(\d+)\s+(\S+)\s+(\d+)")
 
 
-def command(
-    vm: Vm, ends: Ends = NO_ENDS, *, program: str = PROGRAM, sandbox: bool = True, plugin: Plugin | None = None
-) -> list[str]:
-    """QEMU's argument list. Pure."""
-    microvm = vm.kind is MachineKind.MICROVM
-    # Without a screen the firmware, and a loader that uses it, print on the serial line.
-    screen = ("graphics=off",) if vm.kernel is None and not microvm else ()
-    options = "".join(f",{one}" for one in (*(_MICROVM if microvm else ()), *screen, *vm.machine_options))
-    argv = board(vm, options, ends, program=program, sandbox=sandbox, plugin=plugin)
-    if vm.network:
-        # Port 0: the kernel chooses a free one, and QMP tells which. Nothing but the loopback address is bound.
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-:{port}" for port in vm.forwards)
-        argv += network(vm.kind, f"restrict=on{forwards}")
-    if vm.entropy:
-        device = f"virtio-rng-{flavour(vm.kind)},rng=rng"
-        argv += ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
-    for number, disk in enumerate(vm.disks):
-        argv += drive(vm.kind, number, ends.name(disk.path), f"format={disk.format},snapshot=on")
-    return [*argv, *vm.options]
-
-
 @dataclass
-class RunningVm:
-    """A machine under way. Times are seconds since QEMU was started."""
+class Listener:
+    """Listens to a machine under way. Times are seconds since QEMU was started."""
 
     machine: RunningMachine
     qmp: Qmp
@@ -125,26 +99,15 @@ class RunningVm:
 
 
 @contextlib.contextmanager
-def start(vm: Vm, *, plugin: Plugin | None = None) -> Iterator[RunningVm]:
-    """Start a machine; it is gone when the block is left. Raises HostError or GuestError, with QEMU's words, when it
-    does not start."""
-    build = functools.partial(command, vm, plugin=plugin)
-    for disk in vm.disks:
-        if disk.format is DiskFormat.QCOW2:
-            qcow2.require_alone(disk.path)
-    wanted = Wanted(
-        named=qemu.named(vm),
-        disks={disk.path: False for disk in vm.disks},
-        plugin=plugin,
-        overlays=bool(vm.disks),
-        kvm=vm.accelerator is Accelerator.KVM,
-    )
-    with qemu.launch(build, wanted, qmp=True, probe=vm.probe) as machine:
-        assert machine.qmp is not None
-        with contextlib.closing(RunningVm(machine, machine.qmp)) as running:
-            if vm.forwards:
+def listening(machine: Machine, *, plugin: Plugin | None = None, probe: bool = False) -> Iterator[Listener]:
+    """Start a machine and listen to it; it is gone when the block is left. `probe`: it has a second serial port. Raises
+    HostError or GuestError, with QEMU's words, when it does not start."""
+    with qemu.start(machine, plugin=plugin, qmp=True, probe=probe) as running:
+        assert running.qmp is not None
+        with contextlib.closing(Listener(running, running.qmp)) as listener:
+            if machine.ports:
                 try:
-                    running.learn_forwards()
+                    listener.learn_forwards()
                 except GuestError as error:
-                    raise GuestError(error.message, details=f"{machine.stderr()}\n{machine.command}") from error
-            yield running
+                    raise GuestError(error.message, details=f"{running.stderr()}\n{running.command}") from error
+            yield listener

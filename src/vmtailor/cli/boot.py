@@ -23,7 +23,7 @@ from vmtailor.cli.cost_table import show_cost
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
-from vmtailor.model.architecture import of_host, presumed_name
+from vmtailor.model.architecture import every_kind, of_host
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.series import BootSeries, JudgedBy, Outcome
@@ -74,7 +74,8 @@ def boot(
     machine: Annotated[
         str | None,
         typer.Option(
-            help="QEMU's machine type. Default: the one of this host's processor for whole systems.", show_default=False
+            help=f"QEMU's machine type ({', '.join(every_kind())}). Default: the processor's for whole systems.",
+            show_default=False,
         ),
     ] = None,
     memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
@@ -127,7 +128,7 @@ def boot(
         own = Chosen(cpu, accel, clock, words)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
-            _print_cost(boot_bundle.attribute(asked), out, json)
+            _print_cost(boot_bundle.attribute(asked), out, json, boot_bundle.architecture_of(subject))
         else:
             _print(boot_bundle.boots(asked), out, json)
         return
@@ -172,18 +173,18 @@ def _attribute(request: Request, json: bool) -> None:
     if request.machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
-    known = attribution.of_package(Path(request.machine.kernel), store)
+    known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     cost = attribution.attributed(
         request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
     )
-    _print_cost(cost, request.out, json)
+    _print_cost(cost, request.out, json, request.machine.architecture)
 
 
-def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
+def _print_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> None:
     if json:
         output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(), loop_table(presumed_name()))
+        show_cost(cost, out, Console(), loop_table(architecture))
 
 
 def _booted(request: Request) -> BootSeries:
@@ -216,7 +217,7 @@ def _tried(request: Request) -> BootSeries:
     if request.judged_by is JudgedBy.INSTRUCTIONS:
         if request.machine.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
-        known = attribution.of_package(Path(request.machine.kernel), store)
+        known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     if words := trial.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:

@@ -14,6 +14,7 @@ from vmtailor.base.store import Store
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting
+from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.stages.boot import bundle_changes, trial
 from vmtailor.stages.boot.bundle import Chosen
 
@@ -67,3 +68,8 @@ def boots(request: BundleRequest) -> BootSeries:
 
 def _prepared(request: BundleRequest) -> booting.Booted:
     return booting.prepare(request.path, request.own, request.timeout_s, natives.locate(), Store())
+
+
+def architecture_of(bundle: Path) -> str:
+    """The architecture of a bundle, by name."""
+    return load_bundle(bundle).architecture

@@ -32,11 +32,17 @@ ExerciseOption = Annotated[
 ArchitectureOption = Annotated[
     str | None,
     typer.Option(
-        "--arch", help="Processor of the target. Default: what the image is for, or this host's.", show_default=False
+        "--arch",
+        help=f"Processor of the target ({', '.join(architecture.names())}). Default: what the image is for.",
+        show_default=False,
     ),
 ]
 MachineOption = Annotated[
-    str | None, typer.Option(help="Machine type of the target. Default: the processor's first.", show_default=False)
+    str | None,
+    typer.Option(
+        help=f"Machine type of the target ({', '.join(architecture.every_kind())}). Default: the processor's first.",
+        show_default=False,
+    ),
 ]
 MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
 CpusOption = Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target; 2 and more keep SMP.")]

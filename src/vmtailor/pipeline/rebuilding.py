@@ -61,7 +61,7 @@ def source_of(loaded: Loaded, store: Store) -> SourceTree:
         if kernel.source_digest == wanted:
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     try:
-        found = kernel_packages.provide(store, version)
+        found = kernel_packages.provide(store, version, architecture=loaded.bundle.architecture)
     except UserInputError:
         found = None
     if found is None or found.source_digest != wanted:
@@ -86,22 +86,25 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
     wanted = source_digest(loaded)
     system_map = _kept(loaded.symbols, "System.map", store)
     key = digest(_CONFIG_RULES, wanted, kconfig_file.render(loaded.config))
+    architecture = loaded.bundle.architecture
     if only_cached:
         config = store.path("bundle-config", key) / "config"
-        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store) is None:
+        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store, architecture) is None:
             return None
     source = source_of(loaded, store)
 
     def fill(folder: Path) -> None:
         with step("the bundle's configuration, held against the kernel source"):
-            kconfig = planning.read_tree(source.path, source.version, source.digest, store).kconfig
+            kconfig = planning.read_tree(
+                source.path, source.version, source.digest, store, architecture=architecture
+            ).kconfig
             taken = foreign.harmless(kconfig, loaded.config, str(loaded.folder / loaded.bundle.kernel_config))
         (folder / "config").write_text(kconfig_file.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
-    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store)
+    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
     version = loaded.bundle.kernel_version
-    return Known(version, version, system_map, vmlinux, source.path, source.digest, config)
+    return Known(version, version, system_map, vmlinux, source.path, source.digest, config, architecture)
 
 
 def _kept(data: bytes, name: str, store: Store) -> Path:
@@ -136,7 +139,10 @@ class Rebuilder:
         made = records.from_bytes(Plan, self._loaded.files.data(PLAN, RECORD_BYTES), where)
         if self._kconfig is None:
             with step("facts of the kernel source"):
-                self._kconfig = planning.read_tree(source.path, source.version, source.digest, self._store).kconfig
+                self._kconfig = planning.read_tree(
+                    source.path, source.version, source.digest, self._store,
+                    architecture=self._loaded.bundle.architecture,
+                ).kconfig  # fmt: skip
         planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
         fragment, fallen = changed(self._kconfig, planned, values)
         self.fallen[tuple(sorted(values.items()))] = fallen

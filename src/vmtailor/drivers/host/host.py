@@ -21,6 +21,7 @@ from vmtailor.drivers.distribution import kernel_packages
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.model.architecture import of_host
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
@@ -148,7 +149,7 @@ def check_qemu_plugins() -> Check:
         return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
 
     try:
-        return result(State.OK, f"interface {qemu_program.plugin_api()}")
+        return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
 
@@ -187,7 +188,7 @@ def check_packages() -> Check:
         )
         return result(State.LIMITED, "this distribution has no apt", how)
     try:
-        kernels = kernel_packages.available()
+        kernels = kernel_packages.available(of_host())
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
     if not kernels:
@@ -224,7 +225,7 @@ def check_net_guard() -> Check:
         return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
 
     try:
-        net_guard.require(qemu_program.installed().program)
+        net_guard.require(qemu_program.installed(of_host().name).program)
     except VmtailorError as error:
         return result(
             State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
@@ -251,7 +252,7 @@ def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
 
 
 def check_confinement(
-    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed()),
+    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
 ) -> tuple[Check, ...]:
     """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
 

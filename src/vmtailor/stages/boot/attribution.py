@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.cost import attribution_boot
@@ -23,7 +23,7 @@ from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
-from vmtailor.model.architecture import every
+from vmtailor.model.architecture import every, named, presumed, presumed_name
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import CodeMark, Counters
 from vmtailor.model.kernel import KernelBaseline
@@ -50,6 +50,7 @@ class Known:
     source: Path
     source_digest: str
     config: Path
+    architecture: str = field(default_factory=presumed_name)
 
 
 def release_of(kernel: Path) -> str:
@@ -66,21 +67,22 @@ def release_of(kernel: Path) -> str:
     return ""
 
 
-def of_package(kernel: Path, store: Store) -> Known:
+def of_package(kernel: Path, store: Store, architecture: str | None = None) -> Known:
     """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
     distribution's."""
+    row = presumed() if architecture is None else named(architecture)
     release = release_of(kernel)
-    offered = [k for k in kernel_packages.available() if k.release == release]
+    offered = [k for k in kernel_packages.available(row) if k.release == release]
     if not offered:
         raise UserInputError(
             f"{kernel} is {release or 'no kernel that says its release'}: no package with its symbols and "
             f"source is known",
             hint="attribution works with the distribution's cloud kernels",
         )
-    found: KernelBaseline = kernel_packages.provide(store, offered[0].version)
+    found: KernelBaseline = kernel_packages.provide(store, offered[0].version, architecture=row.name)
     return Known(
         found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
-        found.source_digest, Path(found.config),
+        found.source_digest, Path(found.config), row.name,
     )  # fmt: skip
 
 
@@ -91,12 +93,13 @@ class Counting:
         """`mode`: to compare totals, blocks counted whole are enough, and several times as fast.
 
         Raises UserInputError for a kernel whose symbols do not name where it starts init."""
-        table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"))
+        table = SymbolTable.parse(known.system_map.read_text("ascii", "replace"), known.architecture)
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{known.system_map} does not name {_INIT_FUNCTION}")
         marks = (*kernel_marks(table), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
-        self._config = PluginConfig(mode=mode, marks=marks, spans=(*initcall_spans(table), *activity_spans(table)))
-        self._library = natives.plugin(qemu_program.plugin_api())
+        spans = (*initcall_spans(table), *activity_spans(table))
+        self._config = PluginConfig(mode=mode, marks=marks, spans=spans, architecture=known.architecture)
+        self._library = natives.plugin(qemu_program.plugin_api(known.architecture))
 
     def boot(
         self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
@@ -119,14 +122,16 @@ class Settled:
     without which virtual time would depend on the host's disks. Takes the place of `boot_once` in a series."""
 
     def __init__(self, natives: Natives) -> None:
-        self._library = natives.plugin(qemu_program.plugin_api())
+        self._natives = natives
 
     def __call__(
         self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
         header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
     ) -> VmBoot:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        loaded = plugin.prepare(self._library, PluginConfig(mode=PluginMode.COVERAGE), folder)
+        library = self._natives.plugin(qemu_program.plugin_api(machine.architecture))
+        config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
+        loaded = plugin.prepare(library, config, folder)
         boot = boot_once(
             countable(machine), plan, folder, number=number, variant=variant, plugin=loaded, header=header,
             on_progress=on_progress,
@@ -177,19 +182,20 @@ def cost_of(counted: Counters, known: Known, store: Store) -> BootCost:
 
 
 def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
-    shell = KconfigShell(known.source, store=store, source_id=known.source_digest)
+    row = named(known.architecture)
+    shell = KconfigShell(known.source, architecture=row, store=store, source_id=known.source_digest)
     try:
         kconfig = Kconfig(shell.env, shell)
     finally:
         shell.close()
-    facts = ksource_facts.load(known.source, known.version, known.source_digest, store)
+    facts = ksource_facts.load(known.source, known.version, known.source_digest, store, architecture=row)
     values = parse_config(known.config.read_text())
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
     found = attribute(
         counted, frames, Conditions(facts, ksource_facts.reader(known.source)),
         enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
-        always=kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled,
+        always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
         phase_of=attribution_boot.phase_of,
     )  # fmt: skip
     return attribution_boot.rows_of(known.release, counted, found)

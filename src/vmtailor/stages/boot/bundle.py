@@ -133,7 +133,7 @@ class BundleBooter:
         if kernel not in self._tables:
             own = kernel == str(self._loaded.kernel)
             data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
-            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"))
+            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"), self._loaded.bundle.architecture)
         return self._tables[kernel]
 
     def __call__(
@@ -155,7 +155,8 @@ class BundleBooter:
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
-        config = PluginConfig(marks=marks, spans=initcall_spans(table)) if counting else None
+        asked = PluginConfig(marks=marks, spans=initcall_spans(table), architecture=machine.architecture)
+        config = asked if counting else None
         setup = rig.Setup(
             machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
         )

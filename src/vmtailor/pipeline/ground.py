@@ -21,7 +21,7 @@ from vmtailor.drivers.kernel import kconfig_file, kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
-from vmtailor.model.architecture import named, of_image
+from vmtailor.model.architecture import named, of_host, of_image
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -75,10 +75,10 @@ def prepare(options: FitOptions) -> Ground:
     """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
     store = options.store
     temporary.require_usable()
-    if options.architecture:
-        named(options.architecture).machine_type(options.machine or named(options.architecture).kinds[0])
+    asked = named(options.architecture) if options.architecture else None
+    qemu_program.plugin_api((asked or of_host()).name)
     settings = image_stage.ImageOptions(
-        architecture=named(options.architecture).image if options.architecture else "",
+        architecture=asked.image if asked is not None else "",
         authfile=options.authfile,
         entrypoint=options.entrypoint,
         cmd=options.cmd,
@@ -87,7 +87,6 @@ def prepare(options: FitOptions) -> Ground:
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
     row = named(options.architecture)
-    qemu_program.plugin_api(row.name)
     exercise = exercise_of(options, image)
     parts = native_parts.locate()
     kernel = kernel_of(options)

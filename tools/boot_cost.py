@@ -18,16 +18,20 @@ from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.cost import counters, sides
 from vmtailor.base.natives import locate
 from vmtailor.base.store import Store
+from vmtailor.booting import boot as booting
+from vmtailor.booting.counting import counting
 from vmtailor.drivers.distribution import kernel_packages
-from vmtailor.drivers.guest import guest_volume, rig
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
-from vmtailor.drivers.qemu import plugin, plugin_file
+from vmtailor.drivers.qemu import plugin
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.architecture import presumed, presumed_name
-from vmtailor.model.counters import CodeMark, Counters
+from vmtailor.model.code_marks import CodeMark
+from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 from vmtailor.pipeline.measuring import loop_table
 
 WORDS = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
@@ -63,10 +67,11 @@ def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     """One boot to init; the container has nothing to run, which does not matter here."""
     table = counters.SymbolTable.parse(system_map.read_text())
     marks = [*counters.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
-    run = guest_volume.Run(exercise=None, argv=("/nothing",), key=rig.FIXED_KEY)
+    run = Run(argv=("/nothing",), key=FIXED_KEY)
     config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
-    outcome = rig.drive(rig.Setup(machine, run, locate(), 600, plugin=config), folder)
-    return plugin_file.parse(outcome.counts)
+    _, gathered = booting.boot(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
+    assert gathered.counters is not None
+    return gathered.counters
 
 
 def main() -> None:

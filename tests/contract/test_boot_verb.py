@@ -16,12 +16,13 @@ import pytest
 
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.process import run
+from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.architecture import presumed
+from vmtailor.model.boot import Outcome
 from vmtailor.model.machine import Clock, Disk, DiskMode
-from vmtailor.model.series import Outcome
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.model.workload import OwnInit
 
 KINDS = presumed().kinds
 
@@ -59,8 +60,8 @@ def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind
         ports=on_loopback([22]),
         clock=clock,
     )
-    boot = boot_once(vm, Plan(parse_signal("log:hanging"), 60.0), tmp_path / "b", number=1, variant="base")
-    assert boot.outcome is Outcome.READY, boot.problem
+    found, _ = boot(vm, OwnInit(parse_signal("log:hanging"), 60.0), tmp_path)
+    assert found.outcome is Outcome.READY, found.problem
     assert disk.read_bytes() == bytes(1 << 20)
 
 
@@ -85,23 +86,17 @@ def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path,
         ports=on_loopback([22]),
     )
     for name in ("tcp:22", "ssh"):
-        boot = boot_once(vm, Plan(parse_signal(name), 2.0), tmp_path / name[:3], number=1, variant="base")
-        assert boot.outcome is Outcome.TIMEOUT
+        found, _ = boot(vm, OwnInit(parse_signal(name), 2.0), tmp_path)
+        assert found.outcome is Outcome.TIMEOUT
 
 
 def test_a_disk_that_nothing_starts_from_says_so(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1 << 20))
-    plan = Plan(parse_signal("login"), 60.0)
-    boot = boot_once(
-        replace(USUAL, disks=(Disk(str(disk), mode=DiskMode.OVERLAID),), network=False),
-        plan,
-        tmp_path / "b",
-        number=1,
-        variant="base",
-    )
-    assert boot.outcome is Outcome.STOPPED
-    assert boot.problem == "no system to boot was found"
+    machine = replace(USUAL, disks=(Disk(str(disk), mode=DiskMode.OVERLAID),), network=False)
+    found, _ = boot(machine, OwnInit(parse_signal("login"), 60.0), tmp_path)
+    assert found.outcome is Outcome.STOPPED
+    assert found.problem == "no system to boot was found"
 
 
 def test_a_loader_of_the_disks_own_is_started(tmp_path: Path) -> None:
@@ -112,8 +107,17 @@ def test_a_loader_of_the_disks_own_is_started(tmp_path: Path) -> None:
     done = verb(str(disk), "-n", "1", "--json", "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["boots"][0]["outcome"] == "ready"
+    assert document["boots"][0]["boot"]["outcome"] == "ready"
     assert document["figures"]["base"]["ready"]["count"] == 1
+
+
+def test_a_machine_that_is_asked_nothing(kernel: Path, tmp_path: Path) -> None:
+    words = ("--kernel", str(kernel), "--append", "hang", "-n", "1", "--ready", "nothing:1.5", "--json")
+    done = verb(*words, "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ready"]["by"] == "nothing" and document["boots"][0]["boot"]["outcome"] == "ready"
+    assert 1.5 <= document["boots"][0]["boot"]["seconds"] < 20
 
 
 def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: Path) -> None:
@@ -121,7 +125,7 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
     assert done.returncode == 5, done.stderr
     document = json.loads(done.stdout)
     assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/2"
-    assert document["boots"][0]["outcome"] == "panic"
+    assert document["boots"][0]["boot"]["outcome"] == "panic"
     assert (tmp_path / "out" / document["boots"][0]["folder"] / "console.log").is_file()
 
 
@@ -135,6 +139,9 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
         (("--kernel", __file__, "--sample"), "--initrd"),
         (("--kernel", __file__, "--clock", "instructions", "--cpus", "2"), "one CPU"),
         (("--kernel", __file__, "--mark", "x"), "NAME=REGEX"),
+        (("--kernel", __file__, "--ready", "nothing:0"), "between 0.1"),
+        (("--kernel", __file__, "--ready", "nothing:3", "--also", "login"), "without --also"),
+        (("--kernel", __file__, "--ready", "nothing:3", "--try", "audit"), "moment to be ready"),
         (("--kernel", __file__, "--try", "nothing"), "no change 'nothing'"),
     ],
 )

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from vmtailor.base.natives import SOURCES
 from vmtailor.base.process import require_tool, run
-from vmtailor.drivers.guest.guest_volume import Run, Terminal, config_bytes, run_bytes
+from vmtailor.drivers.guest.guest_volume import config_bytes, run_bytes
 from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.contract
 

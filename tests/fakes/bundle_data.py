@@ -9,7 +9,7 @@ from typing import Any
 from tests.fakes.fit_run_data import fit_run
 
 from vmtailor.base import records
-from vmtailor.model.boot import Boot
+from vmtailor.model.boot import Boot, ContainerRun, Outcome
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
@@ -46,7 +46,7 @@ def bundle(**other: Any) -> Bundle:
 
 
 def trace_record(**other: Any) -> Trace:
-    boot = Boot((), (), (), 0, True, 0, "", "", "", (), "qemu", 1.0, ())
+    boot = Boot(Outcome.READY, (), 1.0, "qemu", container=ContainerRun(0, True))
     values: dict[str, Any] = {
         "image_digest": "sha256:0", "exercise_origin": "exercise.toml", "kernel_release": "6.12.7",
         "cpu_model": "max", "machine": Machine("microvm", 64 << 20, "k"), "coverage_boot": boot,

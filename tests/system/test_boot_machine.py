@@ -13,16 +13,18 @@ from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
 from vmtailor.base.process import require_tool, run
 from vmtailor.base.store import Store
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot
 from vmtailor.drivers.distribution import kernel_packages
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
+from vmtailor.model.boot import Outcome
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Disk, DiskMode
-from vmtailor.model.series import Outcome
+from vmtailor.model.workload import OwnInit
 from vmtailor.stages.boot import profile
 from vmtailor.stages.boot.attribution import release_of
-from vmtailor.stages.boot.once import Plan, boot_once
 
 pytestmark = pytest.mark.system
 
@@ -82,12 +84,13 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
         disks=(Disk(str(image), mode=DiskMode.OVERLAID),),
     )
     vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
-    boot = boot_once(
-        vm, Plan(parse_signal("log:the disk's init runs as 1$"), 280.0), tmp_path / "boot", number=1, variant="base"
+    found_boot, gathered = boot(
+        vm, OwnInit(parse_signal("log:the disk's init runs as 1$"), 280.0, collector=True), tmp_path
     )
-    console = (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")
-    assert boot.outcome is Outcome.READY, f"{boot.problem}\n{console[-3000:]}"
-    assert {m.name for m in boot.milestones} >= {"kernel", "root mounted", "ready"}
+    series.keep(gathered, tmp_path / "boot", vm, "collected")
+    console = gathered.console.decode("utf-8", "replace")
+    assert found_boot.outcome is Outcome.READY, f"{found_boot.problem}\n{console[-3000:]}"
+    assert {m.name for m in found_boot.milestones} >= {"kernel", "root mounted", "ready"}
 
     timeline = profile.timeline_of(tmp_path / "boot")
     assert timeline.kernel.version == kernel.release == release_of(Path(kernel.vmlinuz))
@@ -102,6 +105,6 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
     words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
     vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
-    boot = boot_once(vm, Plan(parse_signal("login"), 200.0), tmp_path / "boot", number=1, variant="base")
-    assert boot.outcome is Outcome.PANIC
-    assert "root=LABEL=x is no device" in (tmp_path / "boot" / "console.log").read_text("utf-8", "replace")
+    found_boot, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
+    assert found_boot.outcome is Outcome.PANIC
+    assert "root=LABEL=x is no device" in gathered.console.decode("utf-8", "replace")

@@ -17,14 +17,7 @@ from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import kernel_packages
 from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.guest.guest_volume import (
-    TRACER_OPTIONS,
-    Run,
-    Terminal,
-    config_bytes,
-    root_entries,
-    write_run_volume,
-)
+from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
 from vmtailor.drivers.guest.wire import encode
 from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.rootfs import rootfs
@@ -35,6 +28,7 @@ from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, St
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, DiskMode, Machine
+from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.system
 

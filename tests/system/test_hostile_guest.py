@@ -9,11 +9,12 @@ import pytest
 from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench, sh
 
 from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, Run
+from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk, DiskMode
+from vmtailor.model.workload import Run
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]
 

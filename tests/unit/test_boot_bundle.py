@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
+from tests.fakes.boot_data import series_boot
 
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
@@ -14,18 +15,19 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
+from vmtailor.booting import bundle
 from vmtailor.cli.boot_table import document, show
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.boot import Milestone, Outcome
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult, Variant, VmBoot, VmMilestone
+from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, TrialResult, Variant
 from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import booting, bundling
-from vmtailor.stages.boot import bundle
 
 
 def write_bundle(folder: Path, config: str = "") -> None:
@@ -61,16 +63,16 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
         bundle.load(tmp_path)
 
 
-def series(*boots: VmBoot, trials: tuple[TrialResult, ...] = ()) -> BootSeries:
+def series(*boots: SeriesBoot, trials: tuple[TrialResult, ...] = ()) -> BootSeries:
     return BootSeries(
         "1", "vm\x1b[31m", ReadySignal(ReadyBy.LOGIN), 9.0, (Variant("base", USUAL, "qemu"),), boots, trials=trials,
         judged_by=JudgedBy.INSTRUCTIONS if trials else JudgedBy.READY, interaction=-2e6 if trials else None,
     )  # fmt: skip
 
 
-def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str = "") -> VmBoot:
-    marks = (VmMilestone("ready", at, at - 1, source="x"),)
-    return VmBoot(number, "base", outcome, marks, at, f"base-{number}", problem, cpu_s=at / 2)
+def boot(number: int, at: float, outcome: Outcome = Outcome.READY, problem: str = "") -> SeriesBoot:
+    marks = (Milestone("ready", wall_s=at, source="x"),)
+    return series_boot("base", number, outcome, marks, at, problem=problem, cpu_s=at / 2)
 
 
 def shown(found: BootSeries, out: Path) -> str:

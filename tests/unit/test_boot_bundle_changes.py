@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.fakes.boot_data import GATHERED
 from tests.fakes.kernel_tree import read_kconfig
 from tests.unit.test_boot_bundle import write_bundle
 
@@ -18,17 +19,20 @@ from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.terminal import Console
+from vmtailor.booting import bundle
+from vmtailor.booting.boot import OnProgress
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.cost_table import show_cost
+from vmtailor.model.boot import Boot, Milestone, Outcome
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome, VmBoot, VmMilestone
-from vmtailor.model.workload import ReadyBy, ReadySignal
+from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.pipeline import rebuilding
 from vmtailor.stages import debug_kernel
-from vmtailor.stages.boot import bundle, bundle_changes, recipes, trial
-from vmtailor.stages.boot.once import Plan
+from vmtailor.stages.boot import bundle_changes, recipes, trial
 from vmtailor.stages.boot.recipes import Recipe
 
 VM = replace(
@@ -148,11 +152,17 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
             raise UserInputError("not here")
         return replace(USUAL, kernel="/k", append=tuple(r.id for r in wanted))
 
-    def boot(machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str, **more: object) -> VmBoot:
-        booted.append(variant)
+    def boot(
+        machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        assert on_progress is not None
+        on_progress(1.0)
         outcome = Outcome.WRONG if machine.append == ("c",) else Outcome.READY
-        marks = (VmMilestone("ready", 1.0, 1.0),)
-        return VmBoot(number, variant, outcome, marks, 1.0, folder.name, instructions=cost[machine.append])
+        marks = (Milestone("ready", wall_s=1.0),)
+        return Boot(outcome, marks, 1.0, instructions=cost[machine.append]), GATHERED
+
+    def on_boot(variant: str, number: int, seconds: float) -> None:
+        booted.append(variant)
 
     booted: list[str] = []
     bench = trial.Bench(boot, change, lambda recipe: (10.0, "a table") if recipe.id == "a" else (None, ""))
@@ -160,8 +170,8 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
 
     def tried() -> BootSeries:
         return trial.on_bench(
-            "x", replace(USUAL, kernel="/k"), Plan(ReadySignal(ReadyBy.EXERCISE), 1.0), wanted, tmp_path, bench,
-            times=1, judged_by=JudgedBy.INSTRUCTIONS,
+            "x", replace(USUAL, kernel="/k"), Exercised(Run(key=FIXED_KEY), 1.0), wanted, tmp_path, bench,
+            times=1, judged_by=JudgedBy.INSTRUCTIONS, on_boot=on_boot,
         )  # fmt: skip
 
     found = tried()

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes import played
+from tests.fakes.boot_data import GATHERED
 
 from vmtailor.analysis.changes.advice_catalogue import catalogue
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
@@ -24,18 +25,21 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
+from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boot_table import show
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
+from vmtailor.model.boot import Boot, Milestone, Outcome
 from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import JudgedBy, Outcome, VmBoot, VmMilestone
+from vmtailor.model.series import JudgedBy
 from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
+from vmtailor.model.workload import OwnInit, Workload
 from vmtailor.stages.boot import recipes, trial
-from vmtailor.stages.boot.once import Plan
 
 DIRECT = replace(
     USUAL,
@@ -148,17 +152,21 @@ def test_a_trial_from_prediction_to_verdict(monkeypatch: pytest.MonkeyPatch, tmp
         DIRECT, network=False, initrd=None, memory_bytes=512 << 20, kernel=str(tmp_path / "k"),
         disks=(Disk(str(tmp_path / "d"), mode=DiskMode.OVERLAID),),
     )  # fmt: skip
-    found = trial.run("vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path))
+    found = trial.run(
+        "vm", vm, OwnInit(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path)
+    )
     by_id = {t.id: t for t in found.trials}
     assert set(by_id) == {"audit", "memory", "initrd-small"}
     assert by_id["memory"].problem == "the machine is like this already"
     assert by_id["initrd-small"].problem == "there is no initial RAM disk to rebuild"
     assert by_id["audit"].verdict in (Verdict.UNDECIDED, Verdict.SAME)
     assert by_id["audit"].saving is not None
-    assert [(b.variant, b.outcome) for b in found.boots] == [(n, Outcome.READY) for n in ("base", "audit", "base")]
+    assert [(one.variant, one.boot.outcome) for one in found.boots] == [
+        (n, Outcome.READY) for n in ("base", "audit", "base")
+    ]
     with pytest.raises(UserInputError, match="symbols are known"):
         trial.run(
-            "vm", vm, Plan(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
+            "vm", vm, OwnInit(parse_signal("login"), 10.0), wanted, tmp_path, times=1, natives=Natives(tmp_path),
             judged_by=JudgedBy.INSTRUCTIONS,
         )  # fmt: skip
 
@@ -173,18 +181,31 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
         def __init__(self, natives: Natives) -> None:
             pass
 
-        def __call__(self, vm: Machine, plan: Plan, folder: Path, *, number: int, variant: str, **_: object) -> VmBoot:
-            booted.append(variant)
-            (folder / "profile").mkdir(parents=True, exist_ok=True)
-            (folder / "console.log").write_text("[    0.000000] Linux version 6.12.1 (x)\n")
-            ready = VmMilestone("ready", 1.0, 9.0 if "audit=0" in vm.append else 13.0, executed=7_000_000)
-            return VmBoot(number, variant, Outcome.READY, (ready,), 1.0, folder.name)
+        def __call__(
+            self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+        ) -> tuple[Boot, Gathered]:
+            assert on_progress is not None
+            on_progress(1.0)
+            at_ns = 9_000_000_000 if "audit=0" in machine.append else 13_000_000_000
+            ready = Milestone("ready", wall_s=1.0, virtual_ns=at_ns, executed=7_000_000)
+            console = b"[    0.000000] Linux version 6.12.1 (x)\n"
+            return Boot(Outcome.READY, (ready,), 1.0), replace(GATHERED, console=console)
+
+    def on_boot(variant: str, number: int, seconds: float) -> None:
+        booted.append(variant)
 
     monkeypatch.setattr(trial, "Settled", Played)
-    monkeypatch.setattr(trial, "boot_once", None)
+    monkeypatch.setattr(trial, "plain_boot", None)
     vm = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS)
     found = trial.run(
-        "vm", vm, Plan(parse_signal("login"), 10.0), [recipe("audit")], tmp_path, times=1, natives=Natives(tmp_path)
+        "vm",
+        vm,
+        OwnInit(parse_signal("login"), 10.0),
+        [recipe("audit")],
+        tmp_path,
+        times=1,
+        natives=Natives(tmp_path),
+        on_boot=on_boot,
     )
     assert booted == ["profile", "base", "audit", "base"]
     assert [(t.verdict, t.saving) for t in found.trials] == [(Verdict.BETTER, 4.0)]

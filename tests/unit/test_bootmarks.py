@@ -31,7 +31,7 @@ def test_milestones_are_placed_by_the_kernel_clock_joined_to_the_hosts() -> None
     found = {m.name: m for m in bootmarks.milestones(lines[:-1])}
     assert found["kernel"].wall_s == pytest.approx(1.02)
     assert found["initrd"].wall_s == pytest.approx(2.52)
-    assert found["root mounted"].guest_s == 2.0
+    assert found["root mounted"].virtual_ns == 2_000_000_000
     assert found["init"].wall_s == pytest.approx(4.02)
     assert found["login"].wall_s == 6.0
 
@@ -47,7 +47,7 @@ def test_a_message_behind_a_prompt_is_a_line_of_its_own() -> None:
 def test_own_milestones_and_no_stamps() -> None:
     lines = bootmarks.lines_of([(0.5, "hello"), (0.7, "\x1b[1mdocker is up\x1b[0m")])
     found = bootmarks.milestones(lines, (("docker", re.compile("docker is up")),))
-    assert [(m.name, m.wall_s, m.guest_s) for m in found] == [("docker", 0.7, None)]
+    assert [(m.name, m.wall_s, m.virtual_ns) for m in found] == [("docker", 0.7, None)]
 
 
 @pytest.mark.parametrize(

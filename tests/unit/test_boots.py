@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from vmtailor.analysis.guests import boots
+from vmtailor.model.boot import Outcome
 from vmtailor.model.ending import End, Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.gathered import Gathered
@@ -29,7 +30,7 @@ SERVER = Exercise(
 def outcome(report: GuestReport, ending: Ending = Ending.EXITED) -> Gathered:
     code = {Ending.EXITED: 0, Ending.PANIC: 0, Ending.DEADLINE: None, Ending.DIED: 1}[ending]
     end = End(ending, "qemu …", "tail", "qemu: complaint", 12.0, code)
-    return Gathered(report, end, 1000.0)
+    return Gathered(end, 1000.0, report)
 
 
 def result(step: int, done: int = 1, right: int | None = None, **more: Any) -> StepResult:
@@ -114,4 +115,5 @@ def test_a_boot_on_the_wall_clock_has_marks_but_no_counts() -> None:
     boot = boots.make_boot(outcome(report), RUN_TO_END)
     init = boot.milestone("init")
     assert init is not None and (init.executed, init.virtual_ns, init.wall_s) == (None, 5000, 0.25)
-    assert boot.answers_right and boot.requests == 0 and boot.phases == ()
+    assert boot.container is not None and boot.container.answers_right and boot.container.requests == 0
+    assert boot.phases == () and boot.outcome is Outcome.READY and boot.instructions is None

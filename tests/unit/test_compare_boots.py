@@ -9,6 +9,7 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fakes.boot_data import series_boot
 from typer.testing import CliRunner
 
 from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side
@@ -20,9 +21,10 @@ from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command
+from vmtailor.model.boot import Milestone, Outcome
 from vmtailor.model.comparison import Comparison
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, Outcome, Variant, VmBoot, VmMilestone
+from vmtailor.model.series import BootSeries, Variant
 from vmtailor.model.workload import ReadyBy, ReadySignal
 
 
@@ -172,9 +174,9 @@ def series(folder: Path, ready_s: list[float]) -> Path:
     for n, seconds in enumerate(ready_s):
         (folder / f"b{n}").mkdir()
         (folder / f"b{n}" / "console.log").write_text(log({"a_init": 20_000 + n}))
-        marks = (VmMilestone("ready", wall_s=seconds, executed=1000 + n),)
-        boots.append(VmBoot(n, "base", Outcome.READY, marks, seconds, f"b{n}"))
-    boots.append(VmBoot(99, "base", Outcome.PANIC, (VmMilestone("ready", wall_s=99.0),), 99.0, "b0"))
+        marks = (Milestone("ready", wall_s=seconds, executed=1000 + n),)
+        boots.append(series_boot("base", n, Outcome.READY, marks, seconds, folder=f"b{n}"))
+    boots.append(series_boot("base", 99, Outcome.PANIC, (Milestone("ready", wall_s=99.0),), 99.0, folder="b0"))
     record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", USUAL, "qemu"),), tuple(boots))
     save(record, folder / "boots.json")
     return folder

@@ -111,7 +111,7 @@ def test_what_was_judged_is_said_with_its_digests(tmp_path: Path) -> None:
 
 def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     boots = [
-        {"variant": v, "outcome": o, "instructions": n, "milestones": [{"name": "ready", "wall_s": at}]}
+        {"variant": v, "boot": {"outcome": o, "instructions": n, "milestones": [{"name": "ready", "wall_s": at}]}}
         for v, o, n, at in (
             ("base", "ready", 10, 1.0),
             ("base", "ready", 12, 3.0),
@@ -136,8 +136,15 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     assert told["clock"] == "wall" and told["command line"] == "quiet ro" and told["file"].endswith("boots.json")
 
 
+def test_saved_boots_of_another_version_are_to_be_made_again(tmp_path: Path) -> None:
+    record = {"schema": "vmtailor/boots/1", "boots": [{"variant": "base", "outcome": "ready", "milestones": []}]}
+    (tmp_path / "boots.json").write_text(json.dumps(record))
+    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/2'"):
+        gate_document.read(tmp_path)
+
+
 NAMES = st.sampled_from(
-    ["schema", "boots", "variants", "milestones", "name", "sources", "conditions", "kernel", "machine"]
+    ["schema", "boots", "boot", "variants", "milestones", "name", "sources", "conditions", "kernel", "machine"]
 )
 ODD = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),

@@ -26,6 +26,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import natives, plain_files, records
 from vmtailor.base.errors import AnswerNo, UserInputError, VmtailorError
 from vmtailor.base.store import Store
+from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import saved, stages
 from vmtailor.drivers.host import bundle_folder, bundle_values, content
 from vmtailor.drivers.kernel import kconfig_file
@@ -36,7 +37,6 @@ from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import bundling, rebuilding, reverify
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.stages import verify
-from vmtailor.stages.boot import bundle as boot_bundle
 from vmtailor.stages.verify import Target, Verification
 
 pytestmark = pytest.mark.attack

@@ -52,13 +52,13 @@ def test_what_has_no_say_leaves_the_key(package: Path, name: str) -> None:
 
 def test_each_stage_depends_on_what_it_judges_by() -> None:
     parts = {
-        trace: {"vmtailor.analysis.demands.tracer_requests", "vmtailor.drivers.guest.rig"},
+        trace: {"vmtailor.analysis.demands.tracer_requests", "vmtailor.booting.exercised"},
         verify: {
             "vmtailor.analysis.demands.degradation",
             "vmtailor.analysis.guests.kernel_log",
             "vmtailor.drivers.host.host_client",
         },
-        measure: {"vmtailor.analysis.cost.counters", "vmtailor.drivers.guest.rig"},
+        measure: {"vmtailor.analysis.cost.counters", "vmtailor.booting.exercised"},
     }
     for stage, names in parts.items():
         assert names <= set(keys._imported(stage.__name__, {}))

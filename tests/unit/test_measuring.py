@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vmtailor.analysis.cost import sides
 from vmtailor.analysis.cost.sides import TO_INIT, KernelFacts, LoopNames, loops_of, make_side, spread
 from vmtailor.analysis.demands import container_log
-from vmtailor.model.boot import Boot, FunctionCost, Milestone, Phase, PhaseCounts
+from vmtailor.model.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.pipeline.measuring import folder_of
 from vmtailor.stages.measure import MEMORY_STEP, least_memory
@@ -65,8 +65,7 @@ def boot(kernel: int = 1000, load: int = 50, *, firmware: int = 7) -> Boot:
             FunctionCost("tsc_read_refs", Phase.FIRMWARE, 3, port_accesses=1),
             FunctionCost("memset", Phase.KERNEL, 500),
         ),
-        exit_code=0, answers_right=True, requests=5, stdout="", stderr="", console="", failures=(), command="",
-        wall_seconds=1.0, conditions=(("clock", "instructions"),),
+        outcome=Outcome.READY, seconds=1.0, container=ContainerRun(exit_code=0, answers_right=True, requests=5),
     )  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def test_a_side_whose_boots_differ_says_so() -> None:
 def test_a_boot_that_never_reached_ready_gives_no_figure() -> None:
     import dataclasses
 
-    early = dataclasses.replace(boot(), milestones=boot().milestones[:2], requests=0)
+    early = dataclasses.replace(boot(), milestones=boot().milestones[:2], container=None)
     side = make_side(FACTS, "x", [early], device_boot=None, wall_boots=[early], loops=(), min_memory_bytes=None)
     assert side.ready_instructions is None and side.ready_virtual_us is None and side.ready_wall_us is None
     assert side.request_kernel_instructions is None and "request_kernel_instructions" not in dict(side.spread)
@@ -162,6 +161,6 @@ def test_what_our_init_prepares_is_not_the_containers() -> None:
 
 def test_a_loop_is_found_in_the_parts_that_the_compiler_made_of_its_function() -> None:
     rows = tuple(FunctionCost(name, Phase.KERNEL, 5) for name in ("wait_tick", "wait_tick.part.0", "wait_tickle"))
-    boot = Boot((), (), rows, 0, True, 0, "", "", "", (), "", 1.0, ())
+    boot = Boot(Outcome.READY, (), 1.0, functions=rows)
     (found,) = loops_of(boot, [LoopNames("tick", ("wait_tick",), "emulated")], TO_INIT)
     assert found.instructions == 10

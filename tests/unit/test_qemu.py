@@ -167,7 +167,7 @@ def test_qemu_sees_next_to_nothing_of_our_environment(machine: Machine, monkeypa
 
 
 def test_qmp_commands_errors_and_events(machine: Machine) -> None:
-    with qemu.start(fake(machine, "exit"), qmp=True) as running:
+    with qemu.start(fake(machine, "hang"), qmp=True) as running:
         assert running.qmp is not None
         assert running.qmp.ask("query-status")["status"] == "running"
         with pytest.raises(GuestError, match="has not been found"):

@@ -16,8 +16,8 @@ import pytest
 from tests.unit.test_running import options
 
 from vmtailor.base.errors import GuestError, HostError
+from vmtailor.booting import relay
 from vmtailor.drivers.qemu import qemu_program
-from vmtailor.pipeline import relay
 from vmtailor.pipeline.running import RunOptions, run_bundle
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-guest"

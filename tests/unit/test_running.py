@@ -15,6 +15,7 @@ from tests.fakes.fit_run_data import fit_run
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.store import Store
+from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.qemu import kvm, qemu_program
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
@@ -22,7 +23,6 @@ from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundling, running
 from vmtailor.pipeline.bundles import load_bundle
-from vmtailor.pipeline.run_ending import Memory, memory_of
 from vmtailor.pipeline.running import RunOptions, best_accelerator, run_bundle
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"

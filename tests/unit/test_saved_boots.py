@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.fakes.boot_data import series_boot
+
 from vmtailor.analysis.compare.compare import load
 from vmtailor.analysis.compare.saved_boots import saved_boots
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import records
-from vmtailor.model.series import BootSeries, Outcome, Variant, VmBoot
+from vmtailor.model.boot import Outcome
+from vmtailor.model.series import BootSeries, Variant
 from vmtailor.model.workload import ReadyBy, ReadySignal
 
 LOG = "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /sbin/init as init process\n"
@@ -18,7 +21,7 @@ LOG = "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /sbin/init as
 def test_folders_variants_and_single_boots(tmp_path: Path) -> None:
     boots = []
     for name, number, outcome in (("base", 1, "ready"), ("base", 2, "timeout"), ("small", 1, "ready")):
-        boots.append(VmBoot(number, name, Outcome(outcome), (), 1.0, f"{name}-{number}"))
+        boots.append(series_boot(name, number, Outcome(outcome)))
         (tmp_path / f"{name}-{number}").mkdir()
         (tmp_path / f"{name}-{number}" / "console.log").write_text(LOG)
         (tmp_path / f"{name}-{number}" / "console.times.log").write_text(LOG)

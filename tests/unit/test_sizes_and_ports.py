@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_memory
-from vmtailor.drivers.guest import rig
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.workload import NETWORK
 from vmtailor.pipeline.running import RunOptions, run_of
 
 IMAGE = ImageConfig("amd64", entrypoint=("/entry",), cmd=("image", "words"))
@@ -76,7 +76,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     options = RunOptions(Path("b"), env=("A=1", "B=", "C=x=y", "PASSED_ON", "NOT_SET"))
     run = run_of(options, IMAGE, network=True)
     assert run.env == (("A", "1"), ("B", ""), ("C", "x=y"), ("PASSED_ON", "from outside"))
-    assert run.network == rig.NETWORK
+    assert run.network == NETWORK
     with pytest.raises(UserInputError):
         run_of(RunOptions(Path("b"), env=("=1",)), IMAGE, network=True)
 

@@ -23,5 +23,5 @@ from vmtailor.stages import verify
 def test_patience(clock: Clock, baseline_s: float, patience_s: float) -> None:
     ready = SimpleNamespace(timeout_s=120.0)
     target = cast(Any, SimpleNamespace(machine=SimpleNamespace(clock=clock), exercise=SimpleNamespace(ready=ready)))
-    trace = cast(Any, SimpleNamespace(requests_boot=SimpleNamespace(wall_seconds=baseline_s)))
+    trace = cast(Any, SimpleNamespace(requests_boot=SimpleNamespace(seconds=baseline_s)))
     assert verify.patience_s(target, trace) == patience_s

@@ -16,6 +16,10 @@ from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.bundle import Chosen
+from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.boot_table import document, show
@@ -24,13 +28,13 @@ from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.model.architecture import every_kind, of_host
+from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome
+from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.pipeline.measuring import loop_table
-from vmtailor.stages.boot import attribution, profile, recipes, series, trial
-from vmtailor.stages.boot.bundle import Chosen
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.stages.boot import attribution, profile, recipes, trial
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)i?B?")
 
@@ -41,7 +45,7 @@ class Request:
 
     subject: str
     machine: Machine
-    plan: Plan
+    workload: OwnInit | Nothing
     times: int
     out: Path
     sample: bool
@@ -137,21 +141,23 @@ def boot(
     line = append.split()
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
-    plan = Plan(signal, timeout, also_signals, tuple(_mark(text) for text in mark or ()))
     row = of_host()
+    workload = _workload(signal, also_signals, mark or [], timeout)
     wanted_machine = replace(
         machines.usual(row), kind=row.machine_type(machine or row.usual).kind, memory_bytes=_bytes(memory),
         cpus=cpus, kernel=_file(kernel),
         initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
-        ports=machines.on_loopback(plan.ports), cpu_model=cpu, accelerator=accel, clock=clock,
+        ports=machines.on_loopback(workload.ports), cpu_model=cpu, accelerator=accel, clock=clock,
         options=tuple(qemu or ()),
     )  # fmt: skip
     _check(wanted_machine, sample)
+    if isinstance(workload, Nothing) and (sample or try_):
+        raise UserInputError("--sample and --try need a moment to be ready at", hint=f"--ready {FORMS}")
     if clock is Clock.INSTRUCTIONS:
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
-        wanted_machine = attribution.countable(wanted_machine)
+        wanted_machine = machines.countable(wanted_machine)
     name = str(subject or kernel)
-    request = Request(name, wanted_machine, plan, times, out, sample, debug_initcalls, _changes(try_), judge)
+    request = Request(name, wanted_machine, workload, times, out, sample, debug_initcalls, _changes(try_), judge)
     if attribute:
         _attribute(request, json)
         return
@@ -165,7 +171,7 @@ def _print(found: BootSeries, out: Path, json: bool) -> None:
         output.document(document(found, out))
     else:
         show(found, out, Console())
-    if any(b.outcome is not Outcome.READY for b in found.boots if b.variant == found.variants[0].name):
+    if any(one.outcome is not Outcome.READY for one in found.of(found.variants[0].name)):
         raise typer.Exit(ExitCode.GUEST)
 
 
@@ -175,7 +181,7 @@ def _attribute(request: Request, json: bool) -> None:
     store = Store()
     known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     cost = attribution.attributed(
-        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.plan.timeout_s
+        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.workload.timeout_s
     )
     _print_cost(cost, request.out, json, request.machine.architecture)
 
@@ -188,12 +194,13 @@ def _print_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> Non
 
 
 def _booted(request: Request) -> BootSeries:
-    machine, plan = request.machine, request.plan
+    machine, workload = request.machine, request.workload
     request.out.mkdir(parents=True, exist_ok=True)
     if request.debug_initcalls:
         machine = profile.with_initcalls(machine)
     if request.sample:
-        plan = replace(plan, collector=True)
+        if isinstance(workload, OwnInit):
+            workload = replace(workload, collector=True)
         machine = profile.with_collector(machine, natives.locate().folder / "collector", request.out)
     with step(f"boot {Path(request.subject).name}") as progress:
 
@@ -204,9 +211,9 @@ def _booted(request: Request) -> BootSeries:
         return series.run(
             request.subject,
             series.in_turn([series.variant("base", machine)], request.times),
-            plan,
+            workload,
             request.out,
-            boot=attribution.Settled(natives.locate()) if exact else boot_once,
+            booter=Settled(natives.locate()) if exact else plain_boot,
             on_boot=on_boot,
         )
 
@@ -226,7 +233,7 @@ def _tried(request: Request) -> BootSeries:
             progress.update(number - 1, request.times, f"{name} {number}: {seconds:.0f} s")
 
         return trial.run(
-            request.subject, request.machine, request.plan, wanted, request.out, times=request.times,
+            request.subject, request.machine, request.workload, wanted, request.out, times=request.times,
             natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
@@ -252,6 +259,16 @@ def _check(machine: Machine, sample: bool) -> None:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")
+
+
+def _workload(
+    ready: ReadySignal, also: tuple[ReadySignal, ...], marks: list[str], timeout_s: float
+) -> OwnInit | Nothing:
+    if ReadyBy.NOTHING not in {signal.by for signal in (ready, *also)}:
+        return OwnInit(ready, timeout_s, also, tuple(_mark(text) for text in marks))
+    if ready.by is not ReadyBy.NOTHING or also or marks:
+        raise UserInputError("nothing:SECONDS goes without --also and --mark", hint="nobody is asked anything")
+    return Nothing(ready.seconds)
 
 
 def _mark(text: str) -> tuple[str, re.Pattern[str]]:

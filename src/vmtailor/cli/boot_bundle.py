@@ -11,12 +11,12 @@ from vmtailor.base import natives, output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
+from vmtailor.booting.bundle import Chosen
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting
 from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.stages.boot import bundle_changes, trial
-from vmtailor.stages.boot.bundle import Chosen
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from vmtailor.analysis.statistics.bootstats import Summary, summarise
 from vmtailor.base.figures import millions
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural
+from vmtailor.model.boot import Outcome
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult
+from vmtailor.model.series import BootSeries, JudgedBy, TrialResult
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 
@@ -34,7 +35,7 @@ def summaries(series: BootSeries, variant: str) -> list[tuple[str, Summary]]:
     for boot in series.of(variant):
         if boot.outcome is Outcome.READY:
             for mark in boot.milestones:
-                at = mark.wall_s if series.clock is Clock.WALL else mark.guest_s
+                at = mark.seconds(series.clock)
                 if at is not None:
                     values.setdefault(mark.name, []).append(at)
         if boot.outcome is Outcome.READY and boot.cpu_s is not None:
@@ -97,14 +98,16 @@ def _s(seconds: float) -> str:
 
 
 def _failures(series: BootSeries, out: Path, console: Console) -> None:
-    for boot in series.boots:
+    for one in series.boots:
+        boot, name = one.boot, f"{one.variant} {one.number}"
         for warning in boot.kernel_warnings[:3]:
-            console.print(Text(f"{boot.variant} {boot.number}: warning: {warning}", style="yellow"))
+            console.print(Text(f"{name}: warning: {warning}", style="yellow"))
         if boot.outcome is Outcome.READY:
             continue
-        console.print(Text(f"{boot.variant} {boot.number}: {boot.outcome}: {boot.problem}", style="red"))
-        log = out / boot.folder / "console.times.log"
-        if boot.variant == series.variants[0].name and log.is_file():
+        console.print(Text(f"{name}: {boot.outcome}: {boot.problem}", style="red"))
+        timed, plain = (out / one.folder / log for log in ("console.times.log", "console.log"))
+        log = timed if timed.is_file() else plain
+        if one.variant == series.variants[0].name and log.is_file():
             for line in log.read_text("utf-8", "replace").splitlines()[-12:]:
                 console.print(Text(f"  │ {line[:200]}", style="dim"))
         console.print(Text(f"  its console: {log}", style="dim"))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.machine import Clock
+
 
 class Phase(StrEnum):
     """The stretches of a boot, in their order. Each begins at the mark of the same name."""
@@ -20,14 +22,33 @@ class Phase(StrEnum):
     STOP = "stop"
 
 
+class Outcome(StrEnum):
+    """How a boot ended."""
+
+    READY = "ready"  # it got ready, and all that was asked of it is right
+    PANIC = "panic"  # the kernel gave up
+    STOPPED = "stopped"  # the machine ended by itself before it was ready
+    TIMEOUT = "timeout"  # never ready within the time given
+    WRONG = "wrong"  # ready, but something else that was asked for is not right
+
+
 @dataclass(frozen=True)
 class Milestone:
-    """`executed`: instructions since reset. `virtual_ns`: executed plus waited, where known. `wall_s`: of QEMU."""
+    """A moment of a boot. `executed`: instructions since reset. `virtual_ns`: on the guest's own clock; on the
+    instruction clock, that is executed plus waited, exact. `wall_s`: host time since QEMU was started. `source`: the
+    line or signal that told."""
 
     name: str
     executed: int | None = None
     virtual_ns: int | None = None
     wall_s: float | None = None
+    source: str = ""
+
+    def seconds(self, clock: Clock) -> float | None:
+        """Host time since QEMU was started, or virtual time on the instruction clock."""
+        if clock is Clock.WALL:
+            return self.wall_s
+        return None if self.virtual_ns is None else self.virtual_ns / 1e9
 
 
 @dataclass(frozen=True)
@@ -55,24 +76,49 @@ class FunctionCost:
 
 
 @dataclass(frozen=True)
+class ContainerRun:
+    """What the container did. `answers_right` is the exercise's word (None: nothing was asked); `requests`: answers
+    that were judged."""
+
+    exit_code: int | None = None
+    answers_right: bool | None = None
+    requests: int = 0
+    stdout: str = ""
+    stderr: str = ""
+
+
+# vmtailor/boot/1: of a container only; what a system with its own init gave was another record.
+# vmtailor/boot/2: one record for both, with `outcome`; what the container did is in `container`.
+@dataclass(frozen=True)
 class Boot:
-    """What one boot gave. `exit_code` is the container's; `answers_right` the exercise's word (None: not driven)."""
+    """What one boot gave; what does not apply is empty or None. `seconds`: of host time. `failures`: what is wrong, in
+    sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host up to ready,
+    which a busy host sways less. `instructions`: executed from kernel entry to init, where they were counted."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/boot/1"
+    SCHEMA: ClassVar[str] = "vmtailor/boot/2"
 
+    outcome: Outcome
     milestones: tuple[Milestone, ...]
-    phases: tuple[PhaseCounts, ...]
-    functions: tuple[FunctionCost, ...]
-    exit_code: int | None
-    answers_right: bool | None
-    requests: int
-    stdout: str
-    stderr: str
-    console: str
-    failures: tuple[str, ...]
-    command: str
-    wall_seconds: float
-    conditions: tuple[tuple[str, str], ...]
+    seconds: float
+    command: str = ""
+    failures: tuple[str, ...] = ()
+    phases: tuple[PhaseCounts, ...] = ()
+    functions: tuple[FunctionCost, ...] = ()
+    instructions: int | None = None
+    cpu_s: float | None = None
+    container: ContainerRun | None = None
+    console: str = ""
+    kernel_warnings: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, for a person."""
+        return "; ".join(self.failures)
 
     def milestone(self, name: str) -> Milestone | None:
         return next((m for m in self.milestones if m.name == name), None)
+
+    def at(self, name: str, clock: Clock = Clock.WALL) -> float | None:
+        """Seconds at a milestone: host time since QEMU was started, or virtual time on the instruction clock."""
+        found = self.milestone(name)
+        return None if found is None else found.seconds(clock)

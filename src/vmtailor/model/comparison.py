@@ -25,9 +25,8 @@ class Change(StrEnum):
 
 class Row(msgspec.Struct, frozen=True):
     """One phase, item or figure. Medians in `unit` (the fields say µs, as nearly all are); `low` and `high` bound the
-    difference (95 %), None where a side is a single
-    boot.
-    `direction` says which way an undecided one leans. `boots` counts in how many boots of each side it was."""
+    difference (95 %), None where a side is a single boot. `direction` says which way an undecided one leans. `boots`
+    counts in how many boots of each side it was."""
 
     kind: str
     name: str

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the TCG plugin is to mark, and what it counted in one boot. The figures are instructions unless another unit is
-named."""
+"""What the TCG plugin counted in one boot. The figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
@@ -17,25 +16,6 @@ BOOT_OWNER = "boot"
 OTHER_OWNER = "other"
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""
-#: The mark where the kernel proper begins.
-START_KERNEL = "start_kernel"
-
-
-@dataclass(frozen=True)
-class CodeMark:
-    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
-
-    name: str
-    address: int
-    every: bool = False
-
-
-@dataclass(frozen=True)
-class CodeSpan:
-    """The totals are noted whenever the instruction at `address` is reached."""
-
-    name: str
-    address: int
 
 
 @dataclass(frozen=True)

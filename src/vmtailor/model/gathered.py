@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from vmtailor.model.counters import Counters
 from vmtailor.model.ending import End
 from vmtailor.model.guest import GuestReport
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """`end`: how QEMU ended; `requests`: the tracer's log; `counts`: the plugin's file. `started_s`: the host's
-    monotonic clock when QEMU was started, to which the marks' `host_s` refer."""
+    """`end`: how QEMU ended, or that it still ran. `started_s`: the host's monotonic clock when it was started, to
+    which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
+    init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
+    `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
 
-    report: GuestReport
     end: End
     started_s: float
+    report: GuestReport = field(default_factory=GuestReport)
+    console: bytes = b""
+    lines: tuple[tuple[float, str], ...] = ()
+    chart: bytes = b""
     requests: bytes = b""
     counts: bytes = b""
-
-    @property
-    def console(self) -> str:
-        """The kernel's own words: what came on the console, then the log that init sent."""
-        return self.report.console + self.report.file("kernel-log")
+    counters: Counters | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.model.boot import Boot
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
 from vmtailor.model.workload import ReadySignal
@@ -20,56 +21,6 @@ class JudgedBy(StrEnum):
     CPU = "cpu"  # processor time that QEMU used up to then: a busy host sways it less, but it does not see waits
 
 
-class Outcome(StrEnum):
-    """How a boot ended."""
-
-    READY = "ready"
-    PANIC = "panic"  # the kernel gave up
-    STOPPED = "stopped"  # the machine ended by itself before it was ready
-    TIMEOUT = "timeout"  # never ready within the time given
-    WRONG = "wrong"  # ready, but the exercise failed
-
-
-@dataclass(frozen=True)
-class VmMilestone:
-    """A moment of a boot. `wall_s`: host time since QEMU was started. `guest_s`: the guest's own clock, where its
-    line had a
-    stamp; on the instruction clock that is virtual time, exact. `executed`: instructions, where they were counted.
-    `source` is the line or signal."""
-
-    name: str
-    wall_s: float | None = None
-    guest_s: float | None = None
-    executed: int | None = None
-    source: str = ""
-
-
-@dataclass(frozen=True)
-class VmBoot:
-    """One boot. Files are relative to the record's folder; `problem` says what went wrong, for a person."""
-
-    number: int
-    variant: str
-    outcome: Outcome
-    milestones: tuple[VmMilestone, ...]
-    seconds: float
-    folder: str
-    problem: str = ""
-    cpu_s: float | None = None  # processor time that QEMU used on the host up to ready: less swayed by a busy host
-    instructions: int | None = None  # executed from kernel entry to init, where they were counted
-    kernel_warnings: tuple[str, ...] = ()
-
-    def milestone(self, name: str) -> VmMilestone | None:
-        return next((m for m in self.milestones if m.name == name), None)
-
-    def at(self, name: str, clock: Clock = Clock.WALL) -> float | None:
-        """Seconds at a milestone: host time since QEMU was started, or virtual time on the instruction clock."""
-        found = self.milestone(name)
-        if found is None:
-            return None
-        return found.wall_s if clock is Clock.WALL else found.guest_s
-
-
 @dataclass(frozen=True)
 class Variant:
     """A machine as it was booted: `base`, or with changes of the catalogue applied (`changes` are their ids)."""
@@ -78,6 +29,16 @@ class Variant:
     machine: Machine
     command: str
     changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeriesBoot:
+    """One boot of a series. `folder`, relative to the record's, has what it said."""
+
+    variant: str
+    number: int
+    folder: str
+    boot: Boot
 
 
 @dataclass(frozen=True)
@@ -103,8 +64,8 @@ class TrialResult:
     problem: str = ""
 
 
-# vmtailor/boots/1: a variant's machine was a record of another kind, `vm`.
-# vmtailor/boots/2: variants have the one `machine`.
+# vmtailor/boots/1: a variant's machine (`vm`) and its boots were records of their own.
+# vmtailor/boots/2: variants have the one `machine`, and each entry of `boots` the one `boot`.
 @dataclass(frozen=True)
 class BootSeries:
     """All boots of one call, with every raw sample."""
@@ -116,7 +77,7 @@ class BootSeries:
     ready: ReadySignal
     timeout_s: float
     variants: tuple[Variant, ...]
-    boots: tuple[VmBoot, ...]
+    boots: tuple[SeriesBoot, ...]
     conditions: tuple[tuple[str, str], ...] = field(default=())
     trials: tuple[TrialResult, ...] = ()
     judged_by: JudgedBy = JudgedBy.READY
@@ -126,5 +87,10 @@ class BootSeries:
     def clock(self) -> Clock:
         return self.variants[0].machine.clock
 
-    def of(self, variant: str) -> tuple[VmBoot, ...]:
-        return tuple(b for b in self.boots if b.variant == variant)
+    def entries(self, variant: str) -> tuple[SeriesBoot, ...]:
+        """The boots of one variant, in order, each with its number and folder."""
+        return tuple(one for one in self.boots if one.variant == variant)
+
+    def of(self, variant: str) -> tuple[Boot, ...]:
+        """The boots of one variant, in order."""
+        return tuple(one.boot for one in self.entries(variant))

@@ -2,8 +2,7 @@
 """The timeline of one boot: what a log says about where the time went, and what it cannot say.
 
 All times are whole microseconds. The clock's zero is the zero of the kernel's own clock (the `[    0.000000]` of its
-log);
-firmware and loader lie before it and are negative. A figure that the log does not support is None, never 0.
+log); firmware and loader lie before it and are negative. A figure that the log does not support is None, never 0.
 
 Rows are msgspec structures, not dataclasses: a long log makes a million of them, and these take a third of the time
 and memory.
@@ -108,11 +107,10 @@ class PhaseSpan(msgspec.Struct, frozen=True):
 class Initcall(msgspec.Struct, frozen=True, gc=False):
     """One run of one initcall. `occurrence` counts runs of the same name and module from 1.
 
-    `start_us` is the stamp of its `calling` line, `end_us` that of its `initcall … returned` line. `duration_us` is
-    the better of
-    `reported_us` (as printed) and `stamps_us` (difference of stamps), as `duration_source` says; `exclusive_us` is
-    less what ran
-    inside it. `returned` is None when it never did. `task` is the process that ran it."""
+    `start_us` is the stamp of its `calling` line, `end_us` that of its `initcall … returned` line. `duration_us` is the
+    better of `reported_us` (as printed) and `stamps_us` (difference of stamps), as `duration_source` says;
+    `exclusive_us` is less what ran inside it. `returned` is None when it never did. `task` is the process that ran
+    it."""
 
     name: str
     module: str | None
@@ -222,8 +220,7 @@ class ConsoleCost(msgspec.Struct, frozen=True):
 
 class Hotspot(msgspec.Struct, frozen=True):
     """`share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
-    known or it
-    is not part of it. `advice` lists ids of the catalogue."""
+    known or it is not part of it. `advice` lists ids of the catalogue."""
 
     kind: str
     name: str

@@ -42,8 +42,8 @@ class FileUse:
     written: bool
 
 
-# vmtailor/trace/1: with vmtailor/machine/1.
-# vmtailor/trace/2: with vmtailor/machine/2.
+# vmtailor/trace/1: with vmtailor/machine/1 and vmtailor/boot/1.
+# vmtailor/trace/2: with vmtailor/machine/2 and vmtailor/boot/2.
 @dataclass(frozen=True)
 class Trace:
     """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:

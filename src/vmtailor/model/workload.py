@@ -1,10 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a machine is driven once it is started."""
+"""How a machine is driven once it is started: our init with an exercise, a system with an init of its own and a ready
+signal, or nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+
+from vmtailor.model.exercise import Exercise
+
+#: Bytes of the key that tags what a guest says.
+KEY_BYTES = 16
+#: A fixed key: two boots that shall agree to the instruction must be told the same bytes.
+FIXED_KEY = bytes(range(KEY_BYTES))
+#: The address that QEMU's user network gives its guest.
+NETWORK = "10.0.2.15/24,10.0.2.2,10.0.2.3"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The entry point gets a terminal of this size."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what differs from the image's configuration, and how it is driven. None leaves the image's.
+
+    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `hold`:
+    after the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left.
+    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in
+    the container may do everything, not only what container engines leave it; an exercise may ask for that, too."""
+
+    argv: tuple[str, ...] | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    user: str | None = None
+    cwd: str | None = None
+    hostname: str | None = None
+    terminal: Terminal | None = None
+    stdin: bool = False
+    network: str | None = None
+    exercise: Exercise | None = None
+    stop_signal: str | None = None
+    tracer: tuple[str, ...] = ()
+    hold: bool = False
+    privileged: bool = False
+    grace_ms: int = 1000
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 
 
 class ReadyBy(StrEnum):
@@ -18,17 +66,20 @@ class ReadyBy(StrEnum):
     HTTP = "http"  # a good answer
     EVENT = "event"  # a QEMU event
     EXERCISE = "exercise"  # what a bundle's own exercise says; not to be chosen
+    NOTHING = "nothing"  # nobody asks it anything: it has run for so long
 
 
 @dataclass(frozen=True)
 class ReadySignal:
-    """One ready signal. `pattern` for log; `port` for tcp, ssh, http; `path` for http; `event` for event."""
+    """One ready signal. `pattern` for log; `port` for tcp, ssh, http; `path` for http; `event` for event;
+    `seconds` for nothing."""
 
     by: ReadyBy
     pattern: str = ""
     port: int = 0
     path: str = "/"
     event: str = ""
+    seconds: float = 0.0
 
     def __str__(self) -> str:
         tails = {
@@ -37,6 +88,70 @@ class ReadySignal:
             ReadyBy.SSH: str(self.port),
             ReadyBy.HTTP: f"{self.port}{self.path}",
             ReadyBy.EVENT: self.event,
+            ReadyBy.NOTHING: f"{self.seconds:g}",
         }
         tail = tails.get(self.by, "")
         return f"{self.by}:{tail}" if tail else str(self.by)
+
+
+#: Signals that are asked for over the network.
+BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
+
+
+@dataclass(frozen=True)
+class Exercised:
+    """Our init starts the container on the machine's first disk, and drives it by its exercise. `timeout_s`: of host
+    time for the whole boot. `tools`: the tracer's volume, which has every system call noted; its file's ending names
+    the format. `at_load`: called when the guest waits after its own load, so that host clients can do theirs
+    (`run.hold`)."""
+
+    run: Run
+    timeout_s: float
+    tools: Path | None = None
+    at_load: Callable[[], None] | None = None
+
+    @property
+    def signal(self) -> ReadySignal:
+        return ReadySignal(ReadyBy.EXERCISE)
+
+
+@dataclass(frozen=True)
+class OwnInit:
+    """A system with an init of its own, until `ready` comes. `timeout_s`: of host time. `also`: signals that must come,
+    too, before the boot counts as right; `marks`: further milestones by lines of the console; `collector`: it runs in
+    the guest, and says what it sees on a second serial port."""
+
+    ready: ReadySignal
+    timeout_s: float
+    also: tuple[ReadySignal, ...] = ()
+    marks: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    collector: bool = False
+
+    @property
+    def signal(self) -> ReadySignal:
+        return self.ready
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the guest that are asked."""
+        return tuple(dict.fromkeys(s.port for s in (self.ready, *self.also) if s.by in BY_PORT))
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The machine is left alone for so many seconds of host time. It counts as ready when it still runs then, and has
+    not said that it is lost."""
+
+    timeout_s: float
+
+    @property
+    def signal(self) -> ReadySignal:
+        return ReadySignal(ReadyBy.NOTHING, seconds=self.timeout_s)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """None of the guest's is asked."""
+        return ()
+
+
+Workload = Exercised | OwnInit | Nothing

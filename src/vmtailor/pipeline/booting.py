@@ -14,15 +14,16 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store
+from vmtailor.booting import bundle, series
+from vmtailor.booting.bundle import BundleBooter, Chosen, Loaded
+from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome
-from vmtailor.model.workload import ReadyBy, ReadySignal
+from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.workload import Exercised
 from vmtailor.pipeline import rebuilding
-from vmtailor.stages.boot import attribution, bundle, bundle_changes, profile, recipes, series, trial
-from vmtailor.stages.boot.bundle import BundleBooter, Chosen, Loaded
-from vmtailor.stages.boot.once import Plan
+from vmtailor.stages.boot import attribution, bundle_changes, profile, recipes, trial
 from vmtailor.stages.boot.recipes import Recipe
 
 OnBoot = Callable[[str, int, float], None]
@@ -34,7 +35,7 @@ class Booted:
 
     loaded: Loaded
     own: Chosen
-    plan: Plan
+    workload: Exercised
     natives: Natives
     store: Store
 
@@ -53,15 +54,17 @@ class Booted:
 
 
 def prepare(path: Path, own: Chosen, timeout_s: float, natives: Natives, store: Store) -> Booted:
-    """Read a bundle. What ready means is its exercise's to say; the plan is for the record."""
+    """Read a bundle. What ready means is its exercise's to say."""
     loaded = bundle.load(path, store)
-    return Booted(loaded, own, Plan(ReadySignal(ReadyBy.EXERCISE), timeout_s), natives, store)
+    return Booted(loaded, own, bundle.workload_of(loaded, timeout_s), natives, store)
 
 
 def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries:
     """Boot a bundle so many times."""
     schedule = series.in_turn([series.variant("base", subject.machine)], times)
-    return series.run(str(subject.loaded.folder), schedule, subject.plan, out, boot=subject.booter, on_boot=on_boot)
+    return series.run(
+        str(subject.loaded.folder), schedule, subject.workload, out, booter=subject.booter, on_boot=on_boot
+    )
 
 
 def attribute(subject: Booted, out: Path) -> BootCost:
@@ -75,11 +78,12 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 
 def _counted(subject: Booted, out: Path) -> Counters:
+    out.mkdir(parents=True, exist_ok=True)
     machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):
-        boot, counters = subject.booter.counted(
-            machine, subject.plan, out / "attribution", number=1, variant="attribution"
-        )
+        boot, gathered = subject.booter(machine, subject.workload, out)
+    series.keep(gathered, out / "attribution", machine, "attribution")
+    counters = gathered.counters
     if counters is None or boot.instructions is None:
         raise GuestError(
             f"the kernel did not come to init: {boot.problem or bundle.OTHER_INIT}",
@@ -112,8 +116,8 @@ def tried(
 
     bench = trial.Bench(subject.booter, change, predict)
     return trial.on_bench(
-        str(subject.loaded.folder), subject.machine, subject.plan, wanted, out, bench, times=times, judged_by=judged_by,
-        on_boot=on_boot,
+        str(subject.loaded.folder), subject.machine, subject.workload, wanted, out, bench, times=times,
+        judged_by=judged_by, on_boot=on_boot,
     )  # fmt: skip
 
 
@@ -140,11 +144,11 @@ def _by_cost(cost: BootCost, judged_by: JudgedBy) -> trial.Predict:
 
 
 def _by_log(subject: Booted, out: Path) -> trial.Predict:
-    patient = replace(subject.plan, timeout_s=2 * subject.plan.timeout_s)
+    patient = replace(subject.workload, timeout_s=2 * subject.workload.timeout_s)
+    machine = profile.with_initcalls(subject.machine)
     with step("one boot that logs its initcalls"):
-        boot = subject.booter(
-            profile.with_initcalls(subject.machine), patient, out / "profile", number=1, variant="profile"
-        )
+        boot, gathered = subject.booter(machine, patient, out)
+    series.keep(gathered, out / "profile", machine, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return trial.seconds_of(None)
     return trial.seconds_of(trial.Shown(profile.timeline_of(out / "profile"), 1.0))

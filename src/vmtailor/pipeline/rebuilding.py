@@ -15,6 +15,7 @@ from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest
+from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import kernel_packages
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel import kconfig_file
@@ -25,7 +26,6 @@ from vmtailor.model.plan import Plan
 from vmtailor.stages import build, debug_kernel
 from vmtailor.stages import plan as planning
 from vmtailor.stages.boot.attribution import Known
-from vmtailor.stages.boot.bundle import Loaded
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"

@@ -11,19 +11,20 @@ from vmtailor.base import records, temporary
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.base.text import plural
-from vmtailor.drivers.guest import guest_volume, rig
-from vmtailor.drivers.guest.guest_volume import Run, Terminal
+from vmtailor.booting import run_ending
+from vmtailor.booting.relay import Wishes, relayed
+from vmtailor.booting.run_ending import Memory
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
-from vmtailor.drivers.qemu import kvm, qemu
+from vmtailor.drivers.qemu import kvm
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, Disk, DiskMode, Machine, PublishedPort
-from vmtailor.pipeline import ports, run_ending, run_variables
+from vmtailor.model.machine import Accelerator, Machine, PublishedPort
+from vmtailor.model.workload import NETWORK, Run, Terminal
+from vmtailor.pipeline import ports, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
-from vmtailor.pipeline.relay import Relay, Wishes
-from vmtailor.pipeline.run_ending import Memory
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -89,7 +90,7 @@ def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: b
         hostname=options.hostname,
         terminal=Terminal(rows, columns) if options.terminal else None,
         stdin=options.interactive,
-        network=rig.NETWORK if network else None,
+        network=NETWORK if network else None,
         privileged=privileged if options.privileged is None else options.privileged,
     )
 
@@ -128,12 +129,8 @@ def run_bundle(options: RunOptions) -> int:
     machine = replace(_machine(options, bundle), ports=published)
     temporary.require_usable()
     with caught() as signals:
-        # On no disk: the container's environment is in it.
-        with temporary.memory_file(guest_volume.run_bytes(run)) as volume:
-            machine = replace(machine, disks=(*machine.disks, Disk(volume, mode=DiskMode.WRITTEN)))
-            with qemu.start(machine, qmp=True, greeted=False) as running:
-                relay = Relay(running, run.key, wishes, signals)
-                end = run_ending.verdict(relay.run(), relay.session, running, memory)
+        with relayed(machine, run, wishes, signals) as relay:
+            end = run_ending.verdict(relay.run(), relay.session, relay.running, memory)
         for line in end.words:
             relay.say(line)
         relay.drain()
@@ -154,7 +151,6 @@ def _machine(options: RunOptions, bundle: Bundle) -> Machine:
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     return replace(
         machine,
-        append=(*machine.append, "VT_RUN=1"),
         cpus=options.cpus or machine.cpus,
         network=bundle.network,
         outbound=options.outbound,

@@ -16,15 +16,16 @@ from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest import rig
-from vmtailor.drivers.guest.guest_volume import Run
-from vmtailor.drivers.qemu import plugin_file, qemu_program
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import counting
+from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.architecture import named
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0
@@ -42,13 +43,14 @@ class Subject:
     natives: Natives
 
 
+# vmtailor/measured/3: with vmtailor/boot/2.
 @dataclass(frozen=True)
 class Measured:
     """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
     host's clock. `initcalls`: name → instructions, with what each called. `counts_file`: the plugin's file of the first
     boot, in the record's folder."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/measured/2"
+    SCHEMA: ClassVar[str] = "vmtailor/measured/3"
 
     exact: tuple[Boot, ...]
     wall: tuple[Boot, ...]
@@ -78,7 +80,7 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         counted = [future.result() for future in exact]
     note("least memory")
     # A kernel that does not fit may run in circles for ever.
-    slowest_s = max(boot.wall_seconds for boot, _ in counted)
+    slowest_s = max(found.seconds for found, _ in counted)
     if subject.machine.cpus > 1:  # several virtual CPUs take turns on this clock, and take longer
         began = time.monotonic()
         _passes(subject, subject.machine.memory_bytes, scratch, _deadline(subject.exercise))
@@ -91,7 +93,7 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         note(f"wall clock, boot {number + 1} of {count}")
         wall.append(_walled(subject, scratch))
     return Measured(
-        exact=tuple(boot for boot, _ in counted),
+        exact=tuple(found for found, _ in counted),
         wall=tuple(wall),
         initcalls=counted[0][1],
         min_memory_bytes=memory,
@@ -118,41 +120,42 @@ def _deadline(exercise: Exercise) -> float:
 def _counted(
     subject: Subject, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    machine = machines.counted(subject.machine)
-    setup = rig.Setup(machine, run, subject.natives, _deadline(subject.exercise), plugin=config)
-    outcome = rig.drive(setup, scratch)
-    _require(outcome, subject)
+    counted = counting(subject.natives, config, subject.table)
+    found, gathered = boot(machines.counted(subject.machine), _work(subject), scratch, counting=counted)
+    _require(found, gathered)
     if keep is not None:
-        keep.write_bytes(outcome.counts)
-    counters = plugin_file.parse(outcome.counts, "the plugin's counts")
-    boot = boots.make_boot(outcome, subject.exercise, counters, subject.table)
-    return boot, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(counters))
+        keep.write_bytes(gathered.counts)
+    if gathered.counters is None:
+        raise GuestError("nothing was counted in this boot", details=boots.evidence(gathered, ()))
+    return found, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(gathered.counters))
 
 
 def _walled(subject: Subject, scratch: Path) -> Boot:
     machine = replace(subject.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    outcome = rig.drive(rig.Setup(machine, run, subject.natives, _deadline(subject.exercise)), scratch)
-    _require(outcome, subject)
-    return boots.make_boot(outcome, subject.exercise)
+    found, gathered = boot(machine, _work(subject), scratch)
+    _require(found, gathered)
+    return found
 
 
-def _require(outcome: Gathered, subject: Subject) -> None:
-    failures = boots.failures(outcome, subject.exercise)
-    if failures:
+def _work(subject: Subject, timeout_s: float | None = None) -> Exercised:
+    """The exercise, told the same bytes in every boot."""
+    patience_s = _deadline(subject.exercise) if timeout_s is None else timeout_s
+    return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), patience_s)
+
+
+def _require(found: Boot, gathered: Gathered) -> None:
+    if found.failures:
         raise GuestError(
             "a machine that worked before does not work while it is measured",
             hint="run it again; if it stays so, the exercise is not repeatable",
-            details=boots.evidence(outcome, failures),
+            details=boots.evidence(gathered, found.failures),
         )
 
 
 def _passes(subject: Subject, memory_bytes: int, scratch: Path, deadline_s: float) -> bool:
     machine = replace(subject.machine, memory_bytes=memory_bytes)
-    run = Run(exercise=subject.exercise, key=rig.FIXED_KEY)
-    outcome = rig.drive(rig.Setup(machine, run, subject.natives, deadline_s), scratch)
-    return not boots.failures(outcome, subject.exercise)
+    found, _ = boot(machine, _work(subject, deadline_s), scratch)
+    return not found.failures
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:

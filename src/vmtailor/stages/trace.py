@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
@@ -16,16 +16,17 @@ from vmtailor.base import records
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.drivers.guest import rig
-from vmtailor.drivers.guest.guest_volume import Run
-from vmtailor.drivers.qemu import plugin_file
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import initramfs
+from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.gathered import Gathered
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 RECORD = "trace.json"
 COVERAGE = "coverage.counts"
@@ -55,20 +56,18 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     """Run both boots and write the record with its two files into `folder`.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
-    run = Run(exercise=inputs.exercise, key=rig.FIXED_KEY)
+    run = Run(exercise=inputs.exercise, key=FIXED_KEY)
     config = PluginConfig(
         mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives), architecture=inputs.table.architecture
     )
-    deadline_s = BOOT_S + 4 * inputs.exercise.ready.timeout_s
-    requests, machine, loaded = _requests(inputs, run, deadline_s, scratch)
-    requests_boot = boots.make_boot(requests, inputs.exercise)
-    require_works(requests, inputs, "with its system calls traced")
+    work = Exercised(run, BOOT_S + 4 * inputs.exercise.ready.timeout_s)
+    requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
+    require_works(requests_boot, requests, inputs, "with its system calls traced")
     with step("trace: every block of the kernel"):
         one_cpu = machines.counted(machine)
-        coverage = rig.drive(rig.Setup(one_cpu, run, inputs.natives, deadline_s, plugin=config), scratch)
-        require_works(coverage, inputs, "")
-        counters = plugin_file.parse(coverage.counts, "the coverage boot's counts")
-        coverage_boot = boots.make_boot(coverage, inputs.exercise, counters, inputs.table)
+        counted = counting(inputs.natives, config, inputs.table)
+        coverage_boot, coverage = boot(one_cpu, work, scratch, counting=counted)
+        require_works(coverage_boot, coverage, inputs, "")
     (folder / COVERAGE).write_bytes(coverage.counts)
     (folder / REQUESTS).write_bytes(requests.requests)
     begins = container_log.phases(requests.report)
@@ -96,8 +95,8 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
 
 
 def _requests(
-    inputs: TraceInputs, run: Run, deadline_s: float, scratch: Path
-) -> tuple[Gathered, Machine, tuple[ModuleRequest, ...]]:
+    inputs: TraceInputs, work: Exercised, scratch: Path
+) -> tuple[Boot, Gathered, Machine, tuple[ModuleRequest, ...]]:
     """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
     for: elsewhere the host has them all. Returns what was asked for, too."""
     asked: list[ModuleRequest] = []
@@ -106,16 +105,16 @@ def _requests(
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
         with step(f"trace: every system call{also}"):
-            seen = rig.drive(rig.Setup(machine, run, inputs.natives, deadline_s, tools=inputs.tools), scratch)
+            seen_boot, seen = boot(machine, replace(work, tools=inputs.tools), scratch)
         events = container_log.read(seen.requests, container_log.phases(seen.report)).events
-        wanted = tracer_requests.of_container(initramfs.requested(seen.console), events)
+        wanted = tracer_requests.of_container(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)
         more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
         if not more:
             break
         asked += [one for one in found if one.module in more]
         loaded += more
-    return seen, machine, tuple(asked)
+    return seen_boot, seen, machine, tuple(asked)
 
 
 def read_log(folder: Path, record: Trace) -> Log:
@@ -128,14 +127,13 @@ def log_of(requests: bytes, record: Trace) -> Log:
     return container_log.read(requests, record.phases)
 
 
-def require_works(outcome: Gathered, inputs: TraceInputs, how: str) -> None:
+def require_works(found: Boot, gathered: Gathered, inputs: TraceInputs, how: str) -> None:
     """Raise GuestError unless the container did on the baseline all that the exercise asks for."""
-    failures = boots.failures(outcome, inputs.exercise)
-    if failures:
+    if found.failures:
         raise GuestError(
             f"the container does not work on the baseline {inputs.kernel_release} {how}".rstrip(),
             hint="mend the image or the exercise first: a machine can only be fitted to a container that works",
-            details=boots.evidence(outcome, failures),
+            details=boots.evidence(gathered, found.failures),
         )
 
 

@@ -14,9 +14,7 @@ from typing import ClassVar
 from vmtailor.analysis.demands import container_log, degradation, listening
 from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest import rig
-from vmtailor.drivers.guest.guest import GuestSession
-from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.booting.boot import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.gathered import Gathered
@@ -24,6 +22,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 from vmtailor.model.trace import Trace
+from vmtailor.model.workload import FIXED_KEY, NETWORK, Exercised, Run
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
 BOOT_S = 180.0
@@ -81,56 +80,53 @@ def patience_s(target: Target, trace: Trace) -> float:
     most = BOOT_S + 4 * target.exercise.ready.timeout_s
     if target.machine.clock is not Clock.INSTRUCTIONS:
         return most
-    return min(most, SLACK_S + 6 * trace.requests_boot.wall_seconds)
+    return min(most, SLACK_S + 6 * trace.requests_boot.seconds)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
     """Two boots: one with every call seen, compared with the trace's `events`; one as it will be used, with published
     ports asked from the host where there are any. The second is spared when the first has failed."""
-    run = Run(exercise=target.exercise, key=rig.FIXED_KEY)
-    setup = rig.Setup(target.machine, run, target.natives, patience_s(target, trace), tools=target.tools)
-    seen = rig.drive(setup, scratch)
+    run = Run(exercise=target.exercise, key=FIXED_KEY)
+    work = Exercised(run, patience_s(target, trace), tools=target.tools)
+    found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
     degraded = degradation.newly_failing(events, log.events)
     complaints = tuple(kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, expected_messages()))
     failures = [
-        *boots.failures(seen, target.exercise),
+        *found.failures,
         *boots.differences(trace.requests_report, seen.report, target.exercise),
         *(f"{call.name}({call.arguments}) newly fails with {call.error}" for call in degraded),
         *(f"the kernel complains: {line}" for line in complaints),
     ]
     needs = tuple(n for n in [seen.report.fatal.symbol] if n) if seen.report.fatal else ()
-    outcome = seen
+    last = seen
     if not failures:
-        outcome = _as_used(
-            target, run, BOOT_S + 4 * target.exercise.ready.timeout_s, scratch, listening.tcp_ports(events), failures
-        )
-    evidence = boots.evidence(outcome, failures) if failures else ""
+        work = Exercised(run, BOOT_S + 4 * target.exercise.ready.timeout_s)
+        last, failures = _as_used(target, work, scratch, listening.tcp_ports(events))
+    evidence = boots.evidence(last, failures) if failures else ""
     return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence)
 
 
 def _as_used(
-    target: Target, run: Run, deadline_s: float, scratch: Path, ports_listened_on: Collection[int], failures: list[str]
-) -> Gathered:
+    target: Target, work: Exercised, scratch: Path, ports_listened_on: Collection[int]
+) -> tuple[Gathered, list[str]]:
+    """A boot as it will be used: what it left, and what was wrong."""
     machine = replace(target.machine, clock=Clock.WALL)
     if not target.network:
-        outcome = rig.drive(rig.Setup(machine, run, target.natives, deadline_s), scratch)
-        failures += boots.failures(outcome, target.exercise)
-        return outcome
+        found, gathered = boot(machine, work, scratch)
+        return gathered, list(found.failures)
     ports = tuple(
         PublishedPort("127.0.0.1", host_client.free_port(), port.number)
         for port in target.image.exposed_ports
         if port.protocol == "tcp"
     )
     machine = replace(machine, network=True, ports=ports)
-    run = replace(run, network=rig.NETWORK, hold=bool(ports))
+    run = replace(work.run, network=NETWORK, hold=bool(ports))
     answers: list[str] = []
 
-    def ask(_session: GuestSession) -> None:
+    def ask() -> None:
         where = {port.guest_port: port.host_port for port in ports}
         answers.extend(host_client.wrong_answers(target.exercise, where, ports_listened_on))
 
-    setup = rig.Setup(machine, run, target.natives, deadline_s, at_load=ask if ports else None)
-    outcome = rig.drive(setup, scratch)
-    failures += [*boots.failures(outcome, target.exercise), *answers]
-    return outcome
+    found, gathered = boot(machine, replace(work, run=run, at_load=ask if ports else None), scratch)
+    return gathered, [*found.failures, *answers]

@@ -30,9 +30,8 @@ class HostClock:
     def kernel_us(
         self, outer: stamps.Outer, host_us: int, own_us: int | None, message: bytes, first: bool
     ) -> int | None:
-        """When that was on the kernel's clock; None while nothing tells. `own_us` is the kernel's own stamp, where
-        the line has
-        one; `first`: no message of the kernel came before."""
+        """When that was on the kernel's clock; None while nothing tells. `own_us` is the kernel's own stamp, where the
+        line has one; `first`: no message of the kernel came before."""
         if outer.kernel_clock:
             return own_us if own_us is not None else host_us
         if own_us is not None:

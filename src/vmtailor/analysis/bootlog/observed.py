@@ -53,9 +53,8 @@ class Gap(msgspec.Struct, gc=False):
 
 @dataclass
 class Observed:
-    """Everything one reader found. Times in microseconds on the kernel's clock, unless `epoch` is set: then on the
-    wall clock
-    (microseconds since 1970), to be joined by whoever knows the offset; or `relative` is set: zero is the file's
+    """Everything one reader found. Times in microseconds on the kernel's clock, unless `epoch` is set: then on the wall
+    clock (microseconds since 1970), to be joined by whoever knows the offset; or `relative` is set: zero is the file's
     first event."""
 
     path: str

@@ -44,8 +44,7 @@ class _Item:
 
 def load(path: Path) -> list[Timeline]:
     """The boots at a path: a log, a chart, a saved `analyze --json`, a folder with one boot a file, or what `boot`
-    saved: its
-    folder (the machine as it was), or FOLDER/VARIANT."""
+    saved: its folder (the machine as it was), or FOLDER/VARIANT."""
     saved = saved_boots(path)
     if saved:
         return [analyze(files) for files in saved]

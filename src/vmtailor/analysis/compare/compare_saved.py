@@ -11,8 +11,9 @@ from pathlib import Path
 
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base import plain_files, records
+from vmtailor.model.boot import Outcome
 from vmtailor.model.fit import FitRun
-from vmtailor.model.series import BootSeries, Outcome
+from vmtailor.model.series import BootSeries
 from vmtailor.model.timeline import Timeline
 
 SERIES, RUN = "boots.json", "run.json"
@@ -48,15 +49,15 @@ def load(record: Path) -> Saved:
 def _series(series: BootSeries, folder: Path) -> Saved:
     """The boots of the machine as it was given; boots that never got ready have no place in a comparison of times."""
     saved = Saved()
-    for boot in series.of("base") or series.boots:
-        if boot.outcome is not Outcome.READY:
+    for one in series.entries("base") or series.boots:
+        if one.boot.outcome is not Outcome.READY:
             continue
-        for mark in boot.milestones:
+        for mark in one.boot.milestones:
             if mark.wall_s is not None:
                 saved.samples.setdefault(("milestone", mark.name, "µs"), []).append(mark.wall_s * 1e6)
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))
-        own = folder / boot.folder
+        own = folder / one.folder
         console, chart = own / "console.log", own / "bootchart"
         if console.is_file() and folder.resolve() in console.resolve().parents:
             saved.timelines.append(analyze([console, *([chart] if chart.is_dir() else [])]))

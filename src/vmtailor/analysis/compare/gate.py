@@ -94,8 +94,7 @@ def _number(value: str, unit: str, metric: str, text: str) -> float:
 
 def metrics_of(document: Any) -> dict[str, list[float]]:
     """Every figure of a document by name: paths joined with `_` (and with dots), lists of numbers as samples, and for
-    timelines
-    the phases (`phase_kernel_us`) and the own time of each item (`initcall_NAME_us`)."""
+    timelines the phases (`phase_kernel_us`) and the own time of each item (`initcall_NAME_us`)."""
     found: dict[str, list[float]] = {}
     if isinstance(document, Mapping):
         for key in ("metrics", "figures"):

@@ -19,6 +19,7 @@ from vmtailor.analysis.timeline.boot_json import json_chunks
 from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plural
+from vmtailor.model.series import BootSeries
 
 #: Looked for in a folder, in this order.
 DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
@@ -26,6 +27,7 @@ DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.jso
 MOST_BYTES = 1 << 30
 #: Folders are shown by what is in them; of one that holds logs only the names count.
 _LOGS = "logs, analysed now"
+_BOOTS = "vmtailor/boots/"
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,22 @@ def read(path: Path) -> Document:
             content = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise UserInputError(f"{path} is damaged: {error}", hint="make it again") from None
+        _require_readable(content, path)
         metrics = {**metrics_of(content), **samples(content)}
         return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
     content = msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
     digest = _sha256(path) if path.is_file() else ""
     return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
+
+
+def _require_readable(content: Any, path: Path) -> None:
+    """Raise UserInputError for saved boots of another version, in which the samples stand elsewhere."""
+    found = _text(content.get("schema")) if isinstance(content, Mapping) else ""
+    if found.startswith(_BOOTS) and found != BootSeries.SCHEMA:
+        raise UserInputError(
+            f"{path} has schema {found!r}, this version reads {BootSeries.SCHEMA!r}",
+            hint="boot it again with this version of vmtailor",
+        )
 
 
 def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
@@ -70,7 +83,7 @@ def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
     yield "schema", schema or "none"
     if schema.startswith("vmtailor/fit-run/"):
         yield from _of_fit(content, folder)
-    elif schema.startswith("vmtailor/boots/"):
+    elif schema.startswith(_BOOTS):
         yield from _of_boots(content)
     elif schema.startswith("vmtailor/timeline/"):
         kernel = content.get("kernel")
@@ -116,20 +129,22 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def samples(content: Any) -> dict[str, list[float]]:
     """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`."""
-    if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith("vmtailor/boots/"):
+    if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith(_BOOTS):
         return {}
     found: dict[str, list[float]] = {}
     base = next(_mappings(content.get("variants")), {})
     machine = base.get("machine")
-    clock = "guest_s" if isinstance(machine, Mapping) and machine.get("clock") == "instructions" else "wall_s"
-    for boot in _mappings(content.get("boots")):
-        if boot.get("variant") != base.get("name") or boot.get("outcome") != "ready":
+    exact = isinstance(machine, Mapping) and machine.get("clock") == "instructions"
+    for one in _mappings(content.get("boots")):
+        boot = one.get("boot")
+        if one.get("variant") != base.get("name") or not isinstance(boot, Mapping) or boot.get("outcome") != "ready":
             continue
         if isinstance(boot.get("instructions"), int):
             found.setdefault("init_instructions", []).append(float(boot["instructions"]))
         for mark in _mappings(boot.get("milestones")):
-            if isinstance(at := mark.get(clock), (int, float)):
-                found.setdefault(f"{str(mark.get('name')).replace(' ', '_')}_s", []).append(float(at))
+            if isinstance(at := mark.get("virtual_ns" if exact else "wall_s"), (int, float)):
+                name = f"{str(mark.get('name')).replace(' ', '_')}_s"
+                found.setdefault(name, []).append(at / 1e9 if exact else float(at))
     return found
 
 

@@ -6,22 +6,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.base import records
-from vmtailor.model.series import BootSeries, Outcome
+from vmtailor.model.boot import Outcome
+from vmtailor.model.series import BootSeries
 
 RECORD = "boots.json"
 
 
 def saved_boots(path: Path) -> list[list[Path]]:
     """The files of each boot at a path: a folder of `vmtailor boot` (the boots of the machine as it was),
-    FOLDER/VARIANT, or the
-    folder of one boot. Boots that did not get ready are left out. Empty where the path is none of these."""
+    FOLDER/VARIANT, or the folder of one boot. Boots that did not get ready are left out. Empty where the path is none
+    of these."""
     if (path / "console.log").is_file():
         return [_files(path)]
     for folder, variant in ((path, ""), (path.parent, path.name)):
         if (folder / RECORD).is_file() and (variant == "" or not path.is_file()):
             series = records.load(BootSeries, folder / RECORD)
             wanted = variant or series.variants[0].name
-            return [_files(folder / boot.folder) for boot in series.of(wanted) if boot.outcome is Outcome.READY]
+            ready = (one for one in series.entries(wanted) if one.boot.outcome is Outcome.READY)
+            return [_files(folder / one.folder) for one in ready]
     return []
 
 

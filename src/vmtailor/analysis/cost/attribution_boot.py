@@ -53,8 +53,7 @@ def by_table(counters: Counters, table: SymbolTable) -> Attribution:
 
 def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:
     """The cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises GuestError
-    when it never
-    came to the last one."""
+    when it never came to the last one."""
     begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
     if begin is None or end is None:
         raise GuestError("the kernel did not come as far as init while instructions were counted")

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from vmtailor.model.architecture import named, presumed_name
 from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
-from vmtailor.model.counters import START_KERNEL, CodeMark, CodeSpan, Counters, Stretch, Totals
+from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.model.counters import Counters, Stretch, Totals
 
 #: The mark at the kernel's first instruction.
 KERNEL_MARK = "kernel"

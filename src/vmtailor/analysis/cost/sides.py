@@ -98,9 +98,9 @@ def _median_int(values: Sequence[int]) -> int | None:
 
 def _per_request(boot: Boot) -> tuple[float, float] | None:
     load = next((p for p in boot.phases if p.phase is Phase.LOAD), None)
-    if load is None or not boot.requests:
+    if load is None or boot.container is None or not boot.container.requests:
         return None
-    return load.kernel / boot.requests, load.user / boot.requests
+    return load.kernel / boot.container.requests, load.user / boot.container.requests
 
 
 def top_functions(boot: Boot, most: int = TOP_FUNCTIONS) -> tuple[FunctionCost, ...]:
@@ -160,7 +160,7 @@ def make_side(
         ready_virtual_us=_virtual_us(first, "ready"),
         device_accesses=accesses,
         device_accesses_net=accesses_net,
-        requests=first.requests,
+        requests=first.container.requests if first.container is not None else 0,
         request_kernel_instructions=statistics.median(p[0] for p in requests) if requests else None,
         request_user_instructions=statistics.median(p[1] for p in requests) if requests else None,
         min_memory_bytes=min_memory_bytes,
@@ -173,6 +173,4 @@ def make_side(
         symbol_costs=symbol_costs,
         loops=from_reset,
         spread=tuple(spreads),
-        conditions=first.conditions,
-        wall_conditions=wall_boots[0].conditions if wall_boots else (),
     )

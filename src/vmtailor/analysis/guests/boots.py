@@ -10,8 +10,8 @@ from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import kernel_log
 from vmtailor.base.natives import Natives
-from vmtailor.model.boot import Boot, Milestone
-from vmtailor.model.counters import CodeMark, Counters
+from vmtailor.model.boot import Boot, ContainerRun, Milestone, Outcome
+from vmtailor.model.code_marks import CodeMark
 from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
 from vmtailor.model.gathered import Gathered
@@ -31,40 +31,64 @@ def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark
     return (*counting.kernel_marks(table), *(CodeMark(name, at) for name, at in addresses.items()))
 
 
-def make_boot(
-    gathered: Gathered, exercise: Exercise, counters: Counters | None = None, table: SymbolTable | None = None
-) -> Boot:
-    """The record of one boot. With counters: exact milestones, phases and costs of functions."""
-    report = gathered.report
-    found = failures(gathered, exercise)
+def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable | None = None) -> Boot:
+    """The record of one boot, judged by its exercise where there is one. Where it was counted: exact milestones and
+    phases, and with the kernel's table what each function cost."""
+    report, counters = gathered.report, gathered.counters
+    found = failures(gathered, exercise) if exercise is not None else ()
+    milestones = _milestones(gathered)
     return Boot(
-        milestones=_milestones(gathered, counters),
+        outcome=_outcome(gathered.end.ending, milestones, bool(found)),
+        milestones=milestones,
+        seconds=gathered.end.seconds,
+        command=gathered.end.command,
+        failures=found,
         phases=counting.phases(counters) if counters is not None else (),
         functions=counting.functions(counters, table) if counters is not None and table is not None else (),
-        exit_code=report.exit_code,
-        answers_right=not found,
-        requests=sum(result.done for result in report.results if result.step != READY_STEP),
-        stdout=report.stdout,
-        stderr=report.stderr,
-        console=gathered.report.console,
-        failures=found,
-        command=gathered.end.command,
-        wall_seconds=gathered.end.seconds,
-        conditions=(),
+        instructions=_to_init(milestones),
+        container=ContainerRun(
+            exit_code=report.exit_code,
+            answers_right=not found if exercise is not None else None,
+            requests=sum(result.done for result in report.results if result.step != READY_STEP),
+            stdout=report.stdout,
+            stderr=report.stderr,
+        ),
+        console=report.console,
     )
 
 
-def _milestones(gathered: Gathered, counters: Counters | None) -> tuple[Milestone, ...]:
+def _outcome(ending: Ending, milestones: Sequence[Milestone], wrong: bool) -> Outcome:
+    if not wrong:
+        return Outcome.READY
+    if ending is Ending.PANIC:
+        return Outcome.PANIC
+    if any(milestone.name == "ready" for milestone in milestones):
+        return Outcome.WRONG
+    return Outcome.TIMEOUT if ending is Ending.DEADLINE else Outcome.STOPPED
+
+
+def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
+    """What the plugin marked, and what init said, in the order of time."""
+    counters = gathered.counters
     found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
     # Before the kernel runs nothing waits: virtual time is what was executed.
     found = {
-        name: replace(m, virtual_ns=m.executed if name == counting.KERNEL_MARK else None) for name, m in found.items()
+        name: replace(m, virtual_ns=m.executed if name == counting.KERNEL_MARK else None, source="the plugin's mark")
+        for name, m in found.items()
     }
     for mark in gathered.report.marks:
         known = found.get(mark.name, Milestone(mark.name))
         if known.virtual_ns is None:
-            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=mark.host_s - gathered.started_s)
-    return tuple(found.values())
+            wall_s = mark.host_s - gathered.started_s
+            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=wall_s, source="mark of our init")
+    return tuple(sorted(found.values(), key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
+
+
+def _to_init(milestones: Sequence[Milestone]) -> int | None:
+    """Instructions from kernel entry to init."""
+    executed = {m.name: m.executed for m in milestones}
+    begin, end = executed.get(counting.KERNEL_MARK), executed.get("init")
+    return None if begin is None or end is None else end - begin
 
 
 def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
@@ -152,6 +176,11 @@ def differences(one: GuestReport, other: GuestReport, exercise: Exercise) -> tup
         elif result.kind == StepKind.HTTP and result.done > 1 and result.same and before.sha256 != after.sha256:
             found.append(f"step {result.step + 1}: the body is another one than on the baseline")
     return tuple(found)
+
+
+def kernel_words(report: GuestReport) -> str:
+    """The kernel's own words: what came on the console, then the log that init sent."""
+    return report.console + report.file("kernel-log")
 
 
 def complaints(gathered: Gathered) -> list[str]:

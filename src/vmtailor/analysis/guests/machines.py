@@ -96,6 +96,12 @@ def tailored_machine(
     )
 
 
+def countable(machine: Machine) -> Machine:
+    """A machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
+    words = machine.append if "nokaslr" in machine.append else (*machine.append, "nokaslr")
+    return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
+
+
 def counted(machine: Machine) -> Machine:
     """The same machine with one CPU: what the plugin counts. What runs on several CPUs at once has no exact count."""
     return replace(machine, cpus=1)

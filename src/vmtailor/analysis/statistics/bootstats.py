@@ -23,8 +23,7 @@ SAME_SHARE = 0.02
 @dataclass(frozen=True)
 class Summary:
     """`low` and `high`: 95 % bootstrap interval of the median. `modes` has two entries where the boots fall into two
-    groups,
-    and then the median should not be told."""
+    groups, and then the median should not be told."""
 
     count: int
     median: float
@@ -49,8 +48,7 @@ def summarise(values: Sequence[float]) -> Summary | None:
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:
     """How much less the median is afterwards, with its 95 % interval (the figure alone where a side has one value);
-    None
-    where a side is empty."""
+    None where a side is empty."""
     if not before or not after:
         return None
     found = stats.compare(before, after)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.model.series import VmMilestone
+from vmtailor.model.boot import Milestone
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|[\x00-\x08\x0b-\x1f\x7f]")
 _STAMP = re.compile(r"(?:^|(?<=[^\d]))\[ *(\d{1,6}\.\d{6})\](?:\[ *[TC]\d+\])? ?")
@@ -63,26 +63,29 @@ def lines_of(timed: Iterable[tuple[float, str]]) -> list[Line]:
 
 def kernel_zero(lines: Sequence[Line]) -> float | None:
     """Host time of the kernel clock's zero. A line shows up when it is printed or later (the first ones wait for the
-    console to
-    be there), so the smallest difference is the truest. None without stamps."""
+    console to be there), so the smallest difference is the truest. None without stamps."""
     return min((line.wall_s - line.guest_s for line in lines if line.guest_s is not None), default=None)
 
 
-def milestones(lines: Sequence[Line], extra: Sequence[tuple[str, re.Pattern[str]]] = ()) -> tuple[VmMilestone, ...]:
+def ns(seconds: float | None) -> int | None:
+    """Seconds as whole nanoseconds."""
+    return None if seconds is None else round(seconds * 1e9)
+
+
+def milestones(lines: Sequence[Line], extra: Sequence[tuple[str, re.Pattern[str]]] = ()) -> tuple[Milestone, ...]:
     """What the console tells of a boot, in the order of time. `extra`: milestones of the user's own. A stamped line
-    is placed by
-    its stamp, since lines may be printed late."""
+    is placed by its stamp, since lines may be printed late."""
     zero = kernel_zero(lines)
-    found: dict[str, VmMilestone] = {}
+    found: dict[str, Milestone] = {}
     if zero is not None:
-        found["kernel"] = VmMilestone("kernel", wall_s=max(zero, 0.0), guest_s=0.0, source="zero of the kernel's clock")
+        found["kernel"] = Milestone("kernel", None, 0, max(zero, 0.0), "zero of the kernel's clock")
     for line in lines:
         for name, pattern, last in (*MARKS, *((name, pattern, False) for name, pattern in extra)):
             if (name not in found or last) and pattern.search(line.text):
                 wall = line.wall_s
                 if line.guest_s is not None and zero is not None:
                     wall = min(wall, zero + line.guest_s)
-                found[name] = VmMilestone(name, wall, line.guest_s, source=line.text.strip()[:120])
+                found[name] = Milestone(name, None, ns(line.guest_s), wall, line.text.strip()[:120])
     return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
 
 

@@ -2,9 +2,7 @@
 """Which of two figures of an initcall to believe: what it reported, or the difference of its time stamps.
 
 Before the kernel switches to a real clocksource its own measurements count timer ticks; the stamps come from another,
-finer clock.
-After that, a verbose console makes the stamps wrong: each contains the printing of the line before.
-"""
+finer clock. After that, a verbose console makes the stamps wrong: each contains the printing of the line before."""
 
 from __future__ import annotations
 

@@ -2,10 +2,8 @@
 """Initcalls and probes run inside each other: what is each one's own time, and what ran beside the boot rather than
 in it.
 
-Without printk's caller field a log does not say which thread a probe ran in. What fits into a call of PID 1 is taken
-as part of it;
-what reaches over the end of one cannot be, and ran beside.
-"""
+Without printk's caller field a log does not say which thread a probe ran in. What fits into a call of PID 1 is taken as
+part of it; what reaches over the end of one cannot be, and ran beside."""
 
 from __future__ import annotations
 

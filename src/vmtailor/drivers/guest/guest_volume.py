@@ -8,56 +8,20 @@ escaping. The run volume is a raw disk: "vtrun LENGTH\\n", then the records, pad
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.guest.wire import KEY_BYTES
 from vmtailor.drivers.image import signals
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
 from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.workload import KEY_BYTES, Run
 
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
 _SECTOR = 512
-
-
-@dataclass(frozen=True)
-class Terminal:
-    """The entry point gets a terminal of this size."""
-
-    rows: int = 24
-    columns: int = 80
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run: what differs from the image's configuration, and how it is driven. None leaves the image's.
-
-    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `hold`:
-    after the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left.
-    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in
-    the container may do everything, not only what container engines leave it; an exercise may ask for that, too."""
-
-    argv: tuple[str, ...] | None = None
-    env: tuple[tuple[str, str], ...] = ()
-    user: str | None = None
-    cwd: str | None = None
-    hostname: str | None = None
-    terminal: Terminal | None = None
-    stdin: bool = False
-    network: str | None = None
-    exercise: Exercise | None = None
-    stop_signal: str | None = None
-    tracer: tuple[str, ...] = ()
-    hold: bool = False
-    privileged: bool = False
-    grace_ms: int = 1000
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
 
 
 def signal_number(name: str) -> int:

@@ -18,7 +18,7 @@ POLL_S = 0.1
 MAX_LINE = 4096
 LOGIN = re.compile(r"(?:^|[\r\n])[\w.() -]{0,80}login: ?$")
 SYSTEMD = re.compile(r"Startup finished in ")
-FORMS = "log:REGEX, tcp:PORT, ssh[:PORT], http:PORT[/PATH], login, systemd or event:NAME"
+FORMS = "log:REGEX, tcp:PORT, ssh[:PORT], http:PORT[/PATH], login, systemd, event:NAME or nothing:SECONDS"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
@@ -41,6 +41,8 @@ def parse_signal(text: str) -> ReadySignal:
         if by is ReadyBy.HTTP:
             port, slash, path = rest.partition("/")
             return ReadySignal(by, port=_port(port), path=slash + path or "/")
+        if by is ReadyBy.NOTHING:
+            return ReadySignal(by, seconds=_seconds(rest))
         if by in (ReadyBy.TCP, ReadyBy.SSH):
             return ReadySignal(by, port=_port(rest or ("22" if by is ReadyBy.SSH else "")))
         if rest:
@@ -55,6 +57,13 @@ def _port(text: str) -> int:
     if not 0 < port < 65536:
         raise ValueError(f"{port} is no port")
     return port
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 86400:
+        raise ValueError(f"{text} is not between 0.1 and 86400 seconds")
+    return seconds
 
 
 def words_for(signal: ReadySignal) -> tuple[str, ...]:
@@ -97,8 +106,8 @@ class ConsoleWatcher:
 
 class PortWatcher:
     """Asks a published port until it gives the right answer. QEMU's network accepts for a guest that does not listen
-    yet, so a
-    connection by itself means nothing: `established` tells whether the guest took the one from this local port."""
+    yet, so a connection by itself means nothing: `established` tells whether the guest took the one from this local
+    port."""
 
     def __init__(self, signal: ReadySignal, host_port: int, established: Callable[[int], bool]) -> None:
         self._signal = signal

@@ -15,10 +15,11 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vmtailor.model.workload import KEY_BYTES
+
 MAGIC = b"\xf5\x54"
 HEADER_BYTES = 14
 MAX_PAYLOAD = 2048
-KEY_BYTES = 16
 TAG_BYTES = 8
 #: Tags frames while there is no key: before init has read the run volume, and where there is none.
 OPEN_KEY = bytes(KEY_BYTES)

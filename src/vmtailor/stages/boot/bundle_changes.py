@@ -11,9 +11,9 @@ from pathlib import Path
 
 from vmtailor.analysis.changes.advice_catalogue import Entry, catalogue, in_range
 from vmtailor.base.errors import UserInputError
+from vmtailor.booting.bundle import kernel_of
 from vmtailor.model.machine import Machine
 from vmtailor.stages.boot import recipes
-from vmtailor.stages.boot.bundle import require_own
 from vmtailor.stages.boot.recipes import Counts, Recipe
 
 #: Behind the id of an entry of the catalogue: its change of the configuration, not that of the command line.
@@ -96,5 +96,5 @@ def change(wanted: Sequence[Recipe], vm: Machine, rebuild: Rebuild) -> Machine:
     values = {symbol: value for recipe in wanted for symbol, value in recipe.config}
     if values:
         changed = replace(changed, kernel=str(rebuild(values)))
-    require_own(changed)
+    kernel_of(changed)
     return changed

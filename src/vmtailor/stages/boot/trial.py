@@ -8,20 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.analysis.guests.machines import countable
 from vmtailor.analysis.statistics.bootstats import difference, judge
 from vmtailor.analysis.statistics.stats import can_decide
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
+from vmtailor.booting import series
+from vmtailor.booting.boot import Booter
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.counted import CountedToInit, Settled
 from vmtailor.drivers.qemu.plugin import PluginMode
+from vmtailor.model.boot import Outcome
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, Outcome, TrialResult, Variant, VmBoot
+from vmtailor.model.series import BootSeries, JudgedBy, TrialResult, Variant
 from vmtailor.model.timeline import Timeline
-from vmtailor.stages.boot import profile, series
-from vmtailor.stages.boot.attribution import Counting, Known, Settled, attributed, countable
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.model.workload import OwnInit, Workload
+from vmtailor.stages.boot import profile
+from vmtailor.stages.boot.attribution import Known, attributed
 from vmtailor.stages.boot.recipes import Recipe, expected_instructions, expected_s, merge
 
 BASE = "base"
@@ -38,7 +44,7 @@ class Bench:
     """How machines of one kind are booted and changed, and what is expected of a change. `change` raises
     UserInputError for what cannot be made, and gives back an equal machine where nothing changes."""
 
-    boot: series.Booter
+    booter: Booter
     change: Callable[[Sequence[Recipe], Machine], Machine]
     predict: Predict
 
@@ -61,56 +67,56 @@ class _Tried:
 
 
 def run(
-    subject: str, vm: Machine, plan: Plan, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
+    subject: str, vm: Machine, plan: Workload, wanted: Sequence[Recipe], out: Path, *, times: int, natives: Natives,
     judged_by: JudgedBy = JudgedBy.READY, known: Known | None = None, store: Store | None = None,
     on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine with an init of its own, as `on_bench` does. First one boot that shows more of itself,
     for the predictions. To judge by instructions, the kernel must be `known`."""
     out.mkdir(parents=True, exist_ok=True)
-    boot: series.Booter = boot_once
+    booter: Booter = plain_boot
     predict: Predict
     if judged_by is JudgedBy.INSTRUCTIONS:
         if known is None or store is None:
             raise UserInputError("instructions can be counted only in a kernel whose symbols are known")
         vm = countable(vm)
-        boot = _counting(known, natives)
+        booter = CountedToInit(known.system_map, natives, PluginMode.COVERAGE, known.architecture)
         cost = attributed(vm, known, out, natives=natives, store=store, timeout_s=2 * plan.timeout_s)
         predict = functools.partial(expected_instructions, cost=cost)
     else:
         if vm.clock is Clock.INSTRUCTIONS:
-            boot = Settled(natives)
-        predict = seconds_of(_shown(vm, plan, out, natives, judged_by, boot, on_boot))
+            booter = Settled(natives)
+        predict = seconds_of(_shown(vm, plan, out, natives, judged_by, booter, on_boot))
 
     def change(recipes: Sequence[Recipe], vm: Machine) -> Machine:
         return merge(recipes, vm, out, natives.folder / "small-init")
 
-    bench = Bench(boot, change, predict)
+    bench = Bench(booter, change, predict)
     return on_bench(subject, vm, plan, wanted, out, bench, times=times, judged_by=judged_by, on_boot=on_boot)
 
 
 def on_bench(
-    subject: str, vm: Machine, plan: Plan, wanted: Sequence[Recipe], out: Path, bench: Bench, *, times: int,
+    subject: str, vm: Machine, plan: Workload, wanted: Sequence[Recipe], out: Path, bench: Bench, *, times: int,
     judged_by: JudgedBy, on_boot: OnBoot | None = None,
 ) -> BootSeries:  # fmt: skip
     """Boot the machine as it is and each changed one in turn, `times` times; then all that were better, together,
     against the machine as it is.
 
     The machine as it is is booted again after every few changed ones, so that the spread between its boots is known."""
-    boot = bench.boot
+    booter = bench.booter
     tried = [_prepare(recipe, vm, bench) for recipe in wanted]
     base = series.variant(BASE, vm)
     changed = [series.variant(t.recipe.id, t.vm, (t.recipe.id,)) for t in tried if t.vm is not None]
     schedule = _schedule(base, changed, times)
     earlier = series.Earlier(out)
-    found = series.run(subject, schedule, plan, out, before=earlier.of(plan, schedule), boot=boot, on_boot=on_boot)
+    found = series.run(subject, schedule, plan, out, before=earlier.of(plan, schedule), booter=booter, on_boot=on_boot)
     results = [_result(t, found, judged_by) for t in tried]
     good = [t for t, r in zip(tried, results, strict=True) if r.verdict is Verdict.BETTER]
     if len(good) > 1:
         together = _together(good, vm, bench)
         last = [(together, number) for number in range(1, max(times, 2) + 1)]
         before = (*found.boots, *earlier.of(plan, last))
-        found = series.run(subject, [*schedule, *last], plan, out, before=before, boot=boot, on_boot=on_boot)
+        found = series.run(subject, [*schedule, *last], plan, out, before=before, booter=booter, on_boot=on_boot)
         results.append(_together_result(good, found, judged_by))
     done = replace(found, trials=tuple(results), interaction=_interaction(results), judged_by=judged_by)
     records.save(done, out / series.RECORD)
@@ -137,18 +143,6 @@ def _by_spread(clock: Clock, judged_by: JudgedBy) -> bool:
     return clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY
 
 
-def _counting(known: Known, natives: Natives) -> series.Booter:
-    counting = Counting(known, natives, PluginMode.COVERAGE)
-
-    def boot(
-        machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
-        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
-    ) -> VmBoot:  # fmt: skip
-        return counting.boot(machine, plan, folder, number=number, variant=variant, on_progress=on_progress)[0]
-
-    return boot
-
-
 def seconds_of(shown: Shown | None) -> Predict:
     def predict(recipe: Recipe) -> tuple[float | None, str]:
         if shown is None:
@@ -173,11 +167,11 @@ def _schedule(base: Variant, changed: Sequence[Variant], times: int) -> list[tup
 
 def _shown(
     vm: Machine,
-    plan: Plan,
+    plan: Workload,
     out: Path,
     natives: Natives,
     judged_by: JudgedBy,
-    booter: series.Booter,
+    booter: Booter,
     on_boot: OnBoot | None,
 ) -> Shown | None:
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
@@ -192,9 +186,11 @@ def _shown(
             on_boot("profile", 1, seconds)
 
     # Logging costs time: what is near its limit without would miss it.
-    patient = replace(plan, timeout_s=2 * plan.timeout_s, collector=vm.initrd is not None)
-    header = (("title", "profile"), ("system.kernel.options", " ".join(seeing.append)))
-    boot = booter(seeing, patient, out / "profile", number=1, variant="profile", header=header, on_progress=progress)
+    patient: Workload = replace(plan, timeout_s=2 * plan.timeout_s)
+    if isinstance(patient, OwnInit):
+        patient = replace(patient, collector=vm.initrd is not None)
+    boot, gathered = booter(seeing, patient, out, on_progress=progress)
+    series.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return None
     timeline = profile.timeline_of(out / "profile")

@@ -12,12 +12,12 @@ from pathlib import Path
 from vmtailor.base import records
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
 from vmtailor.base.text import plain
+from vmtailor.booting.relay import Finish
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.qemu.qemu import RunningMachine
 from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
-from vmtailor.pipeline.relay import Finish
 
 #: Exit status of what had to be killed.
 KILLED = 128 + signal.SIGKILL

@@ -4,32 +4,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import KERNEL_MARK, SymbolTable, initcall_spans
+from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
 from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives, mark_addresses
 from vmtailor.base.store import Store
-from vmtailor.drivers.guest import rig
-from vmtailor.drivers.guest.guest_volume import Run
+from vmtailor.booting.boot import OnProgress, boot
+from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel import kconfig_file
-from vmtailor.drivers.qemu import plugin_file
 from vmtailor.drivers.qemu.plugin import PluginConfig
 from vmtailor.model.boot import Boot
 from vmtailor.model.bundle import EXERCISE, INIT, Bundle
-from vmtailor.model.counters import Counters
-from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.model.series import Outcome, VmBoot, VmMilestone
-from vmtailor.stages.boot.once import Plan
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
 
 #: The table of symbols beside a kernel that was compiled here.
 SYSTEM_MAP = "System.map"
@@ -120,8 +116,8 @@ def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
 
 
 class BundleBooter:
-    """Boots variants of a bundle's machine; takes the place of `boot_once` in a series. A variant with another kernel
-    has that kernel's table of symbols beside it."""
+    """Boots variants of a bundle's machine with its exercise. A variant with another kernel has that kernel's table of
+    symbols beside it."""
 
     def __init__(self, loaded: Loaded, natives: Natives) -> None:
         self._loaded = loaded
@@ -137,79 +133,39 @@ class BundleBooter:
         return self._tables[kernel]
 
     def __call__(
-        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
-        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
-    ) -> VmBoot:  # fmt: skip
-        return self.counted(machine, plan, folder, number=number, variant=variant)[0]
+        self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        """Boot once; on the instruction clock everything is counted. The console has the names of initcalls."""
+        table = self.table(kernel_of(machine))
+        exact = machine.clock is Clock.INSTRUCTIONS
+        found, gathered = boot(
+            machine, workload, scratch, counting=self._counting(table) if exact else None, on_progress=on_progress
+        )
+        console = kernel_log.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
+        if gathered.counters is not None and gathered.counters.at("init") is None:
+            found = replace(found, kernel_warnings=(*found.kernel_warnings, OTHER_INIT))
+        return found, replace(gathered, console=console)
 
-    def counted(
-        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str
-    ) -> tuple[VmBoot, Counters | None]:
-        """Boot once; on the instruction clock with everything that was counted."""
-        folder.mkdir(parents=True, exist_ok=True)
-        exercise = self._loaded.exercise
-        require_own(machine)
-        assert machine.kernel is not None
-        table = self.table(machine.kernel)
-        counting = machine.clock is Clock.INSTRUCTIONS
+    def _counting(self, table: SymbolTable) -> Counting:
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
-        asked = PluginConfig(marks=marks, spans=initcall_spans(table), architecture=machine.architecture)
-        config = asked if counting else None
-        setup = rig.Setup(
-            machine, Run(exercise=exercise, key=rig.FIXED_KEY), self._natives, plan.timeout_s, plugin=config
+        return counting(
+            self._natives,
+            PluginConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
+            table,
         )
-        outcome = rig.drive(setup, folder)
-        log = kernel_log.whole(outcome.report.file("kernel-log"), outcome.report.console)
-        (folder / "console.log").write_text(kernel_log.named(log, table), "utf-8", "replace")
-        counters = plugin_file.parse(outcome.counts, "the plugin's counts") if counting and outcome.counts else None
-        boot = boots.make_boot(outcome, exercise, counters, table)
-        problems = boots.failures(outcome, exercise)
-        result = VmBoot(
-            number=number,
-            variant=variant,
-            outcome=_outcome(outcome.end.ending, boot, bool(problems)),
-            milestones=_milestones(boot),
-            seconds=outcome.end.seconds,
-            folder=folder.name,
-            problem="; ".join(problems),
-            instructions=_to_init(boot),
-            kernel_warnings=(OTHER_INIT,) if counters is not None and counters.at("init") is None else (),
-        )
-        return result, counters
 
 
-def require_own(machine: Machine) -> None:
-    """Raise UserInputError for what a bundle's machine cannot have."""
+def workload_of(loaded: Loaded, timeout_s: float) -> Exercised:
+    """How a bundle is driven: by its own exercise, told the same bytes in every boot."""
+    return Exercised(Run(exercise=loaded.exercise, key=FIXED_KEY), timeout_s)
+
+
+def kernel_of(machine: Machine) -> str:
+    """The kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
     if machine.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
     if machine.options or machine.machine_options:
         raise UserInputError("a bundle's machine takes no further options of QEMU")
-
-
-def _outcome(ending: Ending, boot: Boot, wrong: bool) -> Outcome:
-    if not wrong:
-        return Outcome.READY
-    if ending is Ending.PANIC:
-        return Outcome.PANIC
-    if boot.milestone("ready") is not None:
-        return Outcome.WRONG
-    return Outcome.TIMEOUT if ending is Ending.DEADLINE else Outcome.STOPPED
-
-
-def _milestones(boot: Boot) -> tuple[VmMilestone, ...]:
-    found = [
-        VmMilestone(
-            m.name, m.wall_s, m.virtual_ns / 1e9 if m.virtual_ns is not None else None, m.executed, "mark of our init"
-        )
-        for m in boot.milestones
-    ]
-    return tuple(sorted(found, key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
-
-
-def _to_init(boot: Boot) -> int | None:
-    begin, end = boot.milestone(KERNEL_MARK), boot.milestone("init")
-    if begin is None or end is None or begin.executed is None or end.executed is None:
-        return None
-    return end.executed - begin.executed
+    return machine.kernel

@@ -7,20 +7,28 @@ own; not for a container that was asked to stop, which has its grace period; not
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
 import select
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vmtailor.base import temporary
+from vmtailor.booting.run_volume import with_run
+from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
+from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.model.machine import Machine
+from vmtailor.model.workload import Run
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0
@@ -64,7 +72,7 @@ class Relay:
     """One machine's conversation with the caller: `run`, then `say` what there is to say, then `drain`."""
 
     def __init__(self, running: RunningMachine, key: bytes, wishes: Wishes, signals: CaughtSignals) -> None:
-        self._running = running
+        self.running = running
         self._wishes = wishes
         self._signals = signals
         self._out, self._err = Outlet(1, signals.wake), Outlet(2, signals.wake)
@@ -128,7 +136,7 @@ class Relay:
             return Finish.FAREWELL
         if self._killed or now > self._asked_s + self._wishes.grace_s:
             return Finish.KILLED
-        if not session.listening and self._running.elapsed_s > self._wishes.start_s:
+        if not session.listening and self.running.elapsed_s > self._wishes.start_s:
             return Finish.NOT_STARTED
         return Finish.HALTED if self._halted(now) else None
 
@@ -137,7 +145,7 @@ class Relay:
         if self._held_back or now < self._heard_s + _SILENCE_S:
             return False
         self._heard_s = now
-        return self._running.halted()
+        return self.running.halted()
 
     @property
     def _held_back(self) -> bool:
@@ -146,7 +154,7 @@ class Relay:
         return (self._out.full or self._err.full) and not asked and not self.session.ended
 
     def _turn(self) -> None:
-        session, line = self.session, self._running.serial
+        session, line = self.session, self.running.serial
         wanted = [self._signals.fileno()]
         if not self._held_back:
             wanted.append(line.fileno())
@@ -164,7 +172,7 @@ class Relay:
             session.send_waiting()
 
     def _announce(self) -> None:
-        if self._waiting and self._running.running:
+        if self._waiting and self.running.running:
             self._err.put(self._waiting.encode())
         self._waiting = ""
 
@@ -207,6 +215,17 @@ class Relay:
             self.session.resize(*terminal.size())
         else:
             self.session.send_signal(number)
+
+
+@contextlib.contextmanager
+def relayed(machine: Machine, run: Run, wishes: Wishes, signals: CaughtSignals) -> Iterator[Relay]:
+    """Start a machine for one run, and relay its terminal. Raises HostError when QEMU does not start."""
+    # On no disk: the container's environment is in it.
+    with (
+        temporary.memory_file(guest_volume.run_bytes(run)) as volume,
+        qemu.start(with_run(machine, volume), qmp=True, greeted=False) as running,
+    ):
+        yield Relay(running, run.key, wishes, signals)
 
 
 def _silence_errors() -> None:

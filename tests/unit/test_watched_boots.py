@@ -13,32 +13,37 @@ import pytest
 from tests.fakes import played
 
 from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.ready import parse_signal
+from vmtailor.model.boot import Boot, Outcome
 from vmtailor.model.machine import Machine
-from vmtailor.model.series import Outcome, VmBoot
-from vmtailor.stages.boot import series
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.model.workload import Nothing, OwnInit, Workload
+
+PLAIN = replace(USUAL, network=False)
+
+
+def kept(machine: Machine, work: Workload, folder: Path) -> Boot:
+    """Boot, and keep what it said in `boot`."""
+    found, gathered = boot(machine, work, folder)
+    series.keep(gathered, folder / "boot", machine, "played")
+    return found
 
 
 def play(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: list[tuple[float, str]], *, ready: str = "login",
     also: tuple[str, ...] = (), end: str = "stay", timeout_s: float = 10.0, vm: Machine | None = None,
     events: tuple[str, ...] = (), probe: str = "", collector: bool = False,
-) -> VmBoot:  # fmt: skip
+) -> Boot:  # fmt: skip
     played.play(monkeypatch, tmp_path, console, end=end, events=events, probe=probe)
-    plan = Plan(
-        parse_signal(ready),
-        timeout_s,
-        tuple(parse_signal(a) for a in also),
-        (("net", re.compile("link up")),),
-        collector,
-    )
-    return boot_once(vm or replace(USUAL, network=False), plan, tmp_path / "boot", number=1, variant="base")
+    marks = (("net", re.compile("link up")),)
+    work = OwnInit(parse_signal(ready), timeout_s, tuple(parse_signal(a) for a in also), marks, collector)
+    return kept(vm or PLAIN, work, tmp_path)
 
 
 def test_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started = time.monotonic()
-    boot = play(
+    found = play(
         monkeypatch,
         tmp_path,
         [
@@ -48,67 +53,80 @@ def test_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ],
     )
     assert time.monotonic() - started < 8
-    assert boot.outcome is Outcome.READY, boot.problem
-    assert [m.name for m in boot.milestones] == ["kernel", "net", "initrd", "login", "ready"]
-    ready, net = boot.at("ready"), boot.at("net")
+    assert found.outcome is Outcome.READY, found.problem
+    assert [m.name for m in found.milestones] == ["kernel", "net", "initrd", "login", "ready"]
+    ready, net = found.at("ready"), found.at("net")
     assert ready is not None and net is not None and 0.2 < ready < 5 and net < ready
-    assert boot.cpu_s is not None
+    assert found.cpu_s is not None
     times = (tmp_path / "boot" / "console.times.log").read_text()
     assert re.search(r"^\[\d+\.\d{6} \d+\.\d{6}\] \[    0\.000000\] Linux version 6\.12\.1$", times, re.M)
 
 
 def test_a_clock_set_wrong_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = "[    0.052000] tsc: PIT calibration deviates from HPET: 494423 2298402\r\na login: "
-    boot = play(monkeypatch, tmp_path, [(0.0, lines)])
-    assert boot.outcome is Outcome.READY
-    assert boot.kernel_warnings == ("tsc: PIT calibration deviates from HPET: 494423 2298402",)
+    found = play(monkeypatch, tmp_path, [(0.0, lines)])
+    assert found.outcome is Outcome.READY
+    assert found.kernel_warnings == ("tsc: PIT calibration deviates from HPET: 494423 2298402",)
 
 
 def test_a_panic_is_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = "[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n"
-    boot = play(monkeypatch, tmp_path, [(0.0, lines)], timeout_s=30)
-    assert boot.outcome is Outcome.PANIC
-    assert boot.problem == "the kernel panicked: VFS: Unable to mount root fs"
+    found = play(monkeypatch, tmp_path, [(0.0, lines)], timeout_s=30)
+    assert found.outcome is Outcome.PANIC
+    assert found.problem == "the kernel panicked: VFS: Unable to mount root fs"
     assert b"Kernel panic" in (tmp_path / "boot" / "console.log").read_bytes()
-    assert boot.seconds < 10
+    assert found.seconds < 10
 
 
 def test_a_shell_of_the_initial_ram_disk_is_a_dead_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [(0.0, "ALERT! /dev/vdb does not exist.\r\n(initramfs) ")], timeout_s=30)
-    assert boot.outcome is Outcome.STOPPED
-    assert "gave up" in boot.problem
+    found = play(monkeypatch, tmp_path, [(0.0, "ALERT! /dev/vdb does not exist.\r\n(initramfs) ")], timeout_s=30)
+    assert found.outcome is Outcome.STOPPED
+    assert "gave up" in found.problem
 
 
 def test_never_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [(0.0, "still here\r\n")], timeout_s=0.5, ready="log:nothing like it")
-    assert boot.outcome is Outcome.TIMEOUT
-    assert boot.problem.endswith(": log:nothing like it")
-    assert boot.milestone("ready") is None
+    found = play(monkeypatch, tmp_path, [(0.0, "still here\r\n")], timeout_s=0.5, ready="log:nothing like it")
+    assert found.outcome is Outcome.TIMEOUT
+    assert found.problem.endswith(": log:nothing like it")
+    assert found.milestone("ready") is None
 
 
 def test_a_machine_that_ends_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [(0.0, "bye\r\n")], end="exit")
-    assert boot.outcome is Outcome.STOPPED
-    assert "ended by itself" in boot.problem
+    found = play(monkeypatch, tmp_path, [(0.0, "bye\r\n")], end="exit")
+    assert found.outcome is Outcome.STOPPED
+    assert "ended by itself" in found.problem
 
 
 def test_ready_but_another_signal_never_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [(0.0, "x login: ")], also=("log:docker is up",), timeout_s=0.6)
-    assert boot.outcome is Outcome.WRONG
-    assert "docker is up" in boot.problem
+    found = play(monkeypatch, tmp_path, [(0.0, "x login: ")], also=("log:docker is up",), timeout_s=0.6)
+    assert found.outcome is Outcome.WRONG
+    assert "docker is up" in found.problem
+
+
+def test_a_machine_that_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ready is that it still runs, and is not lost."""
+    played.play(monkeypatch, tmp_path, [(0.0, "[    0.000000] Linux version 6.12.1\r\na login: ")], end="stay")
+    found = kept(PLAIN, Nothing(0.6), tmp_path)
+    assert (found.outcome, found.problem) == (Outcome.READY, "") and found.seconds >= 0.6
+    assert [m.name for m in found.milestones] == ["kernel", "login"]
+    played.play(monkeypatch, tmp_path, [(0.0, "bye\r\n")], end="exit")
+    assert kept(PLAIN, Nothing(9.0), tmp_path).outcome is Outcome.STOPPED
+    lines = "[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n"
+    played.play(monkeypatch, tmp_path, [(0.0, lines)], end="stay")
+    assert kept(PLAIN, Nothing(0.6), tmp_path).outcome is Outcome.PANIC
 
 
 def test_an_event_is_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    boot = play(monkeypatch, tmp_path, [], ready="event:RTC_CHANGE", events=("RTC_CHANGE",))
-    assert boot.outcome is Outcome.READY
+    found = play(monkeypatch, tmp_path, [], ready="event:RTC_CHANGE", events=("RTC_CHANGE",))
+    assert found.outcome is Outcome.READY
 
 
 def test_the_chart_of_processes_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stat = "1 (init) S 0 0 0 0 -1 4 5 6 0 0 3 4 0 0 20 0 1 0 29 1208320 97"
     probe = f"@ 100\nc cpu 1 2 3 4 5\np {stat}\n@ 110\n"
     vm = replace(USUAL, network=False)
-    boot = play(monkeypatch, tmp_path, [(0.2, "a login: ")], vm=vm, probe=probe, collector=True)
-    assert boot.outcome is Outcome.READY
+    found = play(monkeypatch, tmp_path, [(0.2, "a login: ")], vm=vm, probe=probe, collector=True)
+    assert found.outcome is Outcome.READY
     chart = (tmp_path / "boot" / "bootchart" / "proc_ps.log").read_text()
     assert chart.startswith(f"100\n{stat}")
 
@@ -117,8 +135,8 @@ def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     burst = "".join(f"line {n}\r\n" for n in range(20_000))
-    boot = play(monkeypatch, tmp_path, [(0.0, "early\r\n"), (0.6, burst), (0.0, "a login: ")])
-    assert boot.outcome is Outcome.READY
+    found = play(monkeypatch, tmp_path, [(0.0, "early\r\n"), (0.6, burst), (0.0, "a login: ")])
+    assert found.outcome is Outcome.READY
     console = (tmp_path / "boot" / "console.log").read_text()
     assert console.count("line ") == 20_000
     times = [
@@ -130,7 +148,7 @@ def test_lines_get_the_time_they_came_at_and_all_of_a_burst_is_read(
 def test_a_series_alternates_and_keeps_every_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
     variants = [series.variant(name, replace(USUAL, network=False)) for name in ("base", "other")]
-    plan = Plan(parse_signal("login"), 10.0)
+    plan = OwnInit(parse_signal("login"), 10.0)
     found = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out")
     assert [(b.variant, b.number) for b in found.boots] == [("base", 1), ("other", 1), ("base", 2), ("other", 2)]
     again = series.run("subject", series.in_turn(variants, 2), plan, tmp_path / "out", before=found.boots)
@@ -144,7 +162,7 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     kernel = tmp_path / "kernel"
     kernel.write_bytes(b"x")
     schedule = [(series.variant("base", replace(USUAL, kernel=str(kernel), network=False)), 1)]
-    plan = Plan(parse_signal("login"), 10.0)
+    plan = OwnInit(parse_signal("login"), 10.0)
     found = series.run("subject", schedule, plan, tmp_path / "out")
     assert series.Earlier(tmp_path / "out").of(plan, schedule) == found.boots
     after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1

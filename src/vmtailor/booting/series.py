@@ -5,27 +5,24 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from vmtailor import __version__
+from vmtailor.analysis.timeline import bootmarks, collector_stream
 from vmtailor.base import records
 from vmtailor.base.process import pasteable
+from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
+from vmtailor.model.boot import Boot
+from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Machine
-from vmtailor.model.series import BootSeries, Variant, VmBoot
-from vmtailor.stages.boot.once import Plan, boot_once
+from vmtailor.model.series import BootSeries, SeriesBoot, Variant
+from vmtailor.model.workload import Workload
 
 RECORD = "boots.json"
-
-
-class Booter(Protocol):
-    """Boots a machine once, as `boot_once` does."""
-
-    def __call__(
-        self, machine: Machine, plan: Plan, folder: Path, *, number: int, variant: str,
-        header: Sequence[tuple[str, str]] = (), on_progress: Callable[[float], None] | None = None,
-    ) -> VmBoot: ...  # fmt: skip
+#: Called with variant, number of the boot, and host seconds since its start.
+OnBoot = Callable[[str, int, float], None]
 
 
 def variant(name: str, machine: Machine, changes: Sequence[str] = ()) -> Variant:
@@ -39,9 +36,15 @@ def in_turn(variants: Sequence[Variant], times: int) -> list[tuple[Variant, int]
 
 
 def run(
-    subject: str, schedule: Sequence[tuple[Variant, int]], plan: Plan, out: Path, *, before: Sequence[VmBoot] = (),
-    boot: Booter = boot_once, on_boot: Callable[[str, int, float], None] | None = None,
-) -> BootSeries:  # fmt: skip
+    subject: str,
+    schedule: Sequence[tuple[Variant, int]],
+    workload: Workload,
+    out: Path,
+    *,
+    before: Sequence[SeriesBoot] = (),
+    booter: Booter = boot,
+    on_boot: OnBoot | None = None,
+) -> BootSeries:
     """Boot as scheduled. Boots that are in `before` are kept and not made again. The record in `out` is written after
     each boot, so that nothing is lost."""
     out.mkdir(parents=True, exist_ok=True)
@@ -56,14 +59,34 @@ def run(
                 on_boot(name, number, seconds)
 
         folder = out / f"{safe(one.name)}-{number}"
-        header = [("version", f"vmtailor {__version__}"), ("title", f"{subject} {one.name} {number}")]
-        if one.machine.kernel is not None:
-            header.append(("system.kernel.options", " ".join(one.machine.append)))
-        boots.append(
-            boot(one.machine, plan, folder, number=number, variant=one.name, header=header, on_progress=progress)
-        )
-        records.save(record(subject, tuple(variants.values()), plan, boots), out / RECORD)
-    return record(subject, tuple(variants.values()), plan, boots)
+        found, gathered = booter(one.machine, workload, out, on_progress=progress)
+        keep(gathered, folder, one.machine, f"{subject} {one.name} {number}")
+        boots.append(SeriesBoot(one.name, number, folder.name, brief(found)))
+        records.save(record(subject, tuple(variants.values()), workload, boots), out / RECORD)
+    return record(subject, tuple(variants.values()), workload, boots)
+
+
+def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None:
+    """Write what a boot said into a folder: the console as it came (`console.log`), where its lines have host times
+    with them (`console.times.log`), and where the collector ran, `bootchart/`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "console.log").write_bytes(gathered.console)
+    if gathered.lines:
+        (folder / "console.times.log").write_text(bootmarks.grabserial(gathered.lines), "utf-8", "replace")
+    if gathered.chart:
+        header = [("version", f"vmtailor {__version__}"), ("title", title)]
+        if machine.kernel is not None:
+            header.append(("system.kernel.options", " ".join(machine.append)))
+        for name, data in collector_stream.members(gathered.chart, header).items():
+            (folder / "bootchart").mkdir(exist_ok=True)
+            (folder / "bootchart" / name).write_bytes(data)
+
+
+def brief(found: Boot) -> Boot:
+    """A boot without what would make the record of a series long: its console is a file beside it, and what each
+    function cost is another question."""
+    container = replace(found.container, stdout="", stderr="") if found.container is not None else None
+    return replace(found, functions=(), console="", container=container)
 
 
 class Earlier:
@@ -74,9 +97,9 @@ class Earlier:
         self._found = records.load(BootSeries, file) if file.is_file() else None
         self._written = file.stat().st_mtime if self._found is not None else 0.0
 
-    def of(self, plan: Plan, schedule: Sequence[tuple[Variant, int]]) -> tuple[VmBoot, ...]:
+    def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
         """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal."""
-        if self._found is None or self._found.ready != plan.ready:
+        if self._found is None or self._found.ready != workload.signal:
             return ()
         machines = {one.name: one.machine for one, _ in schedule}
         same = {
@@ -84,7 +107,7 @@ class Earlier:
             for one in self._found.variants
             if machines.get(one.name) == one.machine and not _renewed(one.machine, self._written)
         }
-        return tuple(boot for boot in self._found.boots if boot.variant in same)
+        return tuple(one for one in self._found.boots if one.variant in same)
 
 
 def _renewed(machine: Machine, since: float) -> bool:
@@ -94,15 +117,18 @@ def _renewed(machine: Machine, since: float) -> bool:
     return any(Path(file).is_file() and Path(file).stat().st_mtime > since for file in files if file)
 
 
-def record(subject: str, variants: Sequence[Variant], plan: Plan, boots: Sequence[VmBoot]) -> BootSeries:
+def record(subject: str, variants: Sequence[Variant], workload: Workload, boots: Sequence[SeriesBoot]) -> BootSeries:
     """The record of what was booted so far."""
+    first = variants[0].machine
     conditions = (
-        ("clock", str(variants[0].machine.clock)),
-        ("accelerator", str(variants[0].machine.accelerator)),
+        ("clock", str(first.clock)),
+        ("accelerator", str(first.accelerator)),
         ("host", f"{platform.machine()}, Linux {platform.release()}"),
         ("order", "in turn" if len(variants) > 1 else "one after the other"),
     )
-    return BootSeries(__version__, subject, plan.ready, plan.timeout_s, tuple(variants), tuple(boots), conditions)
+    return BootSeries(
+        __version__, subject, workload.signal, workload.timeout_s, tuple(variants), tuple(boots), conditions
+    )
 
 
 def safe(name: str) -> str:

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way to boot a machine, however it is driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from vmtailor.booting import exercised, watched
+from vmtailor.booting.counting import Counting
+from vmtailor.model.boot import Boot
+from vmtailor.model.gathered import Gathered
+from vmtailor.model.machine import Machine
+from vmtailor.model.workload import Exercised, Workload
+
+#: Called with the host seconds since the start, while a machine runs.
+OnProgress = Callable[[float], None]
+
+
+def boot(
+    machine: Machine,
+    workload: Workload,
+    scratch: Path,
+    *,
+    counting: Counting | None = None,
+    on_progress: OnProgress | None = None,
+) -> tuple[Boot, Gathered]:
+    """Start a machine, drive it by its workload, and wait for the end. A guest that crashes, hangs or never gets ready
+    is a result; HostError or GuestError are raised when QEMU itself does not start. Nothing is left running, whatever
+    happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts."""
+    if isinstance(workload, Exercised):
+        return exercised.boot(machine, workload, scratch, counting, on_progress)
+    return watched.boot(machine, workload, scratch, counting, on_progress)
+
+
+class Booter(Protocol):
+    """Boots a machine as `boot` does; on the way, it may make it one that can be counted."""
+
+    def __call__(
+        self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]: ...

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A boot in which our init starts a container and drives it by its exercise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.base import temporary
+from vmtailor.base.errors import HostError
+from vmtailor.base.natives import ADDRESSES
+from vmtailor.booting import counting
+from vmtailor.booting.counting import Counting
+from vmtailor.booting.run_volume import with_run
+from vmtailor.drivers.guest import guest_volume
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
+from vmtailor.drivers.qemu import qemu
+from vmtailor.drivers.qemu.plugin import Owner, Plugin
+from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.model.boot import Boot
+from vmtailor.model.ending import End
+from vmtailor.model.gathered import Gathered
+from vmtailor.model.guest import GuestReport
+from vmtailor.model.machine import Disk, DiskMode, Machine
+from vmtailor.model.workload import Exercised
+
+#: Room for the tracer's log.
+TRACE_BYTES = 1 << 30
+#: A disk with less room than this counts as full.
+FULL_BYTES = 1 << 16
+_TRACE = "trace"
+
+
+def owners() -> tuple[Owner, ...]:
+    """User code that is ours: init (with the baseline's first stage) and the exercise's client."""
+    return tuple(Owner(name, *ADDRESSES[name]) for name in ("init", "stage1", "client"))
+
+
+def boot(
+    machine: Machine,
+    work: Exercised,
+    scratch: Path,
+    wanted: Counting | None,
+    on_progress: Callable[[float], None] | None,
+) -> tuple[Boot, Gathered]:
+    """Boot, run, and wait for the end. `machine.disks[0]` is the root; volumes of ours come behind its disks."""
+    with temporary.held_folder(scratch) as folder:
+        loaded = counting.prepare(wanted, folder, owners())
+        with qemu.start(_with_volumes(machine, work, folder), plugin=loaded) as running:
+            report, end = _drive(running, work, on_progress)
+        _require_space(folder)
+        gathered = _gathered(report, end, running.started_s, folder, work, loaded)
+    exercise = work.run.exercise
+    return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
+
+
+def _drive(
+    running: RunningMachine, work: Exercised, on_progress: Callable[[float], None] | None
+) -> tuple[GuestReport, End]:
+    """The conversation with our init, until the machine ends or its time is over."""
+    session = GuestSession(running.serial, key=work.run.key)
+    waits_for_us = work.at_load is not None
+    while session.pump(min(1.0, running.left(work.timeout_s))) and running.left(work.timeout_s) > 0:
+        if on_progress is not None:
+            on_progress(running.elapsed_s)
+        if waits_for_us and any(mark.name == "load_end" for mark in session.marks):
+            waits_for_us = False
+            assert work.at_load is not None
+            work.at_load()
+            session.go()
+    end = running.wait(max(0.1, running.left(work.timeout_s)))
+    with contextlib.suppress(OSError):
+        session.pump(0)
+    return session.report(), replace(end, seconds=running.elapsed_s)
+
+
+def _gathered(
+    report: GuestReport, end: End, started_s: float, folder: Path, work: Exercised, loaded: Plugin | None
+) -> Gathered:
+    counts, counters = counting.counted(loaded)
+    return Gathered(
+        end=end,
+        started_s=started_s,
+        report=report,
+        console=kernel_log.whole(report.file("kernel-log"), report.console).encode("utf-8", "replace"),
+        requests=_log(folder / _TRACE) if work.tools is not None else b"",
+        counts=counts,
+        counters=counters,
+    )
+
+
+def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
+    volume = folder / "run"
+    guest_volume.write_run_volume(volume, replace(work.run, tracer=TRACER_OPTIONS if work.tools is not None else ()))
+    machine = with_run(machine, str(volume))
+    if work.tools is None:
+        return machine
+    out = folder / _TRACE
+    with out.open("wb") as file:
+        file.truncate(TRACE_BYTES)  # sparse
+    disks = (*machine.disks, Disk(str(work.tools)), Disk(str(out), mode=DiskMode.WRITTEN))
+    words = (f"VT_TOOLS={work.tools.suffix.removeprefix('.')}", "VT_OUT=1")
+    return replace(machine, disks=disks, append=(*machine.append, *words))
+
+
+def _require_space(folder: Path) -> None:
+    """What a boot wrote while the disk filled up is not worth reading. Raises HostError."""
+    status = os.statvfs(folder)
+    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
+    if blocks * status.f_frsize < FULL_BYTES:
+        raise HostError(
+            f"no space is left in {folder.parent} for what a machine writes",
+            hint="free some, or set XDG_CACHE_HOME elsewhere",
+        )
+
+
+def _log(path: Path) -> bytes:
+    """The tracer's log: the disk up to its first NUL, read without its empty rest."""
+    parts = []
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            head, nul, _ = part.partition(b"\0")
+            parts.append(head)
+            if nul:
+                break
+    return b"".join(parts)

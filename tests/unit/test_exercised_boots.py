@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A container's boot, played: every way it can end is a result, and what it was told lies on a disk behind its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmtailor.booting.boot import boot
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.model.boot import Outcome
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
+from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.workload import FIXED_KEY, Exercised, Run
+
+FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
+
+
+def machine(folder: Path, what: str) -> Machine:
+    for name in ("kernel", "root"):
+        (folder / name).write_bytes(b"x" * 512)
+    words = ("quiet", f"fake={what}")
+    return Machine("microvm", 64 << 20, str(folder / "kernel"), words, disks=(Disk(str(folder / "root")),))
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome", "said"),
+    [
+        ("panic", Outcome.PANIC, "the guest's kernel panicked"),
+        ("exit", Outcome.STOPPED, "the program did not run to its end"),
+        ("crash", Outcome.STOPPED, "QEMU ended with status -11"),
+        ("hang", Outcome.TIMEOUT, "the guest was not done after"),
+    ],
+)
+def test_every_end_is_a_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, outcome: Outcome, said: str
+) -> None:
+    monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
+    work = Exercised(Run(exercise=Exercise("x", Ready(ReadyKind.EXIT)), key=FIXED_KEY), 1.0 if what == "hang" else 20.0)
+    seconds: list[float] = []
+    found, gathered = boot(machine(tmp_path, what), work, tmp_path, on_progress=seconds.append)
+    assert found.outcome is outcome and said in found.problem
+    assert found.container is not None and found.container.answers_right is False
+    assert gathered.console.startswith(b"fake guest") and seconds
+    assert f"fake={what} VT_RUN=1" in found.command
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kernel", "root"]  # nothing is left
+
+
+def test_without_an_exercise_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
+    found, _ = boot(machine(tmp_path, "exit"), Exercised(Run(argv=("/x",), key=FIXED_KEY), 20.0), tmp_path)
+    assert (found.outcome, found.failures) == (Outcome.READY, ())
+    assert found.container is not None and found.container.answers_right is None

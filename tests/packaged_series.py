@@ -11,13 +11,14 @@ from vmtailor.base.errors import VmtailorError
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import PackagedKernel
+from vmtailor.model.architecture import presumed
 
 
 @cache
 def _kernels() -> Sequence[PackagedKernel]:
     distribution = choice.of_host()
     try:
-        return packaged.ordered(distribution, distribution.kernels())
+        return packaged.ordered(distribution, distribution.kernels(presumed()))
     except VmtailorError:  # no lists: the tests of packaged kernels are skipped
         return ()
 
@@ -29,4 +30,4 @@ def packaged_series() -> list[str]:
 
 def packaged_source(series: str) -> Path:
     """The source of the newest kernel of a series, unpacked in the cache."""
-    return packaged.select(choice.of_host(), series, _kernels()).source(Store()).path
+    return packaged.select(choice.of_host(), presumed(), series, _kernels()).source(Store()).path

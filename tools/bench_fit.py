@@ -37,6 +37,7 @@ from vmtailor.base import dot_config, records
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.store import Store, cache_root, digest, locked
 from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.architecture import presumed
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelFiles
@@ -148,7 +149,7 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", inputs.source.digest, kbuild.Toolchain().describe(), work / ".config")
+        key = digest("peer", inputs.source.digest, kbuild.Toolchain.of(presumed()).describe(), work / ".config")
         files = _built(store, key, inputs.source.path, work, name)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
@@ -177,14 +178,14 @@ def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> t
     """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
     source, root = findings.inputs.source.path, fitted.plan.root_format
     work.mkdir(parents=True, exist_ok=True)
-    as_it_is = dict(kbuild.configure_file(source, work, config).symbols)
+    as_it_is = dict(kbuild.configure_file(source, work, config, kbuild.Toolchain.of(presumed())).symbols)
     wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]
     missing = tuple(name for name in wanted if as_it_is.get(name) != "y")
     if not missing:
         return (), "as it is"
     whole = work / "whole.config"
     whole.write_text(config.read_text() + "".join(f"CONFIG_{name}=y\n" for name in missing))
-    now = dict(kbuild.configure_file(source, work, whole).symbols)
+    now = dict(kbuild.configure_file(source, work, whole, kbuild.Toolchain.of(presumed())).symbols)
     lost = [name for name in missing if now.get(name) != "y"]
     if lost:
         raise BuildError(f"{config} cannot have {', '.join(lost)}", hint="this peer cannot boot on our machine")
@@ -197,7 +198,9 @@ def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path
         symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
         configured = kbuild.Configured(str(work), str(source), str(work / ".config"), kept, ())
-        compiled = kbuild.compile_kernel(configured, title=f"compiling {title}'s kernel")
+        compiled = kbuild.compile_kernel(
+            configured, ("vmlinux",), kbuild.Toolchain.of(presumed()), title=f"compiling {title}'s kernel"
+        )
         records.save(collect(configured, compiled, folder), folder / "kernel.json")
 
     return store.get("kernel", key, fill)

@@ -26,36 +26,38 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.drivers.qemu import plugin
 from vmtailor.drivers.rootfs import rootfs
+from vmtailor.model.architecture import presumed, presumed_name
 from vmtailor.model.code_marks import CodeMark
 from vmtailor.model.counters import Counters
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 WORDS = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
 
 
-def fragment(kind: MachineKind, version: str, changed: dict[str, str], unset: list[str]) -> dict[str, str]:
+def fragment(kind: str, version: str, changed: dict[str, str], unset: list[str]) -> dict[str, str]:
     """The catalogue's symbols for a small machine, with changes."""
     situation = catalogue.Situation(kind, RootFormat.EROFS, version)
     wanted = {name: value for entry in catalogue.load().chosen(situation) for name, value in entry.symbols}
     return {name: value for name, value in (wanted | changed).items() if name not in unset}
 
 
-def build(kind: MachineKind, changed: dict[str, str], unset: list[str], folder: Path) -> tuple[Path, Path, str]:
+def build(kind: str, changed: dict[str, str], unset: list[str], folder: Path) -> tuple[Path, Path, str]:
     """Compile; returns the kernel file, its System.map and a line about its size."""
     store = Store()
     baseline = kernel_packages.provide(store)
     source = Path(baseline.source_dir)
     wanted = fragment(kind, kernel_source.version_of(source), changed, unset)
     work = store.root / "kernel-build" / "boot-cost"
-    configured = kbuild.configure(source, work, wanted.items())
+    toolchain = kbuild.Toolchain.of(presumed())
+    configured = kbuild.configure(source, work, wanted.items(), toolchain)
     if configured.lost:  # of entries that are set only where they can be
         print("not possible here:", ", ".join(one.name for one in configured.lost))
         gone = {one.name for one in configured.lost}
-        configured = kbuild.configure(source, work, [(n, v) for n, v in wanted.items() if n not in gone])
-    compiled = kbuild.compile_kernel(configured)
+        configured = kbuild.configure(source, work, [(n, v) for n, v in wanted.items() if n not in gone], toolchain)
+    compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain)
     elf_pack.pack(compiled.vmlinux, folder / "vmlinux")
     size = (folder / "vmlinux").stat().st_size
     return folder / "vmlinux", compiled.system_map, f"{configured.total_y} symbols y, {size:,} bytes"
@@ -64,7 +66,7 @@ def build(kind: MachineKind, changed: dict[str, str], unset: list[str], folder: 
 def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     """One boot to init; the container has nothing to run, which does not matter here."""
     table = counters.SymbolTable.parse(system_map.read_text())
-    marks = [*counters.kernel_marks(table.addresses), CodeMark("init", locate().marks()["init"])]
+    marks = [*counters.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
     run = Run(argv=("/nothing",), key=FIXED_KEY)
     config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
     _, gathered = booting.boot(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
@@ -74,7 +76,7 @@ def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--machine", type=MachineKind, default=MachineKind.MICROVM)
+    parser.add_argument("--machine", default="microvm")
     parser.add_argument("--memory", type=int, default=256, help="MB")
     parser.add_argument("--cpu", default="max")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
@@ -103,7 +105,7 @@ def main() -> None:
 
 def report(counted: Counters, system_map: Path, size: str, top: int) -> None:
     rows = counters.functions(counted, counters.SymbolTable.parse(system_map.read_text()))
-    loops = emulation.functions(emulation.table())
+    loops = emulation.functions(emulation.table(presumed_name()))
     total, waited = 0, 0
     for row in rows:
         if row.phase in sides.FROM_RESET[1:]:

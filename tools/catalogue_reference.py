@@ -5,12 +5,11 @@ up to date."""
 from __future__ import annotations
 
 import sys
-import tomllib
-from importlib import resources
 from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import CatalogueEntry, When
+from vmtailor.model.architecture import every
 from vmtailor.model.change import Cause
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
@@ -23,7 +22,8 @@ container is; it is no bigger than what a static program that prints needs. *Pol
 shows it: protection, and what speed needs. An entry counts only where its condition holds; "where possible" marks
 entries that a compiler or a kernel version may lack. `vmtailor explain BUNDLE SYMBOL` names the entry that kept it.
 
-Format of the files: `src/vmtailor/analysis/changes/catalogue.py`.
+What holds for one architecture only stands in its file of `data/architectures`. Format of the files:
+`src/vmtailor/analysis/changes/catalogue.py`.
 """
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out
@@ -48,15 +48,16 @@ LOOPS = """## Loops that only emulation causes
 
 Figures on the instruction clock are given gross, and net of these functions; no change is made for their sake.
 
-| loop | functions | entered when | why it does not count |
-| --- | --- | --- | --- |
+| architecture | loop | functions | entered when | why it does not count |
+| --- | --- | --- | --- | --- |
 """
 
 
 def condition(when: When, if_possible: bool) -> str:
     """The condition of an entry in words; empty when it always holds."""
     words = []
-    for title, value in (("machine", when.machine), ("root", when.root), ("kernel", when.kernel), ("CPUs", when.cpus)):
+    given = (("machine", when.machine), ("virtio bus", when.bus), ("root", when.root), ("kernel", when.kernel))
+    for title, value in (("architecture", when.arch), *given, ("CPUs", when.cpus)):
         if value:
             words.append(f"{title} {', '.join(value) if isinstance(value, tuple) else value}")
     for title, flag in (("network", when.network), ("terminal", when.terminal), ("writable root", when.writable)):
@@ -80,10 +81,10 @@ def page() -> str:
         parts += [row(entry) for entry in catalogue.load().entries if entry.cause is cause]
         parts.append("")
     parts += [LEFT_OUT, LOOPS.rstrip("\n")]
-    text = (resources.files("vmtailor") / "data" / "emulation_loops.toml").read_text()
-    for loop in tomllib.loads(text)["loop"]:
-        functions = " ".join(f"`{name}`" for name in loop["functions"])
-        parts.append(f"| {loop['name']} | {functions} | {loop['condition']} | {loop['reason']} |")
+    for architecture in every():
+        for loop in architecture.loop:
+            functions = " ".join(f"`{name}`" for name in loop.functions)
+            parts.append(f"| {architecture.title} | {loop.name} | {functions} | {loop.condition} | {loop.reason} |")
     return "\n".join(parts) + "\n"
 
 

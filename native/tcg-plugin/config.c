@@ -55,6 +55,48 @@ static const char *add_switch(char **words, unsigned count, const char *on, cons
     return NULL;
 }
 
+static const char *add_opcode(struct opcodes *opcodes, char **words, unsigned count) {
+    struct opcode *opcode = &opcodes->rows[opcodes->count];
+    uint64_t value, mask;
+    if (count < 3 || count > 4 || (count == 4 && strcmp(words[3], "half")) || opcodes->count == MAX_OPCODES)
+        return "prefix|port VALUE MASK [half], at most 32 of each";
+    if (!parse_address(words[1], &value) || !parse_address(words[2], &mask) || value > 0xff || mask > 0xff)
+        return "bad byte";
+    *opcode = (struct opcode){(uint8_t)value, (uint8_t)mask, count == 4};
+    opcodes->count++;
+    return NULL;
+}
+
+static const char *add_page(struct config *config, char **words, unsigned count) {
+    if (count != 2 || config->page_count == MAX_PAGES || !parse_address(words[1], &config->pages[config->page_count]))
+        return "at-once ADDRESS, at most 16 of them";
+    config->page_count++;
+    return NULL;
+}
+
+static const char *add_name(char **words, unsigned count, char **name) {
+    if (count != 2 || *name)
+        return "one name";
+    *name = strdup(words[1]);
+    return *name ? NULL : "out of memory";
+}
+
+static const char *about_processor(struct config *config, char **words, unsigned count) {
+    if (!strcmp(words[0], "architecture"))
+        return add_name(words, count, &config->architecture);
+    if (!strcmp(words[0], "target"))
+        return add_name(words, count, &config->target);
+    if (!strcmp(words[0], "half"))
+        return count == 2 && parse_address(words[1], &config->half) ? NULL : "half ADDRESS";
+    if (!strcmp(words[0], "prefix"))
+        return add_opcode(&config->prefixes, words, count);
+    if (!strcmp(words[0], "port"))
+        return add_opcode(&config->ports, words, count);
+    if (!strcmp(words[0], "at-once"))
+        return add_page(config, words, count);
+    return "unknown statement";
+}
+
 static const char *statement(struct config *config, char **words, unsigned count) {
     if (!strcmp(words[0], "mode"))
         return add_switch(words, count, "counts", "coverage", &config->exact);
@@ -66,7 +108,7 @@ static const char *statement(struct config *config, char **words, unsigned count
         return add_owner(config, words, count);
     if (!strcmp(words[0], "mark") || !strcmp(words[0], "span"))
         return add_point(config, words, count, words[0][0] == 's');
-    return "unknown statement";
+    return about_processor(config, words, count);
 }
 
 static int by_address(const void *left, const void *right) {
@@ -82,7 +124,7 @@ const char *config_read(struct config *config, const char *path) {
     char line[1024];
     unsigned line_number = 0;
     const char *wrong = NULL;
-    *config = (struct config){.exact = true, .devices = true, .kernel = KERNEL_HALF, .owner_count = 2};
+    *config = (struct config){.exact = true, .devices = true, .owner_count = 2};
     config->owners[OWNER_BOOT].name = "boot";
     config->owners[OWNER_OTHER].name = "other";
     FILE *file = fopen(path, "r");
@@ -106,6 +148,10 @@ const char *config_read(struct config *config, const char *path) {
     fclose(file);
     if (wrong) {
         snprintf(message, sizeof(message), "%s, line %u: %s", path, line_number, wrong);
+        return message;
+    }
+    if (!config->architecture || !config->target || !config->half) {
+        snprintf(message, sizeof(message), "%s: architecture, target and half must be said", path);
         return message;
     }
     if (config->point_count)

@@ -2,12 +2,22 @@
 /*
  * What the plugin is told, one statement a line; `#` begins a comment. Addresses are hexadecimal.
  *
- *     mode counts|coverage        counts: every instruction exactly; coverage: entries of blocks only (default counts)
- *     devices on|off              count memory-mapped device accesses, and settle after writes to them (default on)
- *     kernel ADDRESS              lower-half code is user code once this instruction has been translated (give
- * start_kernel; default: the first instruction of the upper half) owner NAME START END        user code at START <=
- * address < END belongs to NAME mark NAME ADDRESS [every]   a phase ends and the next begins when this instruction is
- * reached (the first time) span NAME ADDRESS           note the totals each time this instruction is reached
+ *     architecture NAME           what the result file says of itself
+ *     target NAME                 what QEMU must emulate, in its own words
+ *     half ADDRESS                code from here on is the kernel's
+ *     prefix VALUE MASK [half]    bytes before an instruction's own (`half`: in the kernel's half only)
+ *     port VALUE MASK [half]      an instruction whose byte, under the mask, is this value accesses I/O ports
+ *     at-once ADDRESS             a page of a device that answers at once: nothing settles after a write to it
+ *     mode counts|coverage        counts: every instruction exactly; coverage: entries of blocks only
+ *                                 (default counts)
+ *     devices on|off              count memory-mapped device accesses, and settle after writes to them
+ *                                 (default on)
+ *     kernel ADDRESS              lower code is user code once this instruction has been translated (give
+ *                                 start_kernel; default: the first instruction of the kernel's half)
+ *     owner NAME START END        user code at START <= address < END belongs to NAME
+ *     mark NAME ADDRESS [every]   a phase ends and the next begins when this instruction is reached (the
+ *                                 first time)
+ *     span NAME ADDRESS           note the totals each time this instruction is reached
  */
 #ifndef VT_CONFIG_H
 #define VT_CONFIG_H
@@ -15,9 +25,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KERNEL_HALF 0xffff800000000000u
+enum { OWNER_BOOT = 0, OWNER_OTHER = 1, MAX_OWNERS = 16, MAX_OPCODES = 32, MAX_PAGES = 16 };
 
-enum { OWNER_BOOT = 0, OWNER_OTHER = 1, MAX_OWNERS = 16 };
+// An instruction's byte that, under `mask`, is `value`.
+struct opcode {
+    uint8_t value, mask;
+    bool in_half; // only in code of the kernel's half
+};
+
+struct opcodes {
+    struct opcode rows[MAX_OPCODES];
+    unsigned count;
+};
 
 struct owner {
     char *name;
@@ -33,7 +52,11 @@ struct point {
 
 struct config {
     bool exact, devices;
-    uint64_t kernel;                 // KERNEL_HALF: any address of the upper half
+    char *architecture, *target;
+    uint64_t half, kernel; // kernel 0: any address of the kernel's half
+    struct opcodes prefixes, ports;
+    uint64_t pages[MAX_PAGES];
+    unsigned page_count;
     struct owner owners[MAX_OWNERS]; // [0] no user code has run yet; [1] user code of no named owner
     unsigned owner_count;
     struct point *points; // marks and spans, sorted by address

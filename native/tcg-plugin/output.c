@@ -106,7 +106,7 @@ static void put_new_blocks(void) {
 }
 
 void output_open(const char *to, const struct config *config) {
-    char *owners[MAX_OWNERS], *modes[2];
+    char *owners[MAX_OWNERS], *modes[2], *architecture[] = {config->architecture};
     static char counts[] = "counts", coverage[] = "coverage", on[] = "on", off[] = "off";
     path = to;
     // A QEMU that may open nothing inherits the file: "fd:NUMBER".
@@ -118,6 +118,7 @@ void output_open(const char *to, const struct config *config) {
     modes[0] = config->exact ? counts : coverage;
     modes[1] = config->devices ? on : off;
     put("VTCOUNT2", 8);
+    put_text("ARCH", architecture, 1);
     put_text("MODE", modes, 2);
     put_text("OWNR", owners, config->owner_count);
     put_point_names("MRKN", config, false, config->mark_count);

@@ -3,8 +3,8 @@
  * A QEMU plugin that counts, without disturbing the guest, what a boot executes: instructions by block, by phase and by
  * owner, and accesses to devices. Loaded as `-plugin FILE,config=FILE,out=FILE`.
  *
- * It cannot read the privilege level, so it goes by address: the upper half is the kernel; the lower half is firmware
- * and early kernel code until the kernel proper is reached (`kernel` in the configuration), and user code from then on.
+ * It cannot read the privilege level, so it goes by address: from `half` on (in the configuration) is the kernel; below
+ * is firmware and early kernel code until the kernel proper is reached (`kernel`), and user code from then on.
  */
 #include "blocks.h"
 #include "config.h"
@@ -120,10 +120,13 @@ static unsigned device_number(const struct qemu_plugin_hwaddr *address) {
     return device_count++;
 }
 
-// I/O APIC, HPET, local APIC: they answer at once, and nobody else works for them.
-static bool is_processor_device(uint64_t physical) {
+// Interrupt controllers, timers: nobody else works for them.
+static bool answers_at_once(uint64_t physical) {
     uint64_t page = physical & ~(uint64_t)0xfff;
-    return page == 0xfec00000 || page == 0xfed00000 || page == 0xfee00000;
+    for (unsigned i = 0; i < config.page_count; i++)
+        if (config.pages[i] == page)
+            return true;
+    return false;
 }
 
 static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
@@ -134,20 +137,31 @@ static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
         return;
     mmio_total++;
     device_accesses[device_number(address)]++;
-    if (qemu_plugin_mem_is_store(info) && !is_processor_device(qemu_plugin_hwaddr_phys_addr(address)))
+    if (qemu_plugin_mem_is_store(info) && !answers_at_once(qemu_plugin_hwaddr_phys_addr(address)))
         settle();
 }
 
-// IN, OUT, INS, OUTS behind any prefixes. A repeated INS or OUTS counts once for each element: so it executes here.
+static bool is_among(const struct opcodes *opcodes, uint8_t byte, bool in_half) {
+    for (unsigned i = 0; i < opcodes->count; i++) {
+        const struct opcode *opcode = &opcodes->rows[i];
+        if ((byte & opcode->mask) == opcode->value && (in_half || !opcode->in_half))
+            return true;
+    }
+    return false;
+}
+
+// An instruction that accesses ports, behind any prefixes. One that repeats counts once for each element: so it
+// executes here.
 static bool is_port_access(const struct qemu_plugin_insn *insn) {
-    bool has_rex = qemu_plugin_insn_vaddr(insn) >= KERNEL_HALF; // 0x40..0x4f are instructions in 16- and 32-bit code
+    bool in_half = qemu_plugin_insn_vaddr(insn) >= config.half;
     uint8_t code[MAX_INSN_BYTES];
-    size_t size = insn_bytes(insn, code), i = 0;
-    while (i < size && (code[i] == 0x66 || code[i] == 0x67 || code[i] == 0xf2 || code[i] == 0xf3 || code[i] == 0x2e ||
-                        code[i] == 0x36 || code[i] == 0x3e || code[i] == 0x26 || code[i] == 0x64 || code[i] == 0x65 ||
-                        (has_rex && (code[i] & 0xf0) == 0x40)))
+    size_t size, i = 0;
+    if (!config.ports.count)
+        return false;
+    size = insn_bytes(insn, code);
+    while (i < size && is_among(&config.prefixes, code[i], in_half))
         i++;
-    return i < size && ((code[i] & 0xfc) == 0xe4 || (code[i] & 0xfc) == 0xec || (code[i] & 0xfc) == 0x6c);
+    return i < size && is_among(&config.ports, code[i], in_half);
 }
 
 static uint64_t end_of(const struct qemu_plugin_tb *tb) {
@@ -210,8 +224,8 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
     (void)id;
     watch_points(tb); // first, so that what is counted here is not yet counted at the mark
-    if (vaddr >= KERNEL_HALF) {
-        if (!kernel_seen && (config.kernel == KERNEL_HALF || (config.kernel >= vaddr && config.kernel < end_of(tb)))) {
+    if (vaddr >= config.half) {
+        if (!kernel_seen && (!config.kernel || (config.kernel >= vaddr && config.kernel < end_of(tb)))) {
             early_total = counter_value(early_counter);
             kernel_seen = true;
         }
@@ -242,11 +256,11 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
     }
     if (!from || !to)
         die("config=FILE and out=FILE are needed");
-    if (strcmp(info->target_name, VT_TARGET) || !info->system_emulation || info->system.max_vcpus != 1)
-        die("only a whole " VT_TARGET " machine with one CPU can be counted");
     wrong = config_read(&config, from);
     if (wrong)
         die("%s", wrong);
+    if (strcmp(info->target_name, config.target) || !info->system_emulation || info->system.max_vcpus != 1)
+        die("only a whole %s machine with one CPU can be counted", config.target);
     kernel_counter = counter_new();
     early_counter = counter_new();
     ports_counter = counter_new();

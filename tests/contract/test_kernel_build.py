@@ -17,6 +17,7 @@ from vmtailor.base import dot_config
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import apt, choice, packaged
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
+from vmtailor.model.architecture import presumed
 from vmtailor.model.kernel import KernelBaseline
 
 pytestmark = pytest.mark.contract
@@ -30,7 +31,7 @@ TINY = [
 
 @pytest.fixture(scope="session")
 def baseline() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), Store())
+    return packaged.provide(choice.of_host(), presumed(), Store())
 
 
 def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
@@ -50,12 +51,12 @@ def test_the_baseline_is_whole(baseline: KernelBaseline) -> None:
 
 def test_a_second_question_is_answered_at_once(baseline: KernelBaseline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apt, "packaged", lambda pattern: pytest.fail("apt was asked again"))
-    assert packaged.provide(choice.of_host(), Store()) == baseline
+    assert packaged.provide(choice.of_host(), presumed(), Store()) == baseline
 
 
 def test_allnoconfig_stays_minimal_and_losses_are_told(baseline: KernelBaseline, tmp_path: Path) -> None:
     asked = [*TINY, ("VIRTIO_NET", "y")]
-    configured = kbuild.configure(Path(baseline.source_dir), tmp_path / "o", asked)
+    configured = kbuild.configure(Path(baseline.source_dir), tmp_path / "o", asked, kbuild.Toolchain("x86_64"))
     assert [(one.name, one.got) for one in configured.lost] == [("VIRTIO_NET", "n")]
     symbols = dict(configured.symbols)
     assert symbols["PVH"] == "y"
@@ -78,8 +79,8 @@ def two_builds(baseline: KernelBaseline, tmp_path_factory: pytest.TempPathFactor
     scratch = tmp_path_factory.mktemp("builds")
     has_ccache = shutil.which("ccache") is not None
     return (
-        build_tiny(baseline, scratch / "one", kbuild.Toolchain(ccache=has_ccache)),
-        build_tiny(baseline, scratch / "a/much/longer/way/to/two", kbuild.Toolchain(ccache=False)),
+        build_tiny(baseline, scratch / "one", kbuild.Toolchain("x86_64", ccache=has_ccache)),
+        build_tiny(baseline, scratch / "a/much/longer/way/to/two", kbuild.Toolchain("x86_64", ccache=False)),
     )
 
 
@@ -114,6 +115,6 @@ def test_what_a_build_compiled_is_what_the_makefiles_say(
     known = built.objects & facts.files.keys()
     wrong = {stem: facts.files[stem] for stem in known if not holds(facts.file_condition(stem + ".c"), built.enabled)}
     assert wrong == {} and len(known) > 300
-    read = file_conditions(ksource_facts.reader(source))
+    read = file_conditions(ksource_facts.reader(source), "x86")
     said = {stem for stem, condition in read.items() if truth(condition, built.enabled)}
     assert said - built.objects == set() and len(said) > 300

@@ -52,7 +52,7 @@ def source(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def read(source: Path) -> dict[str, Compiled]:
-    return compiled_files(ksource_facts.reader(source))
+    return compiled_files(ksource_facts.reader(source), "x86")
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,10 @@ from vmtailor.base.versions import version_key
 from vmtailor.drivers.kernel import kbuild, kernel_compiled
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
-from vmtailor.model.machine import MachineKind
+from vmtailor.model.architecture import presumed
 from vmtailor.model.plan import RootFormat
+
+KINDS = presumed().kinds
 
 pytestmark = pytest.mark.contract
 
@@ -115,17 +117,16 @@ def test_fragments_resolve_as_make_resolves_them(source: Path, kconfig: Kconfig,
 @pytest.mark.parametrize("name", POOR)
 def test_a_poor_configuration_becomes_a_baseline(source: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "poor").write_text(POOR[name])
-    configured = kernel_compiled.configure(source, tmp_path / "o", tmp_path / "poor", kbuild.Toolchain())
+    toolchain = kbuild.Toolchain.of(presumed())
+    configured = kernel_compiled.configure(source, tmp_path / "o", tmp_path / "poor", toolchain, presumed())
     symbols = dict(configured.symbols)
     assert {symbols[name] for name in ("EROFS_FS", "OVERLAY_FS", "VIRTIO_BLK", "VIRTIO_NET")} == {"m"}
     assert {symbols[name] for name in ("DEBUG_INFO", "PROC_FS", "SERIAL_8250_CONSOLE")} == {"y"}
 
 
-@pytest.mark.parametrize("machine", list(MachineKind))
+@pytest.mark.parametrize("machine", KINDS)
 @pytest.mark.parametrize("root", list(RootFormat))
-def test_the_catalogue_resolves_on_this_tree(
-    kconfig: Kconfig, source: Path, machine: MachineKind, root: RootFormat
-) -> None:
+def test_the_catalogue_resolves_on_this_tree(kconfig: Kconfig, source: Path, machine: str, root: RootFormat) -> None:
     situation = Situation(machine, root, kernel_version(source), network=True, terminal=True)
     entries = catalogue.load().chosen(situation)
     wanted = {name: value for e in entries for name, value in e.symbols if value != "n" or kconfig.known(name)}
@@ -138,7 +139,7 @@ def test_rules_and_catalogue_name_symbols_that_exist(kconfig: Kconfig, source: P
     version = kernel_version(source)
     rules = demand_rules.load().for_kernel(version)
     named = {(r.id, s) for r in rules.calls for s in r.symbols} | {(r.id, s) for r in rules.paths for s in r.symbols}
-    for machine in MachineKind:
+    for machine in KINDS:
         situation = Situation(machine, RootFormat.EROFS, version, cpus=2, network=True, terminal=True)
         named |= {
             (e.reference, s) for e in catalogue.load().chosen(situation) if not e.if_possible for s, _ in e.symbols

@@ -24,7 +24,7 @@ from vmtailor.base.natives import SOURCES, locate
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import net_guard, qemu_program
 from vmtailor.drivers.qemu.net_guard import Reach
-from vmtailor.model.machine import Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Machine, PublishedPort
 
 pytestmark = pytest.mark.contract
 
@@ -34,7 +34,7 @@ SILENCE_S = 1.0
 SYN, RST, ACK = 2, 4, 16
 #: What a hostile guest may try in order to get to 127.0.0.1 of the host.
 WAYS = [GATEWAY, NAMES, "10.0.2.77", "127.0.0.1", "0.0.0.0", "255.255.255.255", "10.0.2.255"]
-ONE = Machine(MachineKind.MICROVM, 32 << 20, "kernel", network=True)
+ONE = Machine("microvm", 32 << 20, "kernel", network=True)
 
 
 def checksum(data: bytes) -> int:

@@ -14,7 +14,7 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig, Port
-from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import bundling
@@ -38,7 +38,7 @@ def bundle(**other: Any) -> Bundle:
         "name": "made-up", "image_reference": "oci:x", "image_digest": "sha256:0",
         "image": ImageConfig("amd64", exposed_ports=(Port(80),)), "kernel": "vmlinux", "kernel_version": "6.12.7",
         "kernel_config": "config", "system_map": "System.map", "root": "root.erofs",
-        "root_format": RootFormat.EROFS, "machine": MachineKind.MICROVM, "cpus": 1, "memory_bytes": 64 << 20,
+        "root_format": RootFormat.EROFS, "machine": "microvm", "cpus": 1, "memory_bytes": 64 << 20,
         "network": True, "words": ("root=/dev/vda", "quiet"),
         "sources": (("kernel source", f"6.12.7, package 6.12.7-1, {SOURCE_DIGEST}"),),
     }  # fmt: skip
@@ -49,7 +49,7 @@ def trace_record(**other: Any) -> Trace:
     boot = Boot(Outcome.READY, (), 1.0, "qemu", container=ContainerRun(0, True))
     values: dict[str, Any] = {
         "image_digest": "sha256:0", "exercise_origin": "exercise.toml", "kernel_release": "6.12.7",
-        "cpu_model": "max", "machine": Machine(MachineKind.MICROVM, 64 << 20, "k"), "coverage_boot": boot,
+        "cpu_model": "max", "machine": Machine("microvm", 64 << 20, "k"), "coverage_boot": boot,
         "requests_boot": boot, "requests_report": GuestReport(), "phases": (), "coverage_file": "coverage.counts",
         "requests_file": "requests.strace", "modules": (), "failed_calls": (), "files": (), "kernel_warnings": (),
     }  # fmt: skip

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from vmtailor.drivers.qemu import confinement, qemu, qemu_program
-from vmtailor.model.machine import Clock, Disk, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Clock, Disk, Machine, PublishedPort
 
 
 def main(kind: str, kernel: str, disk: str, port: str) -> None:
@@ -30,7 +30,7 @@ def main(kind: str, kernel: str, disk: str, port: str) -> None:
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
     machine = Machine(
-        MachineKind.MICROVM, 32 << 20, kernel, ("h",), disks=(Disk(disk),), clock=Clock.WALL, network=True,
+        "microvm", 32 << 20, kernel, ("h",), disks=(Disk(disk),), clock=Clock.WALL, network=True,
         ports=(PublishedPort("127.0.0.1", int(port), 80),),
     )  # fmt: skip
     with qemu.start(machine, qmp=True) as running:

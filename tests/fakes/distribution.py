@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import Architecture
 
 MAKEFILE = "VERSION = {}\nPATCHLEVEL = {}\nSUBLEVEL = {}\n"
 
@@ -76,7 +77,7 @@ class MadeUp:
     def state(self) -> str:
         return self.lists
 
-    def kernels(self) -> Sequence[MadeUpKernel]:
+    def kernels(self, row: Architecture) -> Sequence[MadeUpKernel]:
         return self.offered
 
     def version_key(self, version: str) -> int:

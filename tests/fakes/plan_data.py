@@ -7,7 +7,6 @@ import dataclasses
 
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
 
 DEMANDED = {
@@ -167,7 +166,7 @@ def plan() -> Plan:
     y = [c for c in symbols if c.value == "y"]
     return Plan(
         kernel_version="6.12.117",
-        machine=MachineKind.MICROVM,
+        machine="microvm",
         cpus=1,
         root_format=RootFormat.EROFS,
         fragment=tuple((c.id, c.value) for c in symbols if c.setting.chosen),

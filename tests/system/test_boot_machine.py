@@ -19,6 +19,7 @@ from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
+from vmtailor.model.architecture import presumed
 from vmtailor.model.boot import Outcome
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Disk, DiskMode
@@ -52,7 +53,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), Store())
+    return packaged.provide(choice.of_host(), presumed(), Store())
 
 
 def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_path: Path) -> None:

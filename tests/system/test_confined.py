@@ -30,7 +30,7 @@ from vmtailor.drivers.qemu import confinement, qemu
 from vmtailor.drivers.qemu.confinement import Root
 from vmtailor.drivers.qemu.handover import Wanted
 from vmtailor.drivers.rootfs.disk import disk_of
-from vmtailor.model.machine import Clock, Machine, MachineKind
+from vmtailor.model.machine import Clock, Machine
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]
 
@@ -258,7 +258,7 @@ def kernel(place: Path) -> Path:
 def machine(kernel: Path, disk: Path, word: str) -> Machine:
     return replace(
         USUAL,
-        kind=MachineKind.MICROVM,
+        kind="microvm",
         memory_bytes=32 << 20,
         kernel=str(kernel),
         append=(word,),

@@ -23,11 +23,12 @@ from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
+from vmtailor.model.architecture import presumed
 from vmtailor.model.ending import Ending
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Disk, DiskMode, Machine, MachineKind
+from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.system
@@ -107,13 +108,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 def make_bench(folder: Path) -> Bench:
     natives = locate()
-    kernel = packaged.provide(choice.of_host(), Store())
+    kernel = packaged.provide(choice.of_host(), presumed(), Store())
     baseline_initramfs(folder / "initrd", stage1=natives.stage1, modules=Path(kernel.modules_dir))
     image_archive(folder / "image.tar")
     rootfs.build(folder / "image.tar", folder / "root.erofs", extra=root_entries(natives, config_bytes(CONFIG)))
     words = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
     machine = Machine(
-        MachineKind.MICROVM, 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
+        "microvm", 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
         (Disk(str(folder / "root.erofs")),), acpi=True,
     )  # fmt: skip
     return Bench(machine, natives, folder)
@@ -121,7 +122,7 @@ def make_bench(folder: Path) -> Bench:
 
 def boot(
     bench: Bench, run: Run | None, act: Callable[[GuestSession], None] | None = None, *, disks: tuple[Disk, ...] = (),
-    words: tuple[str, ...] = (), kind: MachineKind = MachineKind.MICROVM, network: bool = False,
+    words: tuple[str, ...] = (), kind: str = "microvm", network: bool = False,
 ) -> GuestReport:  # fmt: skip
     """One boot to its end."""
     volumes: tuple[Disk, ...] = ()
@@ -131,7 +132,7 @@ def boot(
     base = bench.machine
     machine = Machine(
         kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
-        network=network, acpi=kind == MachineKind.MICROVM,
+        network=network, acpi=kind == "microvm",
     )  # fmt: skip
     with qemu.start(machine) as running:
         session = GuestSession(running.serial, key=run.key if run is not None else None)
@@ -179,7 +180,7 @@ def test_a_container_finds_what_engines_give(bench: Bench) -> None:
 
 
 def test_the_image_alone_on_a_pc_with_pci(bench: Bench) -> None:
-    report = boot(bench, None, kind=MachineKind.Q35)
+    report = boot(bench, None, kind="q35")
     assert (report.stdout, report.exit_code, report.fatal) == ("image\n", 3, None)
 
 

@@ -25,6 +25,7 @@ from tests.system.conftest import EXAMPLES, Fitted
 
 from vmtailor.base.store import Store, cache_root
 from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.model.architecture import presumed
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -34,7 +35,7 @@ EXERCISE = EXAMPLES / "hello" / "exercise.toml"
 @pytest.fixture(scope="module")
 def version() -> str:
     """Upstream version of the packaged baseline, which is in the cache afterwards."""
-    return packaged.provide(choice.of_host(), Store()).version
+    return packaged.provide(choice.of_host(), presumed(), Store()).version
 
 
 @pytest.fixture

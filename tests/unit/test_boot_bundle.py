@@ -23,7 +23,7 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Clock, DiskMode, MachineKind
+from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.sample import Verdict
 from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, Variant
@@ -34,7 +34,7 @@ from vmtailor.pipeline import booting, bundling
 def write_bundle(folder: Path, config: str = "") -> None:
     made = Bundle(
         "hello", "oci:x", "sha256:0", ImageConfig("amd64"), "vmlinux", "6.12", "config", "System.map", "root.erofs",
-        RootFormat.EROFS, MachineKind.MICROVM, 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
+        RootFormat.EROFS, "microvm", 1, 64 << 20, False, ("root=/dev/vda", "quiet"), (),
     )  # fmt: skip
     records.save(Exercise("x", Ready(ReadyKind.EXIT)), folder / "exercise.json")
     contents = {"vmlinux": "x", "System.map": "", "root.erofs": "x", "config": config}
@@ -49,7 +49,7 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert bundle_folder.is_bundle(tmp_path)
     chosen = bundle.Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
     machine = bundle.machine_of(bundle.load(tmp_path), chosen)
-    assert machine.kind is MachineKind.MICROVM and machine.memory_bytes == 64 << 20 and not machine.network
+    assert machine.kind == "microvm" and machine.memory_bytes == 64 << 20 and not machine.network
     assert machine.append == ("root=/dev/vda", "quiet", "debug")
     assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[
         0

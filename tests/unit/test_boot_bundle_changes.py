@@ -29,7 +29,7 @@ from vmtailor.model.boot import Boot, Milestone, Outcome
 from vmtailor.model.boot_cost import BootCost, CostOfFunction
 from vmtailor.model.change import Change, ChangeKind, Figure, exact
 from vmtailor.model.gathered import Gathered
-from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.model.sample import Verdict
 from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
@@ -40,7 +40,7 @@ from vmtailor.stages import debug_kernel
 
 VM = replace(
     USUAL,
-    kind=MachineKind.MICROVM,
+    kind="microvm",
     memory_bytes=64 << 20,
     kernel="/bundle/vmlinux",
     append=("quiet",),
@@ -104,7 +104,7 @@ def test_changes_are_made_on_the_machine() -> None:
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             change(choosing.for_bundle([name], "6.12"), VM, no_build)
-    q35 = replace(USUAL, kind=MachineKind.Q35, kernel="/k")
+    q35 = replace(USUAL, kind="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         change(choosing.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):

@@ -15,14 +15,14 @@ from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
-from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.series import BootSeries, Variant
 from vmtailor.model.trace import Trace
 from vmtailor.model.workload import Exercised, Nothing, OwnInit, ReadyBy, ReadySignal, Run
 from vmtailor.stages.measure import Measured
 
 CONTAINER = Machine(
-    MachineKind.MICROVM, 64 << 20, "/k", ("quiet",), disks=(Disk("/root"), Disk("/run", mode=DiskMode.WRITTEN)),
+    "microvm", 64 << 20, "/k", ("quiet",), disks=(Disk("/root"), Disk("/run", mode=DiskMode.WRITTEN)),
     network=True, ports=(PublishedPort("127.0.0.1", 8080, 80),),
 )  # fmt: skip
 SYSTEM = replace(USUAL, disks=(Disk("/d", DiskFormat.QCOW2, DiskMode.OVERLAID),), ports=on_loopback([22]))

@@ -9,10 +9,9 @@ from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Catalogue, Situation, When, in_bounds
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
-MICROVM = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117")
+MICROVM = Situation("microvm", RootFormat.EROFS, "6.12.117")
 
 
 def references(situation: Situation) -> set[str]:
@@ -21,21 +20,21 @@ def references(situation: Situation) -> set[str]:
 
 def test_every_machine_has_its_transport_and_only_that() -> None:
     micro = references(MICROVM)
-    q35 = references(Situation(MachineKind.Q35, RootFormat.EROFS, "6.12.117"))
+    q35 = references(Situation("q35", RootFormat.EROFS, "6.12.117"))
     assert "platform:virtio-mmio" in micro and "platform:virtio-pci" not in micro
     assert "platform:virtio-pci" in q35 and "platform:virtio-mmio" not in q35
 
 
 @pytest.mark.parametrize("root", list(RootFormat))
 def test_every_root_format_has_exactly_its_own_entry(root: RootFormat) -> None:
-    chosen = references(Situation(MachineKind.MICROVM, root, "6.12.117"))
+    chosen = references(Situation("microvm", root, "6.12.117"))
     assert {r for r in chosen if r.startswith("platform:root-") and r != "platform:root-disk"} == {
         f"platform:root-{root.value}"
     }
 
 
 def test_two_cpus_keep_smp() -> None:
-    two = Situation(MachineKind.MICROVM, RootFormat.EROFS, "6.12.117", cpus=2)
+    two = Situation("microvm", RootFormat.EROFS, "6.12.117", cpus=2)
     values = {name: value for e in catalogue.load().chosen(two) for name, value in e.symbols}
     assert values["SMP"] == "y"
     assert "SMP" not in {name for e in catalogue.load().chosen(MICROVM) for name, value in e.symbols if value != "n"}

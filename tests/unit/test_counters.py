@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.cost import counters as analysis
-from vmtailor.analysis.cost.counters import IMAGE_MAP, SymbolTable
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.qemu import plugin, plugin_file
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
+from vmtailor.model.architecture import named
 from vmtailor.model.boot import FunctionCost, Phase
 from vmtailor.model.code_marks import CodeMark, CodeSpan
 from vmtailor.model.counters import OwnerCounts, Totals
 
+IMAGE_MAP = named("x86_64").addresses.image_map
 NM = """
 ffffffff81000000 T _stext
 ffffffff81000000 t pvh_start_xen
@@ -169,7 +171,7 @@ def test_symbols_are_found_by_address() -> None:
     assert table.name_of(0x1234) == analysis.UNKNOWN
     assert table.name_of(0xFFFFFFFFC0000000) == analysis.UNKNOWN  # a module's
     assert SymbolTable.parse("").name_of(5) == analysis.UNKNOWN
-    marks = analysis.kernel_marks(table.addresses)
+    marks = analysis.kernel_marks(table)
     assert [(m.name, m.address) for m in marks] == [
         ("kernel", 0x1000000),
         ("kernel", 0x1000100),
@@ -219,7 +221,12 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
         spans=(CodeSpan("s", 0x30),),
         owners=(Owner("init", 0x70000000, 0x74000000),),
     )
-    assert config.text().splitlines() == [
+    lines = config.text().splitlines()
+    about = plugin.processor(named("x86_64"))
+    assert lines[: len(about)] == about
+    assert about[:3] == ["architecture x86_64", "target x86_64", "half ffff800000000000"]
+    assert {"prefix 66 ff", "prefix 40 f0 half", "port e4 fc", "at-once fee00000"} < set(about)
+    assert lines[len(about) :] == [
         "mode coverage",
         "devices off",
         "kernel ffffffff81000200",

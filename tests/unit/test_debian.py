@@ -7,6 +7,7 @@ import itertools
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from vmtailor.drivers.distribution import apt, packaged
 from vmtailor.drivers.distribution.debian import Debian, DebianKernel, combine
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas, upstream_version, version_key
 from vmtailor.drivers.distribution.protocol import PackagedKernel
+from vmtailor.model.architecture import named
 
 
 def package(name: str, version: str) -> Package:
@@ -32,6 +34,7 @@ def trio(release: str, series: str, version: str, without: str = "") -> list[Pac
     return [package(name, version) for kind, name in names.items() if kind != without]
 
 
+AMD64 = named("x86_64")
 OLD = trio("6.1.0-56", "6.1", "6.1.192-2") + trio("6.1.0-9", "6.1", "6.1.27-1")
 NEW = trio("6.12.9+deb12", "6.12", "6.12.9-1~deb12u1") + trio("6.12.117+deb12", "6.12", "6.12.117-1~deb12u1")
 NEXT = trio("6.18.3+deb14", "6.18", "6.18.3-1")
@@ -39,7 +42,7 @@ CANDIDATE = trio("6.19-rc1", "6.19", "6.19~rc1-1~exp1")
 
 
 def select(kernels: tuple[DebianKernel, ...], wanted: str | None = None) -> PackagedKernel:
-    return packaged.select(Debian(), wanted, kernels)
+    return packaged.select(Debian(), AMD64, wanted, kernels)
 
 
 @pytest.fixture(autouse=True)
@@ -49,20 +52,20 @@ def with_apt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_newest_is_taken() -> None:
-    kernel = select(combine(OLD + NEW))
+    kernel = select(combine(OLD + NEW, AMD64))
     assert (kernel.version, kernel.release) == ("6.12.117", "6.12.117+deb12-cloud-amd64")
-    assert select(combine(OLD)).version == "6.1.192"
+    assert select(combine(OLD, AMD64)).version == "6.1.192"
 
 
 @pytest.mark.parametrize("without", ["image", "debug", "source"])
 def test_an_incomplete_kernel_is_passed_over(without: str) -> None:
     packages = trio("6.12.118+deb12", "6.12", "6.12.118-1", without) + NEW
-    assert select(combine(packages)).version == "6.12.117"
+    assert select(combine(packages, AMD64)).version == "6.12.117"
 
 
 def test_source_of_another_version_does_not_count() -> None:
     packages = [*trio("6.12.117+deb12", "6.12", "6.12.117-1", "source"), package("linux-source-6.12", "6.12.116-1")]
-    assert combine(packages) == ()
+    assert combine(packages, AMD64) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,12 +74,12 @@ def test_source_of_another_version_does_not_count() -> None:
      ("6.1.27-1", "6.1.27")],
 )  # fmt: skip
 def test_one_kernel_can_be_named(wanted: str, version: str) -> None:
-    assert select(combine(OLD + NEW), wanted).version == version
+    assert select(combine(OLD + NEW, AMD64), wanted).version == version
 
 
 def test_what_is_not_there_is_the_users_error_and_names_what_is() -> None:
     with pytest.raises(UserInputError) as caught:
-        select(combine(OLD + NEW), "5.10")
+        select(combine(OLD + NEW, AMD64), "5.10")
     assert "6.12.117" in caught.value.hint
 
 
@@ -87,15 +90,15 @@ def test_nothing_packaged_is_the_hosts_error() -> None:
 
 def test_a_series_is_found_by_the_lists_alone() -> None:
     """No series is named in the program: whatever the distribution packages next can be had, and is the newest."""
-    assert {kernel.series for kernel in combine(OLD + NEW + NEXT)} == {"6.1", "6.12", "6.18"}
-    assert select(combine(OLD + NEW + NEXT)).version == "6.18.3"
-    assert select(combine(NEXT)).version == "6.18.3"
-    assert select(combine(OLD + NEW + NEXT), "6.12").version == "6.12.117"
+    assert {kernel.series for kernel in combine(OLD + NEW + NEXT, AMD64)} == {"6.1", "6.12", "6.18"}
+    assert select(combine(OLD + NEW + NEXT, AMD64)).version == "6.18.3"
+    assert select(combine(NEXT, AMD64)).version == "6.18.3"
+    assert select(combine(OLD + NEW + NEXT, AMD64), "6.12").version == "6.12.117"
 
 
 def test_a_release_candidate_is_taken_when_it_is_named_or_alone() -> None:
-    assert select(combine(NEXT + CANDIDATE)).version == "6.18.3"
-    for kernel in (select(combine(NEXT + CANDIDATE), "6.19"), select(combine(CANDIDATE))):
+    assert select(combine(NEXT + CANDIDATE, AMD64)).version == "6.18.3"
+    for kernel in (select(combine(NEXT + CANDIDATE, AMD64), "6.19"), select(combine(CANDIDATE, AMD64))):
         assert kernel.prerelease and kernel.version == "6.19", "as the Makefile of its source says"
 
 
@@ -104,8 +107,9 @@ def test_apt_is_asked_for_all_series(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuple(package for package in OLD + NEXT if re.search(pattern, package.name))
 
     monkeypatch.setattr(apt, "packaged", packages)
-    assert {kernel.series for kernel in Debian().kernels()} == {"6.1", "6.18"}
-    assert Debian("arm64").kernels() == ()
+    assert {kernel.series for kernel in Debian().kernels(AMD64)} == {"6.1", "6.18"}
+    other = replace(AMD64, packages=replace(AMD64.packages, flavour="cloud-arm64"))
+    assert Debian().kernels(other) == ()
 
 
 ASCENDING = ("6.9", "6.12", "6.18~rc1", "6.18~rc1-1~exp1", "6.18", "6.18.1-1~bpo13+1", "6.18.1-1", "6.100", "1:1")

@@ -22,6 +22,7 @@ from vmtailor.drivers.distribution.unpackaged import Unpackaged
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.host import State
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import presumed
 from vmtailor.pipeline import inputs, rebuilding
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution
@@ -51,20 +52,25 @@ def test_a_fit_takes_its_baseline_from_it(tmp_path: Path, store: Store, distribu
 
 
 def test_it_is_asked_once_until_its_lists_change(store: Store, distribution: MadeUp) -> None:
-    first = packaged.provide(distribution, store)
+    first = packaged.provide(distribution, presumed(), store)
     asked = distribution.offered[1].asked
-    assert packaged.provide(distribution, store) == first and asked == ["image", "debug", "modules", "source"]
+    assert packaged.provide(distribution, presumed(), store) == first and asked == [
+        "image",
+        "debug",
+        "modules",
+        "source",
+    ]
     distribution.lists = "of tomorrow"
-    assert packaged.provide(distribution, store) == first and len(asked) == 8
+    assert packaged.provide(distribution, presumed(), store) == first and len(asked) == 8
     other = MadeUp(distribution.offered, name="another", lists="of tomorrow")
-    assert packaged.provide(other, store) == first and len(asked) == 12, "one's answer is not another's"
+    assert packaged.provide(other, presumed(), store) == first and len(asked) == 12, "one's answer is not another's"
 
 
 def test_modules_that_nobody_expected(store: Store, distribution: MadeUp) -> None:
-    kernel = packaged.provide(distribution, store, debug_modules=("ext4",))
-    more = packaged.with_debug_modules(distribution, kernel, store, ["xt_nat"])
+    kernel = packaged.provide(distribution, presumed(), store, debug_modules=("ext4",))
+    more = packaged.with_debug_modules(distribution, presumed(), kernel, store, ["xt_nat"])
     assert (Path(more.debug_modules_dir) / "xt_nat.ko").exists()
-    assert packaged.with_debug_modules(MadeUp([]), kernel, store, ["xt_other"]) == kernel
+    assert packaged.with_debug_modules(MadeUp([]), presumed(), kernel, store, ["xt_other"]) == kernel
 
 
 def test_a_boot_is_attributed_with_its_packages(tmp_path: Path, store: Store, distribution: MadeUp) -> None:
@@ -72,9 +78,9 @@ def test_a_boot_is_attributed_with_its_packages(tmp_path: Path, store: Store, di
     image[0x202:0x206], image[0x20E:0x210] = b"HdrS", (0x400).to_bytes(2, "little")
     image[0x600:0x60D] = b"6.20.1-virt (a"
     (tmp_path / "vmlinuz").write_bytes(image)
-    assert attribution.of_package(tmp_path / "vmlinuz", store, distribution).version == "6.20.1"
+    assert attribution.of_package(tmp_path / "vmlinuz", store, None, distribution).version == "6.20.1"
     with pytest.raises(UserInputError, match=r"6\.20\.1-virt: no package"):
-        attribution.of_package(tmp_path / "vmlinuz", store, MadeUp([]))
+        attribution.of_package(tmp_path / "vmlinuz", store, None, MadeUp([]))
 
 
 def test_a_bundles_source_is_fetched_from_it(tmp_path: Path, store: Store) -> None:
@@ -100,10 +106,10 @@ def test_doctor_asks_it(distribution: MadeUp) -> None:
 def test_a_host_that_cannot_ask_is_told_the_other_way(store: Store) -> None:
     for distribution in (MadeUp([], why_not="no packages on Sundays"), Unpackaged("strange")):
         with pytest.raises(HostError) as caught:
-            packaged.provide(distribution, store)
+            packaged.provide(distribution, presumed(), store)
         assert "--baseline-config" in caught.value.hint
     with pytest.raises(HostError, match="no cloud kernel") as caught:
-        packaged.provide(MadeUp([]), store)
+        packaged.provide(MadeUp([]), presumed(), store)
     assert "fetch --lists" in caught.value.hint
 
 

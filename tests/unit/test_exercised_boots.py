@@ -11,7 +11,7 @@ from vmtailor.booting.boot import boot
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.boot import Outcome
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
-from vmtailor.model.machine import Disk, Machine, MachineKind
+from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
@@ -21,7 +21,7 @@ def machine(folder: Path, what: str) -> Machine:
     for name in ("kernel", "root"):
         (folder / name).write_bytes(b"x" * 512)
     words = ("quiet", f"fake={what}")
-    return Machine(MachineKind.MICROVM, 64 << 20, str(folder / "kernel"), words, disks=(Disk(str(folder / "root")),))
+    return Machine("microvm", 64 << 20, str(folder / "kernel"), words, disks=(Disk(str(folder / "root")),))
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_damaged_record_is_wrong_input(tmp_path: Path, data: bytes) -> None:
 
 def test_a_wrong_value_is_not_obeyed_by_the_terminal(tmp_path: Path) -> None:
     write_bundle(tmp_path)
-    respell(tmp_path, '"microvm"', '"\\u001b[31mq35"')
+    respell(tmp_path, '"erofs"', '"\\u001b[31mext4"')
     with pytest.raises(UserInputError, match="is damaged") as caught:
         load_bundle(tmp_path)
     assert "\x1b" not in caught.value.message

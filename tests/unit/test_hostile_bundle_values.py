@@ -138,3 +138,22 @@ def test_nothing_is_asked_under_kvm_on_the_instruction_clock(tmp_path: Path) -> 
     request = reverify.Request(write_bundle(tmp_path), Clock.INSTRUCTIONS, Accelerator.KVM)
     with pytest.raises(UserInputError, match="under TCG only"):
         reverify.prepare(request)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"machine": "microvm,accel=kvm"}, "has no machine 'microvm,accel=kvm'"),
+        ({"machine": "\x1b[31mq35"}, "has no machine"),
+        ({"machine": ""}, "has no machine ''"),
+        ({"architecture": "../../etc/passwd"}, "no architecture '../../etc/passwd' is known"),
+        ({"architecture": "x" * 10_000}, "no architecture 'xxx"),
+        ({"architecture": "\x1b[31m"}, "no architecture"),
+    ],
+)
+def test_a_machine_that_no_architecture_has_is_refused(tmp_path: Path, other: dict[str, str], words: str) -> None:
+    """Both are names that are looked up; neither becomes an argument of QEMU's, or a path."""
+    with pytest.raises(UserInputError) as caught:
+        load_bundle(write_bundle(tmp_path, **other))
+    assert words in caught.value.message and "\x1b" not in caught.value.message
+    assert len(caught.value.message) < 1000

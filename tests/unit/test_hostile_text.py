@@ -35,7 +35,7 @@ from vmtailor.drivers.host.host import Check, Need, State
 from vmtailor.drivers.qemu import qemu, qemu_program
 from vmtailor.model.ending import Ending
 from vmtailor.model.image import Image, ImageConfig
-from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.machine import Machine
 from vmtailor.pipeline import fitting
 from vmtailor.stages import trace as trace_stage
 from vmtailor.stages.exercise_file import load
@@ -360,7 +360,7 @@ def test_a_crashed_guests_error_has_the_kernels_words_only(
         + b"[    1.000000][    T1] Kernel panic - not syncing: VFS: [bold]no root\r\n"
         + frame(FromGuest.STDERR, b"x")[:9]
     )  # fmt: skip
-    machine = Machine(MachineKind.MICROVM, 256 << 20, str(tmp_path / "kernel"), (f"fake=hex:{line.hex()}",))
+    machine = Machine("microvm", 256 << 20, str(tmp_path / "kernel"), (f"fake=hex:{line.hex()}",))
     with qemu.start(machine) as running:
         end = running.run(20)
     assert end.ending is Ending.PANIC
@@ -379,7 +379,7 @@ def test_a_program_of_the_guest_cannot_fake_a_panic_in_what_it_prints(
     monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
     (tmp_path / "kernel").write_bytes(b"kernel")
     line = frame(FromGuest.STDOUT, b"\nKernel panic - not syncing: not at all\n")
-    machine = Machine(MachineKind.MICROVM, 256 << 20, str(tmp_path / "kernel"), (f"fake=hex:{line.hex()}",))
+    machine = Machine("microvm", 256 << 20, str(tmp_path / "kernel"), (f"fake=hex:{line.hex()}",))
     with qemu.start(machine) as running:
         assert running.run(20).ending is Ending.EXITED
 

@@ -9,7 +9,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.store import Store
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.pipeline.inputs import baseline_of, exercise_of
+from vmtailor.pipeline.inputs import baseline_of, exercise_of, settled
 from vmtailor.pipeline.options import FitOptions
 
 
@@ -37,7 +37,8 @@ def kernel(folder: Path, content: bytes) -> KernelBaseline:
 
 def test_kernels_of_one_release_with_other_configurations_have_disks_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "stage1").write_bytes(b"stage 1")
-    options = FitOptions("oci:x", tmp_path / "out", store=Store(tmp_path / "cache"))
+    image = Image("oci:x", "", ImageConfig("amd64"), "", "", 0, 0)
+    options = settled(FitOptions("oci:x", tmp_path / "out", store=Store(tmp_path / "cache")), image)
     kernels = {name: kernel(tmp_path / name, name.encode()) for name in ("one", "two")}
 
     def disk(name: str) -> Path:

@@ -12,12 +12,11 @@ from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
 from vmtailor.model.kernel import LostSymbol
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.stages import build
 
 TREE = Path(__file__).parent.parent / "fakes/make-tree"
-TOOLCHAIN = kbuild.Toolchain(ccache=False)
+TOOLCHAIN = kbuild.Toolchain("x86_64", ccache=False)
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("make", "gcc", "flex", "bison", "bc")), reason="needs a compiler"
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def plan(*fragment: tuple[str, str]) -> Plan:
-    return Plan("6.99.3", MachineKind.MICROVM, 1, RootFormat.EROFS, fragment, (), 0, 0)
+    return Plan("6.99.3", "microvm", 1, RootFormat.EROFS, fragment, (), 0, 0)
 
 
 def test_configure_tells_what_was_lost(tmp_path: Path) -> None:
@@ -33,7 +32,7 @@ def test_configure_tells_what_was_lost(tmp_path: Path) -> None:
     assert configured.lost == (LostSymbol("LOST", "y", "n"),)
     assert ("DEFAULT", "y") in configured.symbols
     with pytest.raises(BuildError, match="LOST=y became n"):
-        kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+        kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
 
 
 def test_a_foreign_configuration_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -47,13 +46,13 @@ def test_a_foreign_configuration_is_brought_up_to_date(tmp_path: Path) -> None:
 def test_a_compile_error_shows_its_lines(tmp_path: Path) -> None:
     configured = kbuild.configure(TREE, tmp_path / "o", [("BROKEN", "y")], TOOLCHAIN)
     with pytest.raises(BuildError) as caught:
-        kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+        kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
     assert "init/main.c:1:2: error: broken as asked" in caught.value.details
 
 
 def test_the_environment_of_a_build_is_fixed(tmp_path: Path) -> None:
     configured = kbuild.configure(TREE, tmp_path / "o", [], TOOLCHAIN)
-    compiled = kbuild.compile_kernel(configured, toolchain=TOOLCHAIN)
+    compiled = kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
     seen = dict(line.split("=", 1) for line in (compiled.build_dir / "environment").read_text().splitlines())
     assert {"KBUILD_BUILD_USER", "KBUILD_BUILD_HOST", "KBUILD_BUILD_VERSION", "KBUILD_BUILD_TIMESTAMP"} <= set(seen)
     assert seen["KBUILD_BUILD_VERSION"] == "1"

@@ -67,4 +67,4 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
 def test_firmware_is_found_in_the_folders_that_qemu_names(tmp_path: Path) -> None:
     (tmp_path / "qboot.rom").write_bytes(b"1")
     (tmp_path / "vgabios.bin").write_bytes(b"2")
-    assert firmware_in([str(tmp_path), str(tmp_path / "none")]) == (tmp_path / "qboot.rom",)
+    assert firmware_in([str(tmp_path), str(tmp_path / "none")], ["qboot.rom", "other.bin"]) == (tmp_path / "qboot.rom",)

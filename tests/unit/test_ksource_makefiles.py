@@ -40,7 +40,7 @@ def tree(makefile: str, **more: str) -> dict[str, str]:
 
 
 def conditions(makefile: str, **more: str) -> dict[str, str]:
-    return {path: str(c) for path, c in file_conditions(tree(makefile, **more).get).items()}
+    return {path: str(c) for path, c in file_conditions(tree(makefile, **more).get, "x86").items()}
 
 
 COMPARED = "obj-y += x.o\nelse\nobj-y += z.o\nendif\n"
@@ -140,7 +140,9 @@ def test_parts_of_a_module() -> None:
     makefile = (
         "obj-$(CONFIG_T) += x.o\nx-y := one.o\nx-$(CONFIG_B) += two.o\nx-$(CONFIG_U) += three.o\nx-objs += four.o\n"
     )
-    found = {path: (str(one.builtin), str(one.module)) for path, one in compiled_files(tree(makefile).get).items()}
+    found = {
+        path: (str(one.builtin), str(one.module)) for path, one in compiled_files(tree(makefile).get, "x86").items()
+    }
     assert found == {
         "a/one": ("T=y", "T=m"),
         "a/two": ("T=y && B", "T=m && B"),
@@ -151,14 +153,14 @@ def test_parts_of_a_module() -> None:
 
 def test_a_folder_that_is_reached_for_modules_builds_nothing_in() -> None:
     more = {"a/b/Makefile": "obj-y += x.o\nobj-$(CONFIG_U) += z.o\nlib-y += l.o\n"}
-    found = compiled_files(tree("obj-$(CONFIG_T) += b/\n", **more).get)
+    found = compiled_files(tree("obj-$(CONFIG_T) += b/\n", **more).get, "x86")
     assert {path: (str(one.builtin), str(one.module)) for path, one in found.items()} == {
         "a/b/x": ("T=y", "0"), "a/b/z": ("T=y && U=y", "T && U=m"), "a/b/l": ("T", "0"),
     }  # fmt: skip
 
 
 def test_an_object_in_both_lists_is_built_in() -> None:
-    found = compiled_files(tree("obj-m += x.o\nobj-$(CONFIG_B) += x.o\n").get)["a/x"]
+    found = compiled_files(tree("obj-m += x.o\nobj-$(CONFIG_B) += x.o\n").get, "x86")["a/x"]
     assert (str(found.builtin), str(found.module)) == ("B", "!B")
 
 
@@ -183,12 +185,12 @@ def test_variables_of_included_files_and_of_the_architecture() -> None:
 def test_kinds_of_symbols() -> None:
     files = {"Kconfig": KCONFIG, "arch/x86/Kconfig": "menuconfig V\n\tdef_tristate y\n"}
     read = files.get
-    assert kinds(read) == {
+    assert kinds(read, "x86") == {
         "MODULES": Kind.BOOL, "B": Kind.BOOL, "C": Kind.BOOL, "T": Kind.TRISTATE, "U": Kind.TRISTATE, "N": Kind.OTHER,
         "V": Kind.TRISTATE,
     }  # fmt: skip
-    assert tristates(read) == frozenset({"T", "U", "V"})
-    assert tristates(lambda path: None) is None
+    assert tristates(read, "x86") == frozenset({"T", "U", "V"})
+    assert tristates(lambda path: None, "x86") is None
 
 
 PIECES = st.sampled_from(["$(CONFIG_T)", "$(CONFIG_U)", "$(CONFIG_B)", "y", "m", ""])
@@ -196,7 +198,7 @@ PIECES = st.sampled_from(["$(CONFIG_T)", "$(CONFIG_U)", "$(CONFIG_B)", "y", "m",
 
 @given(PIECES, PIECES, st.sampled_from(["ifeq", "ifneq"]))
 def test_both_branches_of_a_comparison_are_what_make_takes(left: str, right: str, keyword: str) -> None:
-    found = file_conditions(tree(f"{keyword} ({left},{right})\n{COMPARED}").get)
+    found = file_conditions(tree(f"{keyword} ({left},{right})\n{COMPARED}").get, "x86")
     for t, u, b in itertools.product("ymn", "ymn", "yn"):
         values = {"CONFIG_T": t, "CONFIG_U": u, "CONFIG_B": b}
         enabled = {n[7:]: v for n, v in values.items() if v != "n"}
@@ -224,9 +226,9 @@ def test_both_branches_of_a_comparison_are_what_make_takes(left: str, right: str
     ],
 )
 def test_a_makefile_that_would_not_end(makefile: str) -> None:
-    compiled_files(tree(makefile + "\n").get)
+    compiled_files(tree(makefile + "\n").get, "x86")
 
 
 def test_what_is_not_known_says_neither_yes_nor_no() -> None:
-    condition = file_conditions(tree("ifeq ($(shell x),y)\n" + COMPARED).get)["a/x"]
+    condition = file_conditions(tree("ifeq ($(shell x),y)\n" + COMPARED).get, "x86")["a/x"]
     assert condition == UNKNOWN and truth(condition, {}) is None

@@ -13,18 +13,18 @@ import pytest
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.drivers.qemu.qemu_command import Ends, command
-from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 
 EXPECTED = json.loads((Path(__file__).parent.parent / "data" / "machine_commands.json").read_text())
 COUNTING = Plugin(Path("/n/plugin.so"), Path("/s/plugin.conf"), Path("/s/plugin.counts"))
 HANDED_OVER = Ends(7, 9, {"/r/root.erofs": "/dev/fdset/11"}, ((11, 11), (12, 12)))
 MICROVM = Machine(
-    MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("root=/dev/vda", "quiet"),
+    "microvm", 256 << 20, "/k/vmlinux", ("root=/dev/vda", "quiet"),
     disks=(Disk("/r/root.erofs"), Disk("/s/run", mode=DiskMode.WRITTEN)),
 )  # fmt: skip
 PORTS = (PublishedPort("127.0.0.1", 8080, 80), PublishedPort("0.0.0.0", 53, 53, "udp"))
 WALL = replace(MICROVM, network=True, clock=Clock.WALL, ports=PORTS)
-Q35 = replace(MICROVM, kind=MachineKind.Q35, network=True, ports=PORTS)
+Q35 = replace(MICROVM, kind="q35", network=True, ports=PORTS)
 DIRECT = replace(
     USUAL,
     kernel="/k/vmlinuz", initrd="/k/initrd", append=("root=/dev/vda", "console=ttyS0"),
@@ -57,8 +57,8 @@ COMMANDS = {
     "own init on q35, kernel and initial RAM disk, ports": command(DIRECT),
     "own init on q35, counted": command(COUNTED, Ends(7), plugin=COUNTING),
     "own init on q35, no network": command(replace(DIRECT, network=False, ports=())),
-    "own init on microvm, ports": command(replace(DIRECT, kind=MachineKind.MICROVM)),
-    "own init on microvm, counted": command(replace(COUNTED, kind=MachineKind.MICROVM)),
+    "own init on microvm, ports": command(replace(DIRECT, kind="microvm")),
+    "own init on microvm, counted": command(replace(COUNTED, kind="microvm")),
     "own init on q35 under KVM": command(replace(DIRECT, accelerator=Accelerator.KVM, cpu_model="host")),
 }  # fmt: skip
 

@@ -21,10 +21,10 @@ from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.drivers.qemu import qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.ending import Ending
-from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, MachineKind, PublishedPort
+from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
-PLAIN = Machine(MachineKind.MICROVM, 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"))
+PLAIN = Machine("microvm", 256 << 20, "/k/vmlinux", ("console=ttyS0", "quiet"))
 
 
 def option(argv: list[str], name: str) -> str:
@@ -72,7 +72,7 @@ def test_disks_keep_their_order_and_their_commas() -> None:
 
 def test_the_network_lets_nothing_out_unless_asked() -> None:
     ports = (PublishedPort("127.0.0.1", 8080, 80),)
-    argv = qemu_command.command(replace(PLAIN, kind=MachineKind.Q35, network=True, ports=ports))
+    argv = qemu_command.command(replace(PLAIN, kind="q35", network=True, ports=ports))
     assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
     assert option(argv, "-device").startswith("virtio-net-pci,")
     # The guard opens it to the world; with the host's own servers, nothing is left to guard.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from vmtailor.drivers.qemu.registers import all_halted
+from vmtailor.model.architecture import named
 
 
 def cpu(number: int, flags: int, waits: int) -> str:
@@ -29,4 +30,4 @@ def cpu(number: int, flags: int, waits: int) -> str:
     ],
 )
 def test_all_halted(text: str, expected: bool) -> None:
-    assert all_halted(text) is expected
+    assert all_halted(text, named("x86_64").emulator) is expected

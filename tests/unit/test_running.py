@@ -19,7 +19,7 @@ from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.qemu import kvm, qemu_program
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import Accelerator, MachineKind, PublishedPort
+from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundling, running
 from vmtailor.pipeline.bundles import load_bundle
@@ -40,7 +40,7 @@ def options(folder: Path, what: str) -> RunOptions:
         name="x", image_reference="oci:x", image_digest="", image=ImageConfig("amd64", entrypoint=("/x",)),
         kernel="vmlinux", kernel_version="6.12", kernel_config="config", system_map="map", root="root",
         root_format=RootFormat.EROFS,
-        machine=MachineKind.MICROVM, cpus=1, memory_bytes=64 << 20, network=False, words=(f"fake={what}",), sources=(),
+        machine="microvm", cpus=1, memory_bytes=64 << 20, network=False, words=(f"fake={what}",), sources=(),
     )  # fmt: skip
     bundling.seal(folder, bundle)
     return RunOptions(folder, accelerator=Accelerator.TCG)
@@ -123,10 +123,12 @@ def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkey
         return kvm.KvmVerdict(kvm.KvmState.WORKS, "")
 
     monkeypatch.setattr(kvm, "kvm_works", works)
-    assert best_accelerator(Store(home)) is Accelerator.KVM
-    assert best_accelerator(Store(home)) is Accelerator.KVM
+    assert best_accelerator("x86_64", Store(home)) is Accelerator.KVM
+    assert best_accelerator("x86_64", Store(home)) is Accelerator.KVM
     assert len(asked) == 2
-    assert best_accelerator(Store(tmp_path / "cache")) is best_accelerator(Store(tmp_path / "cache"))
+    assert best_accelerator("x86_64", Store(tmp_path / "cache")) is best_accelerator(
+        "x86_64", Store(tmp_path / "cache")
+    )
     assert len(asked) == 3
 
 

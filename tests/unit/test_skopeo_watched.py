@@ -32,7 +32,9 @@ def test_a_registry_that_sends_without_end(tmp_path: Path, monkeypatch: pytest.M
     fake(tmp_path, monkeypatch, f"truncate -s 3M {scratch}/blob; exec sleep 1000")
     monkeypatch.setattr(skopeo, "LOOK_S", 0.01)
     with pytest.raises(TooLarge, match=r"docker://x unpacks to more than 2M") as caught:
-        skopeo.copy("docker://x", scratch / "image", scratch, skopeo.Access(), limits=Limits.of_size(2 << 20))
+        skopeo.copy(
+            "docker://x", scratch / "image", scratch, skopeo.Access(None, "amd64"), limits=Limits.of_size(2 << 20)
+        )
     assert "--max-image-size 4M" in caught.value.hint
 
 
@@ -44,7 +46,7 @@ def test_the_disk_is_not_filled_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(skopeo, "LOOK_S", 0.01)
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
     with pytest.raises(HostError, match="no space is left"):
-        skopeo.copy("docker://x", tmp_path / "image", tmp_path, skopeo.Access())
+        skopeo.copy("docker://x", tmp_path / "image", tmp_path, skopeo.Access(None, "amd64"))
 
 
 @pytest.mark.parametrize("urls", [["http://192.0.2.1/layer"], "http://192.0.2.1/layer"])

@@ -13,7 +13,6 @@ from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.model.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Figure, symbol
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.sample import Verdict
 
@@ -45,7 +44,7 @@ def costs(rows: Mapping[tuple[str, str, str], int] = ROWS, unknown: int = 0) -> 
 
 
 PLAN = Plan(
-    "6.12", MachineKind.MICROVM, 1, RootFormat.EROFS, (),
+    "6.12", "microvm", 1, RootFormat.EROFS, (),
     (symbol("PRINTK", "y", before="y"), symbol("HASH", "n", before="y"), symbol("HASH_TEST", "n", before="m")), 1, 1,
 )  # fmt: skip
 

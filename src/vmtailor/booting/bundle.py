@@ -108,7 +108,7 @@ def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
     stamped = any(word.startswith("printk.time=") for word in chosen.append)
     stamps = STAMPS if chosen.clock is Clock.WALL and not stamped else ()
     return Machine(
-        kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
+        architecture=bundle.architecture, kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
         kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
         network=bundle.network, cpu_model=chosen.cpu_model, accelerator=chosen.accelerator, clock=chosen.clock,
     )  # fmt: skip
@@ -128,7 +128,7 @@ class BundleBooter:
         if kernel not in self._tables:
             own = kernel == str(self._loaded.kernel)
             data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()
-            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"))
+            self._tables[kernel] = SymbolTable.parse(data.decode("ascii", "replace"), self._loaded.bundle.architecture)
         return self._tables[kernel]
 
     def __call__(
@@ -149,7 +149,11 @@ class BundleBooter:
         # The bundle's own init tells where its marks are: another version of this program has another one.
         own_marks = self._loaded.init_marks
         marks = boots.marks_at(table, self._natives.marks() if own_marks is None else own_marks)
-        return counting(self._natives, PluginConfig(marks=marks, spans=initcall_spans(table)), table)
+        return counting(
+            self._natives,
+            PluginConfig(marks=marks, spans=initcall_spans(table), architecture=table.architecture),
+            table,
+        )
 
 
 def workload_of(loaded: Loaded, timeout_s: float) -> Exercised:

@@ -27,15 +27,18 @@ _INIT_FUNCTION = "run_init_process"
 class CountedToInit:
     """Boots with the plugin, which counts from kernel entry to init."""
 
-    def __init__(self, system_map: Path, natives: Natives, mode: PluginMode = PluginMode.COUNTS) -> None:
+    def __init__(
+        self, system_map: Path, natives: Natives, mode: PluginMode = PluginMode.COUNTS, architecture: str | None = None
+    ) -> None:
         """`mode`: to compare totals, blocks counted whole are enough, and several times as fast.
 
         Raises UserInputError for a kernel whose symbols do not name where it starts init."""
-        table = SymbolTable.parse(system_map.read_text("ascii", "replace"))
+        table = SymbolTable.parse(system_map.read_text("ascii", "replace"), architecture)
         if _INIT_FUNCTION not in table.addresses:
             raise UserInputError(f"{system_map} does not name {_INIT_FUNCTION}")
-        marks = (*kernel_marks(table.addresses), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
-        config = PluginConfig(mode=mode, marks=marks, spans=(*initcall_spans(table), *activity_spans(table)))
+        marks = (*kernel_marks(table), CodeMark(attribution_boot.INIT_MARK, table.addresses[_INIT_FUNCTION]))
+        spans = (*initcall_spans(table), *activity_spans(table))
+        config = PluginConfig(mode=mode, marks=marks, spans=spans, architecture=table.architecture)
         self._counting = counting(natives, config)
 
     def __call__(
@@ -55,13 +58,15 @@ class Settled:
     would depend on the host's disks."""
 
     def __init__(self, natives: Natives) -> None:
-        self._counting = counting(natives, PluginConfig(mode=PluginMode.COVERAGE))
+        self._natives = natives
 
     def __call__(
         self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
     ) -> tuple[Boot, Gathered]:
         """Boot once; `ready` has the instructions that were executed until then."""
-        found, gathered = boot(countable(machine), workload, scratch, counting=self._counting, on_progress=on_progress)
+        config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
+        wanted = counting(self._natives, config)
+        found, gathered = boot(countable(machine), workload, scratch, counting=wanted, on_progress=on_progress)
         counted = gathered.counters
         # QEMU ends a moment after ready: that much too many.
         end = counted.stretches[-1].at_end.executed if counted is not None and counted.stretches else None

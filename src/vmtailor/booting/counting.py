@@ -28,7 +28,7 @@ class Counting:
 
 def counting(natives: Natives, config: PluginConfig, table: SymbolTable | None = None) -> Counting:
     """Counting with the plugin that fits the installed QEMU."""
-    return Counting(natives.plugin(qemu_program.plugin_api()), config, table)
+    return Counting(natives.plugin(qemu_program.plugin_api(config.architecture)), config, table)
 
 
 def prepare(wanted: Counting | None, folder: Path, owners: Iterable[Owner] = ()) -> Plugin | None:

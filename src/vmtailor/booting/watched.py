@@ -16,6 +16,7 @@ from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
+from vmtailor.model.architecture import named
 from vmtailor.model.boot import Boot, Milestone, Outcome
 from vmtailor.model.ending import End, Ending
 from vmtailor.model.gathered import Gathered
@@ -26,10 +27,8 @@ from vmtailor.model.workload import Nothing, OwnInit, ReadySignal
 LAST_WORDS_S = 2.0
 #: Seconds that QEMU has to end; with a plugin, which writes its counts then.
 END_S, END_COUNTED_S = 3.0, 60.0
-#: Messages that make a boot doubtful. The last one: a busy host let the guest's clock be set to the wrong speed.
-_WARNING = re.compile(
-    r"^(?:WARNING: CPU|BUG: |Oops|INFO: task .* blocked|rcu: INFO: .*stall|tsc: PIT calibration deviates)"
-)
+#: Messages that make a boot doubtful; architectures have more of them.
+_WARNINGS = ("WARNING: CPU", "BUG: ", "Oops", "INFO: task .* blocked", "rcu: INFO: .*stall")
 _PANICKED, _NOT_SEEN = "the kernel panicked", "not seen within"
 #: Most bytes of the console, at its end, that go with how a machine ended.
 _TAIL_BYTES = 65536
@@ -74,6 +73,7 @@ def boot(
         problem = f"{problem}; QEMU said: {end.stderr}"
     timed = tuple(listener.console.timed())
     lines = bootmarks.lines_of(timed)
+    doubtful = re.compile("|".join((*_WARNINGS, *named(machine.architecture).warnings)))
     gathered = Gathered(
         end=end,
         started_s=listener.machine.started_s,
@@ -90,7 +90,7 @@ def boot(
         command=end.command,
         failures=(problem,) if problem else (),
         cpu_s=cpu_s,
-        kernel_warnings=tuple(dict.fromkeys(line.text[:200] for line in lines if _WARNING.match(line.text)))[:50],
+        kernel_warnings=tuple(dict.fromkeys(line.text[:200] for line in lines if doubtful.match(line.text)))[:50],
     )
     return found, gathered
 

@@ -30,9 +30,10 @@ from vmtailor.cli.sizes import parse_memory
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.architecture import every_kind, of_host
 from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.machine import Accelerator, Clock, Disk, Machine, MachineKind
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.model.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.pipeline import machine_bench, trying
@@ -59,7 +60,7 @@ def boot(
         Path | None,
         typer.Argument(help="A bundle, or a disk image (raw or qcow2), which is never written.", show_default=False),
     ] = None,
-    kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (bzImage or vmlinux).")] = None,
+    kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (packed, or a vmlinux).")] = None,
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
     append: Annotated[str, typer.Option(help="Its command line.")] = "",
     disk: Annotated[list[Path] | None, typer.Option(help="One more disk; may be repeated.")] = None,
@@ -75,7 +76,13 @@ def boot(
         float, typer.Option(min=0.1, max=86400, help="Seconds after which a boot counts as never ready.")
     ] = 300.0,
     clock: Annotated[Clock, typer.Option(help="wall: host time. instructions: QEMU's TCG counts, exact.")] = Clock.WALL,
-    machine: Annotated[MachineKind, typer.Option(help="QEMU's machine type.")] = MachineKind.Q35,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help=f"QEMU's machine type ({', '.join(every_kind())}). Default: the processor's for whole systems.",
+            show_default=False,
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
     cpus: Annotated[int, typer.Option(min=1, max=255, help="Virtual CPUs.")] = 1,
     cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
@@ -126,7 +133,7 @@ def boot(
         own = Chosen(cpu, accel, clock, words)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
-            _print_cost(boot_bundle.attribute(asked), out, json)
+            _print_cost(boot_bundle.attribute(asked), out, json, boot_bundle.architecture_of(subject))
         else:
             _print(boot_bundle.boots(asked), out, json)
         return
@@ -135,10 +142,12 @@ def boot(
     line = append.split()
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
+    row = of_host()
     workload = _workload(signal, also_signals, mark or [], timeout)
     size = parse_memory(memory, least=16 << 20, most=1 << 44)
     wanted_machine = replace(
-        machines.USUAL, kind=machine, memory_bytes=size, cpus=cpus, kernel=_file(kernel),
+        machines.usual(row), kind=row.machine_type(machine or row.usual).kind, memory_bytes=size,
+        cpus=cpus, kernel=_file(kernel),
         initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
         ports=machines.on_loopback(workload.ports), cpu_model=cpu, accelerator=accel, clock=clock,
         options=tuple(qemu or ()),
@@ -172,18 +181,18 @@ def _attribute(request: Request, json: bool) -> None:
     if request.machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
-    known = attribution.of_package(Path(request.machine.kernel), store)
+    known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     cost = attribution.attributed(
         request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.workload.timeout_s
     )
-    _print_cost(cost, request.out, json)
+    _print_cost(cost, request.out, json, request.machine.architecture)
 
 
-def _print_cost(cost: BootCost, out: Path, json: bool) -> None:
+def _print_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> None:
     if json:
         output.json_bytes([records.to_bytes(cost)])
     else:
-        show_cost(cost, out, Console(), loops.table())
+        show_cost(cost, out, Console(), loops.table(architecture))
 
 
 def _booted(request: Request) -> BootSeries:
@@ -217,7 +226,7 @@ def _tried(request: Request) -> BootSeries:
     if request.judged_by is JudgedBy.INSTRUCTIONS:
         if request.machine.kernel is None:
             raise UserInputError("to judge by instructions needs --kernel")
-        known = attribution.of_package(Path(request.machine.kernel), store)
+        known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     if words := machine_bench.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:

@@ -16,6 +16,7 @@ from vmtailor.booting.bundle import Chosen
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting, machine_bench, trying
+from vmtailor.pipeline.bundles import load_bundle
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,8 @@ def boots(request: BundleRequest) -> BootSeries:
 
 def _prepared(request: BundleRequest) -> booting.Booted:
     return booting.prepare(request.path, request.own, request.timeout_s, natives.locate(), Store())
+
+
+def architecture_of(bundle: Path) -> str:
+    """The architecture of a bundle, by name."""
+    return load_bundle(bundle).architecture

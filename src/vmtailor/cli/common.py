@@ -15,7 +15,7 @@ import typer
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.sizes import parse_image_size, parse_memory
-from vmtailor.model.machine import MachineKind
+from vmtailor.model import architecture
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.options import FitOptions
 
@@ -29,10 +29,26 @@ ImageArgument = Annotated[
 ExerciseOption = Annotated[
     Path | None, typer.Option("--exercise", "-x", help="How the container is driven and judged (TOML).")
 ]
-MachineOption = Annotated[MachineKind, typer.Option(help="Machine type of the target.")]
+ArchitectureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        help=f"Processor of the target ({', '.join(architecture.names())}). Default: what the image is for.",
+        show_default=False,
+    ),
+]
+MachineOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Machine type of the target ({', '.join(architecture.every_kind())}). Default: the processor's first.",
+        show_default=False,
+    ),
+]
 MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
 CpusOption = Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target; 2 and more keep SMP.")]
-CpuModelOption = Annotated[str, typer.Option(help="CPU model traced and measured on.")]
+CpuModelOption = Annotated[
+    str | None, typer.Option(help="CPU model traced and measured on. Default: the processor's.", show_default=False)
+]
 KernelOption = Annotated[
     str | None, typer.Option(help="Packaged baseline: a series (6.12), or an exact version or release.")
 ]
@@ -84,6 +100,18 @@ def words(text: str | None) -> tuple[str, ...] | None:
         ) from error
 
 
+def require_machine(arch: str | None, machine: str | None) -> None:
+    """Raise UserInputError for an architecture, or a machine of it, that nothing is known of."""
+    if arch is not None and machine is not None:
+        architecture.named(arch).machine_type(machine)
+    elif arch is not None:
+        architecture.named(arch)
+    elif machine is not None and machine not in architecture.every_kind():
+        raise UserInputError(
+            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_kind())}"
+        )
+
+
 def with_options(template: Callable[..., FitOptions]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The first parameter of a command, its FitOptions, is made by `template`, whose parameters become options of the
     command's own, before those that it has besides."""
@@ -108,9 +136,10 @@ def with_options(template: Callable[..., FitOptions]) -> Callable[[Callable[...,
 def subject(
     image: ImageArgument,
     exercise: ExerciseOption = None,
-    machine: MachineOption = MachineKind.MICROVM,
+    arch: ArchitectureOption = None,
+    machine: MachineOption = None,
     memory: MemoryOption = "256M",
-    cpu_model: CpuModelOption = "max",
+    cpu_model: CpuModelOption = None,
     kernel: KernelOption = None,
     source: SourceOption = None,
     baseline_config: BaselineConfigOption = None,
@@ -121,9 +150,11 @@ def subject(
     max_image_size: MaxImageSizeOption = None,
 ) -> FitOptions:
     """What is fitted, and what is traced."""
+    require_machine(arch, machine)
     return FitOptions(
-        reference=image, out=Path(), exercise_file=exercise, machine=machine, memory_bytes=parse_memory(memory),
-        cpu_model=cpu_model, kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
+        reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
+        memory_bytes=parse_memory(memory), cpu_model=cpu_model or "",
+        kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),
     )  # fmt: skip

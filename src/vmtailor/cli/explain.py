@@ -72,13 +72,13 @@ def explain(
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
     rules = demand_rules.load()
-    found = answers.answer(run, what, catalogue.load(), rules)
+    found = answers.answer(run, what, catalogue.load(architecture=run.plan.architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
         return found
-    source = cached_tree(run.plan.kernel_version)
+    source = cached_tree(run.plan.kernel_version, architecture=run.plan.architecture)
     if source is None:
         return found
     known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)

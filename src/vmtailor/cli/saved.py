@@ -45,7 +45,7 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
     return records.load(FitRun, path), path.parent
 
 
-def cached_tree(version: str, store: Store | None = None) -> Tree | None:
+def cached_tree(version: str, store: Store | None = None, *, architecture: str | None = None) -> Tree | None:
     """What is known of the kernel source of a version (6.12.117), where the cache has that source; None otherwise.
 
     Nothing is downloaded. Reading takes some seconds."""
@@ -54,7 +54,9 @@ def cached_tree(version: str, store: Store | None = None) -> Tree | None:
         try:
             baseline = records.load(KernelBaseline, file)
             if baseline.version == version and Path(baseline.source_dir).is_dir():
-                return read_tree(Path(baseline.source_dir), version, baseline.source_digest, store)
+                return read_tree(
+                    Path(baseline.source_dir), version, baseline.source_digest, store, architecture=architecture
+                )
         except (VmtailorError, OSError):
             continue
     return None

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
 RECORD = "bundle.json"
@@ -52,7 +52,7 @@ class Bundle:
     system_map: str
     root: str
     root_format: RootFormat
-    machine: MachineKind
+    machine: str
     cpus: int
     memory_bytes: int
     network: bool
@@ -60,3 +60,4 @@ class Bundle:
     sources: tuple[tuple[str, str], ...]
     files: tuple[BundleFile, ...] = ()
     privileged: bool = False
+    architecture: str = field(default_factory=presumed_name)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vmtailor.model.architecture import named, presumed_name
 
 #: Owner of kernel work done before any user code ran.
 BOOT_OWNER = "boot"
@@ -118,7 +120,7 @@ class Blocks:
 class Counters:
     """All of one boot. `exact`: False for coverage, where a block counts whole though an exception may have left it
     early. `complete`: False when QEMU died before it could write the end. `devices`: memory-mapped accesses were
-    counted."""
+    counted. `architecture`: of the machine, by name."""
 
     exact: bool
     complete: bool
@@ -126,6 +128,12 @@ class Counters:
     blocks: Blocks
     stretches: tuple[Stretch, ...]
     spans: tuple[SpanReached, ...]
+    architecture: str = field(default_factory=presumed_name)
+
+    @property
+    def image_map(self) -> np.uint64:
+        """Virtual minus physical address of the kernel's image: where its early blocks are in the symbol table."""
+        return np.uint64(named(self.architecture).addresses.image_map)
 
     def at(self, mark: str) -> Totals | None:
         """The totals when a mark was first reached, or None."""

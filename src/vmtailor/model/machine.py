@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-
-class MachineKind(StrEnum):
-    MICROVM = "microvm"
-    Q35 = "q35"
+from vmtailor.model.architecture import MachineType, named, presumed_name
 
 
 class Clock(StrEnum):
@@ -61,7 +58,7 @@ class Devices(StrEnum):
     """What a machine has besides its disks and ports, and in which order."""
 
     BARE = "bare"  # nothing that it was not fitted for: disks, then a network device for IPv4 without a boot ROM
-    USUAL = "usual"  # what a whole system expects: a PC's timer and clock on a microvm too, first the network device
+    USUAL = "usual"  # what a whole system expects of such a machine, first the network device
 
 
 # vmtailor/machine/1: of containers only; disks were raw, and either read-only or written. A machine with an init of
@@ -72,15 +69,16 @@ class Devices(StrEnum):
 class Machine:
     """One virtual machine: everything that QEMU is told. Without a `kernel` the first disk's own loader starts.
 
-    `network` adds a virtio network device behind QEMU's user-mode stack (no root). `acpi`: for a bare microvm, where a
-    packaged kernel finds its devices no other way. `outbound`: the guest may open connections to the world; otherwise
+    `kind` is one of the machines of its `architecture` (both by name; model/architecture.py). `network` adds a virtio
+    network device behind QEMU's user-mode stack (no root). `acpi`: with the tables of firmware, where a packaged kernel
+    finds its devices no other way. `outbound`: the guest may open connections to the world; otherwise
     only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's loopback address, too
     (as 10.0.2.2). `entropy`: a device that gives the host's randomness. `machine_options` go with QEMU's machine type,
     `options` are further arguments."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/2"
 
-    kind: MachineKind
+    kind: str
     memory_bytes: int
     kernel: str | None = None
     append: tuple[str, ...] = ()
@@ -99,9 +97,15 @@ class Machine:
     entropy: bool = False
     machine_options: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    architecture: str = field(default_factory=presumed_name)
+
+    @property
+    def type(self) -> MachineType:
+        """What is known of such a machine. Raises UserInputError for a kind that its architecture does not have."""
+        return named(self.architecture).machine_type(self.kind)
 
     @property
     def files(self) -> dict[str, str]:
         """The files that QEMU opens by name: what it calls each → its path."""
-        named = {"kernel": self.kernel, "initrd": self.initrd}
-        return {called: path for called, path in named.items() if path}
+        asked = {"kernel": self.kernel, "initrd": self.initrd}
+        return {called: path for called, path in asked.items() if path}

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import ClassVar
 
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.change import Change, ChangeKind, Figure
-from vmtailor.model.machine import MachineKind
 
 
 class RootFormat(StrEnum):
@@ -33,7 +33,7 @@ class Plan:
     SCHEMA: ClassVar[str] = "vmtailor/plan/2"
 
     kernel_version: str
-    machine: MachineKind
+    machine: str
     cpus: int
     root_format: RootFormat
     fragment: tuple[tuple[str, str], ...]
@@ -43,6 +43,7 @@ class Plan:
     unexplained: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
     network: bool = False
+    architecture: str = field(default_factory=presumed_name)
 
     @cached_property
     def symbols(self) -> tuple[Change, ...]:

@@ -14,7 +14,7 @@ from vmtailor.analysis.changes.known import SPOKEN
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.model.change import Change, ChangeKind, Setting
-from vmtailor.model.machine import Machine, MachineKind
+from vmtailor.model.machine import Machine
 
 #: Words that the kernel gathers: the values of all are one list, separated by commas.
 GATHERED = ("module_blacklist", "initcall_blacklist")
@@ -115,14 +115,13 @@ def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
     """Memory is only ever made less, and flags are added, except by a setting that knows what stands there."""
     value = setting.value
     if setting.name == "type" and value is not None:
-        return replace(machine, kind=MachineKind(value)), replace(setting, before=str(machine.kind))
+        return replace(machine, kind=value), replace(setting, before=str(machine.kind))
     if setting.name == "memory_bytes" and value is not None:
         before = str(machine.memory_bytes)
         wanted = int(value) if setting.before == before else min(machine.memory_bytes, int(value))
         return replace(machine, memory_bytes=wanted), replace(setting, value=str(wanted), before=before)
     if setting.name == "cpu":
-        # Flags behind the model. Never -svm alone: QEMU then lacks CPUID leaf 0x80000008, and a kernel with five
-        # levels of page tables takes its own addresses for wrong.
+        # Flags behind the model. (Which are never given alone, the file of the change says.)
         model, _, flags = machine.cpu_model.partition(",")
         if value is not None and flags and setting.before != flags:
             value = f"{flags},{value}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmtailor.base.store import Store
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 
@@ -34,7 +35,8 @@ def machine_of(
         append=bundle.words,
         disks=(Disk(str(files.file(bundle.root))),),
         cpus=bundle.cpus,
-        cpu_model="host" if accelerator is Accelerator.KVM else "max",
+        cpu_model="host" if accelerator is Accelerator.KVM else named(bundle.architecture).emulator.cpu_model,
+        architecture=bundle.architecture,
         clock=Clock.WALL,
         accelerator=accelerator,
     )

@@ -99,6 +99,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         system_map=SYSTEM_MAP,
         root=root,
         root_format=fitted.plan.root_format,
+        architecture=fitted.plan.architecture,
         machine=fitted.plan.machine,
         cpus=fitted.plan.cpus,
         memory_bytes=options.memory_bytes,

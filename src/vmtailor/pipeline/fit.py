@@ -17,6 +17,7 @@ from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base import records, temporary
 from vmtailor.base.store import digest
 from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
@@ -68,7 +69,7 @@ def fit_key(inputs: FitInputs) -> str:
         inputs.image.digest,
         records.to_bytes(inputs.image),
         inputs.source.digest,
-        kbuild.Toolchain().describe(),
+        kbuild.Toolchain.of(named(inputs.options.architecture)).describe(),
         repr(
             (
                 *(options.machine, options.cpus, options.keep, options.drop, options.terminal),

@@ -22,6 +22,7 @@ from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.qemu import plugin_file
+from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
@@ -35,9 +36,6 @@ from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Tree, Wishes
 from vmtailor.stages.verify import Verification
-
-#: Where x86-64 without address space randomisation puts modules; the kernel's image lies below.
-MODULES_START = 0xFFFFFFFFA0000000
 
 
 @dataclass(eq=False)
@@ -80,7 +78,10 @@ def find(inputs: FitInputs) -> Findings:
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(inputs.image.archive))
     with step("facts of the kernel source"):
-        tree = plan.read_tree(inputs.source.path, inputs.kernel.version, inputs.source.digest, inputs.options.store)
+        tree = plan.read_tree(
+            inputs.source.path, inputs.kernel.version, inputs.source.digest, inputs.options.store,
+            architecture=inputs.options.architecture,
+        )  # fmt: skip
     with step("attribution of the baseline's cost"):
         costs = attributed(inputs, record, folder, tree)
     return Findings(inputs, record, folder, events, archive, tree, costs)
@@ -124,8 +125,10 @@ def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> At
     where = attribution.addresses(counts).tolist()
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
-    inside = [at for at in where if at >= MODULES_START]
-    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), [at for at in where if at < MODULES_START])
+    row = named(counts.architecture)
+    inside = [at for at in where if row.addresses.is_module(at)]
+    image = [at for at in where if not row.addresses.is_module(at)]
+    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), image)
     frames |= symbolizer.symbolize_modules(files, sections, inside)
     conditions = attribution.Conditions(tree.facts, facts.reader(inputs.source.path))
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
@@ -150,6 +153,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
     wishes = Wishes(
+        architecture=options.architecture,
         machine=options.machine,
         cpus=options.cpus,
         root_format=options.root_format,
@@ -157,7 +161,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
         keep=options.keep,
         drop=(*options.drop, *drop),
     )
-    ran = findings.costs.by_symbol(without=loops.functions(loops.table()))
+    ran = findings.costs.by_symbol(without=loops.functions(loops.table(options.architecture)))
     return plan.make_plan(
         inputs.image.config, demands, findings.tree, inputs.config, wishes, ran=ran, tried=tuple(tried)
     )
@@ -166,6 +170,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
 def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
     return machines.tailored_machine(
+        named(made.architecture),
         made.machine,
         Path(kernel.image),
         inputs.root,

@@ -11,7 +11,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import machines
 from vmtailor.base import dot_config, temporary
 from vmtailor.base import natives as native_parts
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.store import Store, digest
@@ -21,6 +21,7 @@ from vmtailor.drivers.kernel import kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
+from vmtailor.model.architecture import named, of_host, of_image, presumed
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -57,7 +58,10 @@ class FitInputs:
         """The inputs once it is known which modules the container needs. `names`: all modules that were loaded."""
         kernel = self.kernel
         if modules:
-            kernel = packaged.with_debug_modules(self.options.distribution, kernel, self.options.store, names)
+            options = self.options
+            kernel = packaged.with_debug_modules(
+                options.distribution, named(options.architecture), kernel, options.store, names
+            )
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
 
     @property
@@ -74,14 +78,18 @@ def prepare(options: FitOptions) -> FitInputs:
     """Fetch and make what is missing. What can be wrong with the user's input is found before anything long begins."""
     store = options.store
     temporary.require_usable()
-    qemu_program.plugin_api()
+    asked = named(options.architecture) if options.architecture else None
+    qemu_program.plugin_api((asked or of_host()).name)
     settings = image_stage.ImageOptions(
+        architecture=asked.image if asked is not None else "",
         authfile=options.authfile,
         entrypoint=options.entrypoint,
         cmd=options.cmd,
         limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
     )
     image = image_stage.fetch(options.reference, store, settings)
+    options = settled(options, image)
+    row = named(options.architecture)
     exercise = exercise_of(options, image)
     parts = native_parts.locate()
     kernel = kernel_of(options)
@@ -98,8 +106,27 @@ def prepare(options: FitOptions) -> FitInputs:
         root=root,
         tools=tools_volume(store, options.root_format),
         baseline=baseline_of(options, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text()),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=config,
+    )
+
+
+def settled(options: FitOptions, image: Image) -> FitOptions:
+    """The options with what the image says, and what its architecture is used with, where the user said nothing.
+
+    Raises UserInputError for a machine that the architecture does not have, HostError where its guests cannot be
+    made."""
+    row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
+    if row is None:  # the image stage refuses those
+        raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
+    if not row.is_host:
+        raise HostError(
+            f"the guest's own programs are compiled for this host's processor, not for {row.title}",
+            hint=f"fit images for {row.title} on such a host",
+        )
+    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    return replace(
+        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
 
 
@@ -117,18 +144,19 @@ def _asked_or_derived(options: FitOptions, image: Image) -> Exercise:
 def kernel_of(options: FitOptions) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
-        return packaged.provide(options.distribution, options.store, options.kernel)
+        row = named(options.architecture) if options.architecture else presumed()
+        return packaged.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return kernel_compiled.provide(options.store, options.source)
+        return kernel_compiled.provide(options.store, options.source, architecture=options.architecture)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return kernel_compiled.provide(options.store, options.source, config)
+    return kernel_compiled.provide(options.store, options.source, config, architecture=options.architecture)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -154,7 +182,8 @@ def baseline_of(
 ) -> Machine:
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
-    wanted = (*initramfs.wanted_by(options.machine, options.root_format), *more)
+    row = named(options.architecture)
+    wanted = (*initramfs.wanted_by(row.machine_type(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
     key = digest("2", *very, content(parts.stage1), *wanted)
@@ -164,6 +193,7 @@ def baseline_of(
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
     return machines.baseline_machine(
+        row,
         options.machine,
         Path(kernel.vmlinuz),
         initrd,

@@ -14,11 +14,12 @@ from vmtailor.base import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.store import digest
 from vmtailor.drivers.qemu import qemu_program
+from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
 #: Data that says what boots mean; the rest of data/ is for people, or says what to try.
-_DATA = ("data/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
+_DATA = ("data/*.toml", "data/architectures/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -45,9 +46,10 @@ def of_run(judge: ModuleType, machine: Machine, exercise: Exercise, natives: Nat
     """What one boot with the exercise depends on: the code of the stage that judges it, machine, exercise, our native
     parts, QEMU with its firmware."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]
-    parts.append(content(natives.plugin(qemu_program.plugin_api())))
-    qemu = qemu_program.installed()
-    tools = [qemu.full_version, *(content(path) for path in qemu_program.firmware(qemu.program))]
+    parts.append(content(natives.plugin(qemu_program.plugin_api(machine.architecture))))
+    qemu = qemu_program.installed(machine.architecture)
+    firmware = qemu_program.firmware(qemu.program, named(machine.architecture).emulator.firmware)
+    tools = [qemu.full_version, *(content(path) for path in firmware)]
     return digest(code_of(judge.__name__), of_machine(machine), records.to_bytes(exercise), *parts, *tools, *more)
 
 

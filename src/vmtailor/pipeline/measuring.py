@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import lzma
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
 from vmtailor.base import records
 from vmtailor.base.progress import step
@@ -56,7 +58,7 @@ def both_sides(findings: Findings, fitted: Fitted) -> Sides:
     """Baseline and tailored machine: same machine type, memory and root file system."""
     inputs = findings.inputs
     before = measured(findings, inputs.baseline, inputs.table, "the baseline")
-    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text())
+    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
     after = measured(findings, fitted.machine, table, "the tailored machine")
     baseline = side_of(findings, baseline_facts(findings), "baseline", inputs.baseline, before)
     tailored = side_of(findings, tailored_facts(fitted), "tailored", fitted.machine, after)
@@ -82,7 +84,7 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         found.exact,
         device_boot=found.exact[0],
         wall_boots=found.wall,
-        loops=loops.table(),
+        loops=loops.table(machine.architecture),
         min_memory_bytes=found.min_memory_bytes,
         memory=found.memory,
         subsystems=_most_first(folders),
@@ -130,17 +132,17 @@ def tailored_facts(fitted: Fitted) -> KernelFacts:
 
 def ledger(findings: Findings, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
     """What was measured as one change, judged from the boots of both machines, and what no symbol accounts for."""
-    table = loops.table()
+    table = loops.table(fitted.machine.architecture)
     trace = waterfall.traced(findings.costs, table)
     first, last = sides.before.exact, sides.after.exact
     rows = (
-        _direct(sides),
+        _direct(sides, table),
         *waterfall.subsystems(fitted.plan, trace, first, last, table),
     )
     return rows, waterfall.remainder(fitted.plan, trace, first[0], last[0], table)
 
 
-def _direct(sides: Sides) -> Change:
+def _direct(sides: Sides, table: Sequence[LoopNames]) -> Change:
     """The kernel file: a packaged one unpacks itself before the kernel runs, ours is entered as it lies."""
     change = Change(
         "direct-kernel",
@@ -150,13 +152,13 @@ def _direct(sides: Sides) -> Change:
     )
     runs = []
     for side, found in ((sides.baseline, sides.before), (sides.tailored, sides.after)):
-        before_kernel = tuple(float(_before_kernel(boot)) for boot in found.exact)
+        before_kernel = tuple(float(_before_kernel(boot, table)) for boot in found.exact)
         size = Samples(Figure.KERNEL_BYTES, (float(side.kernel_bytes),), exact=True)
         runs.append(TrialRun(samples=(Samples(Figure.BEFORE_KERNEL, before_kernel, exact=True), size)))
     return judge(change, *runs)
 
 
-def _before_kernel(boot: Boot) -> int:
+def _before_kernel(boot: Boot, table: Sequence[LoopNames]) -> int:
     phases = (Phase.FIRMWARE,)
-    loops_there = side_figures.loops_of(boot, loops.table(), phases)
+    loops_there = side_figures.loops_of(boot, table, phases)
     return side_figures.executed(boot, phases) - sum(loop.instructions for loop in loops_there)

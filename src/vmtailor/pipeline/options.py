@@ -10,7 +10,6 @@ from pathlib import Path
 from vmtailor.base.store import Store
 from vmtailor.drivers.distribution.choice import of_host
 from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
 MEBIBYTE = 1 << 20
@@ -25,19 +24,22 @@ class Effort(StrEnum):
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Everything `fit` depends on. Sizes in bytes. `kernel`: a series or exact version of a packaged baseline;
-    `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the packaged source. `baseline_config`: a file, or
-    `defconfig`, with which the baseline itself is compiled from `source`. `budget`: how many kernels
-    repair may build. `boots`: how often each side is measured. `max_image_bytes`: content that an image may
-    have; None: as much as fits this disk. `distribution`: whose packages the baseline is of."""
+    """Everything `fit` depends on. Sizes in bytes. `architecture`: empty until the image has said it; `machine` and
+    `cpu_model` are then the architecture's first where they are empty (pipeline/inputs.py, `settled`). `kernel`: a
+    series or exact version of a packaged baseline; `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the
+    packaged source. `baseline_config`: a file, or `defconfig`, with which the baseline itself is compiled from
+    `source`. `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`:
+    content that an image may have; None: as much as fits this disk. `distribution`: whose packages the baseline is
+    of."""
 
     reference: str
     out: Path
     exercise_file: Path | None = None
-    machine: MachineKind = MachineKind.MICROVM
+    architecture: str = ""
+    machine: str = ""
     memory_bytes: int = 256 * MEBIBYTE
     cpus: int = 1
-    cpu_model: str = "max"
+    cpu_model: str = ""
     kernel: str | None = None
     source: str | None = None
     baseline_config: str | None = None

@@ -20,6 +20,7 @@ from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
+from vmtailor.model.architecture import named
 from vmtailor.model.bundle import PLAN
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.plan import Plan
@@ -64,7 +65,8 @@ def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = 
             store.used(kernel.source_dir)
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     try:
-        found = packaged.provide(distribution or choice.of_host(), store, version)
+        row = named(loaded.bundle.architecture)
+        found = packaged.provide(distribution or choice.of_host(), row, store, version)
     except UserInputError:
         found = None
     if found is None or found.source_digest != wanted:
@@ -89,22 +91,25 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
     wanted = source_digest(loaded)
     system_map = _kept(loaded.symbols, "System.map", store)
     key = digest(_CONFIG_RULES, wanted, dot_config.render(loaded.config))
+    architecture = loaded.bundle.architecture
     if only_cached:
         config = store.path("bundle-config", key) / "config"
-        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store) is None:
+        if not config.is_file() or debug_kernel.cached(config, system_map, wanted, store, architecture) is None:
             return None
     source = source_of(loaded, store)
 
     def fill(folder: Path) -> None:
         with step("the bundle's configuration, held against the kernel source"):
-            kconfig = planning.read_tree(source.path, source.version, source.digest, store).kconfig
+            kconfig = planning.read_tree(
+                source.path, source.version, source.digest, store, architecture=architecture
+            ).kconfig
             taken = foreign.harmless(kconfig, loaded.config, str(loaded.folder / loaded.bundle.kernel_config))
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
-    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store)
+    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
     version = loaded.bundle.kernel_version
-    return Known(version, version, system_map, vmlinux, source.path, source.digest, config)
+    return Known(version, version, system_map, vmlinux, source.path, source.digest, config, architecture)
 
 
 def _kept(data: bytes, name: str, store: Store) -> Path:
@@ -139,7 +144,10 @@ class Rebuilder:
         made = records.from_bytes(Plan, self._loaded.files.data(PLAN, RECORD_BYTES), where)
         if self._kconfig is None:
             with step("facts of the kernel source"):
-                self._kconfig = planning.read_tree(source.path, source.version, source.digest, self._store).kconfig
+                self._kconfig = planning.read_tree(
+                    source.path, source.version, source.digest, self._store,
+                    architecture=self._loaded.bundle.architecture,
+                ).kconfig  # fmt: skip
         planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
         fragment, fallen = changed(self._kconfig, planned, values)
         self.fallen[tuple(sorted(values.items()))] = fallen

@@ -92,7 +92,8 @@ def verify_bundle(prepared: Prepared) -> Verification:
     it works; the instruction clock is always TCG."""
     request, files, store, record = prepared.request, prepared.files, prepared.store, prepared.trace
     counting = request.clock is Clock.INSTRUCTIONS
-    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(store)
+    architecture = files.bundle.architecture
+    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(architecture, store)
     machine = machine_of(files.path, files.bundle, accelerator=accelerator, store=store)
     machine = replace(machine, clock=request.clock, cpu_model=record.cpu_model if counting else machine.cpu_model)
     target = Target(

@@ -18,6 +18,7 @@ from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu import kvm
+from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
@@ -60,10 +61,10 @@ class RunOptions:
     privileged: bool | None = None
 
 
-def best_accelerator(store: Store | None = None) -> Accelerator:
-    """KVM where a guest really runs under it. The answer is kept until the host is started again: asking a KVM that
-    hangs takes seconds."""
-    if not kvm.DEVICE.exists():
+def best_accelerator(architecture: str, store: Store | None = None) -> Accelerator:
+    """KVM where a guest of this host's own architecture really runs under it. The answer is kept until the host is
+    started again: asking a KVM that hangs takes seconds."""
+    if not named(architecture).is_host or not kvm.DEVICE.exists():
         return Accelerator.TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     state = ""
@@ -146,7 +147,7 @@ def _machine(options: RunOptions, bundle: Bundle) -> Machine:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the image with --cpus {options.cpus}",
         )
-    accelerator = options.accelerator or best_accelerator()
+    accelerator = options.accelerator or best_accelerator(bundle.architecture)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     return replace(
         machine,

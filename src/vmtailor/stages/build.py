@@ -14,6 +14,7 @@ from vmtailor.base.digests import sha256_of
 from vmtailor.base.errors import BuildError
 from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers.kernel import elf_pack, kbuild
+from vmtailor.model.architecture import Architecture, Packing, named
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
 
@@ -44,7 +45,8 @@ def build_kernel(
     change. `explain` may give, for a symbol, the dependency that loses it: it is quoted when that happens.
     Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
-    toolchain = toolchain or kbuild.Toolchain()
+    row = named(plan.architecture)
+    toolchain = toolchain or kbuild.Toolchain.of(row)
     work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
@@ -53,8 +55,8 @@ def build_kernel(
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
-            compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain, jobs)
-            files = collect(configured, compiled, folder, unplanned(plan, configured))
+            compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain, jobs)
+            files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
     folder = store.get("kernel", kernel_key(plan, source_digest, toolchain), fill)
@@ -87,15 +89,24 @@ def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
 
 
 def collect(
-    configured: Configured, compiled: kbuild.Compiled, folder: Path, unplanned_symbols: tuple[str, ...] = ()
+    row: Architecture,
+    configured: Configured,
+    compiled: kbuild.Compiled,
+    folder: Path,
+    unplanned_symbols: tuple[str, ...] = (),
 ) -> KernelFiles:
-    """Take the finished files out of the build folder: the kernel without symbols and padding, .config, System.map."""
-    image = folder / "vmlinux"
-    elf_pack.pack(compiled.vmlinux, image)
+    """Take the finished files out of the build folder: the kernel (an ELF file without symbols and padding), .config,
+    System.map."""
+    made = compiled.build_dir / row.kernel.file
+    image = folder / made.name
+    if row.kernel.packing is Packing.ELF:
+        elf_pack.pack(made, image)
+    else:
+        shutil.copyfile(made, image)
     shutil.copyfile(configured.config, folder / "config")
     shutil.copyfile(compiled.system_map, folder / "System.map")
     return KernelFiles(
-        release=kbuild.release(Path(configured.source_dir), compiled.build_dir),
+        release=kbuild.release(Path(configured.source_dir), compiled.build_dir, kbuild.Toolchain.of(row)),
         image=str(image),
         image_bytes=image.stat().st_size,
         zstd_bytes=_zstd_bytes(image),
@@ -114,7 +125,7 @@ def located(files: KernelFiles, folder: Path) -> KernelFiles:
     """The record with its paths in `folder`: a cache may have been moved since it was written."""
     return replace(
         files,
-        image=str(folder / "vmlinux"),
+        image=str(folder / Path(files.image).name),
         config=str(folder / "config"),
         system_map=str(folder / "System.map"),
     )

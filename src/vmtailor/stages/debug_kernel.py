@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.architecture import named, presumed
 
 # Part of every key: raise it when the steps change.
 _LAYOUT = "1"
@@ -21,18 +22,26 @@ def key_of(config: Path, system_map: Path, source_digest: str, toolchain: kbuild
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), config, system_map)
 
 
-def cached(config: Path, system_map: Path, source_digest: str, store: Store) -> Path | None:
+def cached(
+    config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None
+) -> Path | None:
     """The kernel with debug information where it has been compiled already."""
-    key = key_of(config, system_map, source_digest, kbuild.Toolchain(debug=True))
+    key = key_of(config, system_map, source_digest, _toolchain(architecture))
     return store.path("kernel-symbols", key) / VMLINUX if store.has("kernel-symbols", key) else None
 
 
-def provide(config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store) -> Path:
+def _toolchain(architecture: str | None) -> kbuild.Toolchain:
+    return kbuild.Toolchain.of(presumed() if architecture is None else named(architecture), debug=True)
+
+
+def provide(
+    config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store, architecture: str | None = None
+) -> Path:
     """Compile a kernel's own configuration with debug information, or find it in the cache.
 
     It takes as long as the kernel itself did at first. Raises HostError when this compiler makes another kernel of it,
     BuildError when it does not compile."""
-    toolchain = kbuild.Toolchain(debug=True)
+    toolchain = _toolchain(architecture)
     work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,13 +21,13 @@ from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.limits import Budget, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import archive_directory
+from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64", "ppc64le": "ppc64le", "s390x": "s390x"}
 
 
 class Source(StrEnum):
@@ -75,9 +74,8 @@ class Reference:
 
 
 def host_architecture() -> str:
-    """The architecture of this host as images name it."""
-    machine = platform.machine()
-    return _ARCHITECTURES.get(machine, machine)
+    """The architecture of this host as images name it. Raises HostError for one that nothing is known of."""
+    return of_host().image
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class ImageOptions:
     """What the user says beside the reference. None keeps what the image says; `env` is added to its environment.
     Without `limits`, they are what fits this disk, and what the cache has may be larger."""
 
-    architecture: str = ""  # empty: this host's
+    architecture: str = ""  # as images name it; empty: this host's, or that of an image which has no other
     authfile: Path | None = None
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
@@ -93,6 +91,7 @@ class ImageOptions:
     user: str | None = None
     working_dir: str | None = None
     limits: Limits | None = None
+    asked: bool = False  # set by `fetch`: whether the user named the architecture
 
 
 def parse_reference(text: str) -> Reference:
@@ -145,7 +144,8 @@ def fetch(
     Raises UserInputError: damaged or hostile, of another architecture, without an entry point, or with one that is not
     there; TooLarge: more than one image may have. Raises HostError: no network, no disk space, a missing tool."""
     options = options or ImageOptions()
-    options = replace(options, architecture=options.architecture or host_architecture())
+    asked = bool(options.architecture)
+    options = replace(options, asked=asked, architecture=options.architecture or host_architecture())
     _check_options(options)
     parsed = parse_reference(reference)
     with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
@@ -239,7 +239,8 @@ def _memory(parsed: Reference, store: Store, options: ImageOptions) -> Path | No
     identity = _identity(parsed)
     if identity is None:
         return None
-    key = digest(VERSION, layers.VERSION, parsed.source, identity, parsed.tag, options.architecture)
+    asked = ("asked for",) if options.asked else ()
+    key = digest(VERSION, layers.VERSION, parsed.source, identity, parsed.tag, options.architecture, *asked)
     return store.root / "images" / f"{key[:40]}.json"
 
 
@@ -300,11 +301,12 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
         _verify(parsed, copied, blob)
     document = documents.read_json(_blob(copied, config_digest))
     config = image_config.parse(document)
-    if (config.os, config.architecture) != ("linux", options.architecture):
+    wanted = (options.architecture,) if options.asked else tuple(row.image for row in every())
+    if config.os != "linux" or config.architecture not in wanted:
         raise UserInputError(
             f"{parsed.name} is for {config.os[:40]}/{config.architecture[:40] or '?'}, "
-            f"not for linux/{options.architecture}",
-            hint=f"choose an image that is built for {options.architecture}",
+            f"not for linux/{' or linux/'.join(wanted)}",
+            hint=f"choose an image that is built for {' or '.join(wanted)}",
         )
     diff_ids = image_config.diff_ids_of(document, len(layer_digests))
     stack = [Layer(_blob(copied, blob), blob, diff_id) for blob, diff_id in zip(layer_digests, diff_ids, strict=True)]

@@ -22,6 +22,7 @@ from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.model.architecture import named
 from vmtailor.model.boot import Boot
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.gathered import Gathered
@@ -35,8 +36,6 @@ BOOT_S = 300.0
 START_PATIENCE = 4
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
-#: Where the search for it begins: no Linux of today starts with less.
-LEAST_MEMORY = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,10 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
     the exercise still passes. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
-        mode=PluginMode.COUNTS, marks=boots.marks(subject.table, subject.natives), spans=initcall_spans(subject.table)
+        mode=PluginMode.COUNTS,
+        marks=boots.marks(subject.table, subject.natives),
+        spans=initcall_spans(subject.table),
+        architecture=subject.machine.architecture,
     )
     note(f"instruction clock, {count} boots")
     # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.
@@ -84,7 +86,8 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         counted = [future.result() for future in exact]
     note("least memory")
     search = _MemorySearch(subject, scratch, [found for found, _ in counted])
-    least = least_memory(subject.machine.memory_bytes, search.passes)
+    floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
+    least = least_memory(subject.machine.memory_bytes, floor, search.passes)
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
@@ -190,10 +193,10 @@ class _MemorySearch:
         return boot(machine, replace(_work(self._subject, timeout_s), start_s=start_s), self._scratch)
 
 
-def least_memory(known: int, passes: Callable[[int], bool]) -> int:
+def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:
     """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does. In bytes."""
-    low, high = LEAST_MEMORY // MEMORY_STEP - 1, known // MEMORY_STEP
+    size that does, below `floor` none is asked about. In bytes."""
+    low, high = floor // MEMORY_STEP - 1, known // MEMORY_STEP
     while high - low > max(1, low // 16):
         # Small machines are likelier: the middle is taken on a scale of ratios.
         middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
@@ -206,10 +209,10 @@ def least_memory(known: int, passes: Callable[[int], bool]) -> int:
 
 def conditions(subject: Subject, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
-    version = qemu_program.installed().version
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
+    version = qemu_program.installed(machine.architecture).version
     return (
-        ("machine", machine.kind.value),
+        ("machine", machine.kind),
         ("memory", sizes.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),

@@ -20,10 +20,10 @@ from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
+from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -35,22 +35,28 @@ class Tree:
     facts: Facts
     kconfig: Kconfig
 
+    architecture: str = field(default_factory=presumed_name)
+
     def always(self) -> frozenset[str]:
-        """Symbols that every 64-bit kernel of this tree and compiler has."""
-        return self.kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled
+        """Symbols that every kernel of this tree, architecture and compiler has."""
+        return self.kconfig.resolve(tuple(named(self.architecture).kernel.always.items())).enabled
 
 
-def read_tree(source: Path, version: str, source_id: str, store: Store | None = None) -> Tree:
-    """Read a source tree, or what the store has of it. `source_id` names its content: a digest, or package and version.
+def read_tree(
+    source: Path, version: str, source_id: str, store: Store | None = None, *, architecture: str | None = None
+) -> Tree:
+    """Read a source tree for an architecture, or what the store has of it. `source_id` names its content: a digest, or
+    package and version.
 
     Raises BuildError when its Kconfig files cannot be read.
     """
-    shell = KconfigShell(source, store=store, source_id=source_id)
+    row = presumed() if architecture is None else named(architecture)
+    shell = KconfigShell(source, architecture=row, store=store, source_id=source_id)
     try:
         kconfig = Kconfig(shell.env, shell)
     finally:
         shell.close()
-    return Tree(ksource_facts.load(source, version, source_id, store), kconfig)
+    return Tree(ksource_facts.load(source, version, source_id, store, architecture=row), kconfig, row.name)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class Wishes:
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
     """
 
-    machine: MachineKind = MachineKind.MICROVM
+    architecture: str = field(default_factory=presumed_name)
+    machine: str = field(default_factory=lambda: presumed().kinds[0])
     cpus: int = 1
     root_format: RootFormat = RootFormat.EROFS
     network: bool | None = None
@@ -140,7 +147,7 @@ def make_plan(
     Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
     UserInputError when the user keeps or drops an unknown symbol.
     """
-    book = catalogue if catalogue is not None else catalogues.load()
+    book = catalogue if catalogue is not None else catalogues.load(architecture=wishes.architecture)
     network = demand.wants_network(image, demands) if wishes.network is None else wishes.network
     situation = Situation(
         wishes.machine,
@@ -150,6 +157,7 @@ def make_plan(
         network,
         wishes.terminal,
         wishes.writable,
+        wishes.architecture,
     )
     entries = book.chosen(situation)
     wanted = _collect(demands.result(), entries, tried, tree.kconfig, wishes)
@@ -174,6 +182,7 @@ def make_plan(
         unexplained=tuple(name for name, found in reasons.items() if not found),
         given_up=given_up,
         network=network,
+        architecture=wishes.architecture,
     )
 
 

@@ -57,7 +57,9 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
     run = Run(exercise=inputs.exercise, key=FIXED_KEY)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives))
+    config = PluginConfig(
+        mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives), architecture=inputs.table.architecture
+    )
     work = Exercised(run, BOOT_S + 4 * inputs.exercise.ready.timeout_s)
     requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
     require_works(requests_boot, requests, inputs, "with its system calls traced")

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.base import dot_config
+from vmtailor.model.architecture import every
 
+_TITLES = {"riscv": "riscv64"} | {word: name for row in every() for word, name in row.log.titles.items()}
 _TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
 
 
@@ -30,7 +32,7 @@ def arch_of(lines: Iterable[bytes]) -> str | None:
         match = _TITLE.match(line)
         if match:
             name = decode(match[1], 30)
-            return {"x86": "x86_64", "riscv": "riscv64"}.get(name, architecture(name))
+            return _TITLES.get(name, architecture(name))
     return None
 
 

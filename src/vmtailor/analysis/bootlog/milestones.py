@@ -9,13 +9,17 @@ from collections.abc import Callable
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.systemd_text import parse_startup_line
+from vmtailor.model.architecture import every
 from vmtailor.model.timeline import WarningCode
 
 Handler = Callable[[Observed, int | None, bytes], None]
 
 _VERSION = re.compile(rb"Linux version (\S{1,120})(.*)", re.S)
+#: Beside those that architectures of ours say of themselves (model/architecture.py).
+_COMPILERS = "aarch64|arm|riscv64|riscv32|powerpc64le|powerpc64|powerpc|s390x|mips\\w*|loongarch64"
+_OURS = every()
 _COMPILER_ARCH = re.compile(
-    rb"\b(x86_64|i[3-6]86|aarch64|arm|riscv64|riscv32|powerpc64le|powerpc64|powerpc|s390x|mips\w*|loongarch64)-[\w-]*linux"
+    rf"\b({'|'.join((*(word for row in _OURS for word in row.log.compilers), _COMPILERS))})-[\w-]*linux".encode()
 )
 _SWITCHED = re.compile(
     rb"(?:[Ss]witched to|[Ss]witching to) (?:clocksource|high resolution mode using clocksource) (\S{1,60})"
@@ -29,11 +33,13 @@ _RUN = re.compile(rb"Run (\S{1,200}) as init process")
 INITRD_PROGRAMS = ("/init", "/bootchart-vt")
 LOGIN = re.compile(rb"^[\w.() -]{0,80}login: ?$")
 
-_ARCHES = {"x86-64": "x86_64", "arm64": "arm64", "aarch64": "arm64", "x86": "i686"}
+_ARCHES = {"aarch64": "arm64"} | {word: name for row in _OURS for word, name in row.log.names.items()}
+#: Whose kernels print "Command line:" without the word "Kernel".
+_BARE = next((row.name for row in _OURS if row.log.bare_command_line), None)
 
 
 def architecture(word: str) -> str:
-    """One name for one architecture, as `uname -m` and Kconfig call it: x86_64, arm64, arm, riscv64 …"""
+    """One name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
     return _ARCHES.get(word, word)
 
 
@@ -61,7 +67,7 @@ def _command_line(observed: Observed, at_us: int | None, message: bytes) -> None
     before, found, words = message.partition(b"ommand line: ")
     if found and len(before) < 9:
         if before == b"C" and observed.arch is None:
-            observed.arch = "x86_64"  # only x86 prints it without the word "Kernel"
+            observed.arch = _BARE
         observed.command_line = decode(words.strip(), 4096)
 
 
@@ -237,7 +243,7 @@ _ARCH_SIGNS = (
     ("riscv64", ("SBI specification", "riscv: base ISA")),
     ("s390x", ("setup: Linux is running", "sclp_")),
     ("mips", ("CPU0 revision is:",)),
-    ("x86_64", ("x86/fpu", "BIOS-e820", "smpboot:", "x86/PAT", "tsc: Detected", "e820:")),
+    *((row.name, row.log.signs) for row in _OURS),
 )
 
 

@@ -3,13 +3,17 @@
 
 Format of `data/platform/*.toml` and `data/policy/*.toml` (docs/reference/catalogue.md): `[[entry]]` tables with
 
-    id       = "console-8250"            # unique within its folder; a reason refers to it as platform:ID or policy:ID
+    id       = "several-cpus"            # unique within its folder; a reason refers to it as platform:ID or policy:ID
     reason   = "why, in a sentence"
-    symbols  = { SERIAL_8250 = "y" }     # y, m, n, a number or a string, always quoted; may be left out
-    words    = ["console=ttyS0"]         # kernel command line; may be left out
+    symbols  = { SMP = "y" }             # y, m, n, a number or a string, always quoted; may be left out
+    words    = ["quiet"]                 # kernel command line; may be left out
     if_possible = true                   # a symbol that cannot be set here (compiler, architecture) is no error
-    when     = { machine = ["microvm"], root = ["erofs"], kernel = ">=6.2,<6.13", cpus = ">=2", network = true,
-                 terminal = true, writable = true }   # all must hold; what is left out does not matter
+    when     = { arch = ["arm64"], machine = ["virt"], bus = ["mmio"], root = ["erofs"], kernel = ">=6.2,<6.13",
+                 cpus = ">=2", network = true, terminal = true, writable = true }
+                                         # all must hold; what is left out does not matter
+
+What belongs to one architecture stands in its file of `data/architectures`, in the same form: `[[platform]]` and
+`[[policy]]` tables, which hold for that architecture alone.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from __future__ import annotations
 import operator
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -28,8 +32,9 @@ import msgspec
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.versions import version_key
+from vmtailor.model import architecture as architectures
+from vmtailor.model.architecture import Bus
 from vmtailor.model.change import Cause
-from vmtailor.model.machine import MachineKind
 from vmtailor.model.plan import RootFormat
 
 _NAME = re.compile(r"[A-Z0-9a-z_]+\Z")
@@ -38,27 +43,35 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
 _ENTRY_KEYS = {"id", "reason", "symbols", "words", "if_possible", "when"}
-_WHEN_KEYS = {"machine", "root", "kernel", "cpus", "network", "terminal", "writable"}
+_WHEN_KEYS = {"arch", "machine", "bus", "root", "kernel", "cpus", "network", "terminal", "writable"}
 
 
 @dataclass(frozen=True)
 class Situation:
     """What the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`."""
 
-    machine: MachineKind
+    machine: str
     root_format: RootFormat
     kernel_version: str
     cpus: int = 1
     network: bool = False
     terminal: bool = False
     writable: bool = True
+    architecture: str = field(default_factory=architectures.presumed_name)
+
+    @property
+    def bus(self) -> Bus:
+        """Where the machine has its virtio devices."""
+        return architectures.named(self.architecture).machine_type(self.machine).bus
 
 
 @dataclass(frozen=True)
 class When:
     """Conditions of an entry; all must hold. Empty strings, empty tuples and None ask for nothing."""
 
+    arch: tuple[str, ...] = ()
     machine: tuple[str, ...] = ()
+    bus: tuple[Bus, ...] = ()
     root: tuple[str, ...] = ()
     kernel: str = ""
     cpus: str = ""
@@ -74,7 +87,9 @@ class When:
             (self.writable, situation.writable),
         )
         return (
-            (not self.machine or situation.machine.value in self.machine)
+            (not self.arch or situation.architecture in self.arch)
+            and (not self.machine or situation.machine in self.machine)
+            and (not self.bus or situation.bus in self.bus)
             and (not self.root or situation.root_format.value in self.root)
             and in_bounds(self.kernel, situation.kernel_version)
             and in_bounds(self.cpus, str(situation.cpus))
@@ -108,7 +123,7 @@ class Catalogue:
         return tuple(e for e in self.entries if e.when.holds(situation))
 
     def resolve(self, reference: str) -> CatalogueEntry | None:
-        """The entry that `platform:ID` or `policy:ID` refers to."""
+        """The entry that `platform:ID` or `policy:ID` refers to; of several architectures' the first."""
         return next((e for e in self.entries if e.reference == reference), None)
 
 
@@ -150,8 +165,8 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
         when = msgspec.convert(row.get("when", {}), When)
         in_bounds(when.kernel, "1")
         in_bounds(when.cpus, "1")
-        for machine in when.machine:
-            MachineKind(machine)
+        _require_known("architecture", when.arch, architectures.names())
+        _require_known("machine", when.machine, architectures.every_kind())
         for root in when.root:
             RootFormat(root)
     except (ValueError, msgspec.ValidationError) as error:
@@ -167,6 +182,12 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
     )
 
 
+def _require_known(what: str, asked: Iterable[str], known: Sequence[str]) -> None:
+    for name in asked:
+        if name not in known:
+            raise ValueError(f"{what} {name!r} is none of {', '.join(known)}")
+
+
 def parse(text: str, cause: Cause, origin: str) -> list[CatalogueEntry]:
     """Read one file of the catalogue. Raises UserInputError that names the file and the entry."""
     try:
@@ -180,19 +201,29 @@ def _files(folder: Traversable | Path) -> Iterable[Traversable | Path]:
     return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
 
 
-def load(root: Traversable | Path | None = None) -> Catalogue:
-    """The catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`).
+def of_architecture(row: architectures.Architecture, cause: Cause) -> list[CatalogueEntry]:
+    """The entries that one architecture brings along; they hold for it alone."""
+    tables = row.platform if cause is Cause.PLATFORM else row.policy
+    found = [_entry(cause, table, f"architectures/{row.name}.toml") for table in tables]
+    return [replace(one, when=replace(one.when, arch=(row.name,))) for one in found]
+
+
+def load(root: Traversable | Path | None = None, *, architecture: str | None = None) -> Catalogue:
+    """The catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`), with the
+    entries of one architecture, or of all.
 
     Raises UserInputError when a file is malformed or two entries have one reference.
     """
+    rows = architectures.every() if architecture is None else (architectures.named(architecture),)
     base = root if root is not None else resources.files("vmtailor") / "data"
     entries: list[CatalogueEntry] = []
     for folder, cause in (("platform", Cause.PLATFORM), ("policy", Cause.POLICY)):
         for file in _files(base / folder):
             entries += parse(file.read_text(encoding="utf-8"), cause, f"{folder}/{file.name}")
-    seen: set[str] = set()
+        entries += [entry for row in rows for entry in of_architecture(row, cause)]
+    seen: dict[str, CatalogueEntry] = {}
     for entry in entries:
-        if entry.reference in seen:
+        known = seen.setdefault(entry.reference, entry)
+        if known is not entry and not (entry.when.arch and known.when.arch and entry.when.arch != known.when.arch):
             raise UserInputError(f"the catalogue has two entries {entry.reference}", hint="rename one")
-        seen.add(entry.reference)
     return Catalogue(tuple(entries))

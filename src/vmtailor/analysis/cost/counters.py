@@ -11,12 +11,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from vmtailor.model.architecture import named, presumed_name
 from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
 from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
 from vmtailor.model.counters import Counters, Stretch, Totals
 
-#: Where the kernel maps its image (x86-64): virtual = physical + this, before it is relocated, which nokaslr prevents.
-IMAGE_MAP = 0xFFFFFFFF80000000
 #: The mark at the kernel's first instruction.
 KERNEL_MARK = "kernel"
 START_KERNEL_MARK = START_KERNEL
@@ -44,8 +43,8 @@ ACTIVITIES = {
     TESTS: ("alg_test", "crypto_alg_tested"),  # one self-test of an algorithm
 }
 _BEGIN, _END = "<", ">"
-#: What is called behind the early initcalls, before the next level begins: not theirs.
-_BEHIND_EARLY = ("setup_boot_APIC_clock", "up_late_init", "smp_init", "sched_init_smp", "do_basic_setup")
+#: What is called behind the early initcalls, before the next level begins: not theirs. Architectures have more of it.
+_BEHIND_EARLY = ("smp_init", "sched_init_smp", "do_basic_setup")
 FIRMWARE = "[firmware]"
 UNKNOWN = "[unknown]"
 
@@ -56,20 +55,23 @@ _INITCALL = re.compile(r"^__initcall__kmod_.*?__\d+_\d+_(.+?)(early|con|rootfs|\
 @dataclass(frozen=True, eq=False)
 class SymbolTable:
     """Functions by address. `starts` is sorted; function i reaches to `starts[i + 1]`; the last entry, nameless, ends
-    the table. `addresses` knows every symbol, data too; of several with one name the first."""
+    the table. `addresses` knows every symbol, data too; of several with one name the first. `architecture`: of the
+    kernel, by name."""
 
     starts: NDArray[np.uint64]
     names: tuple[str, ...]
     addresses: Mapping[str, int]
     everywhere: tuple[tuple[int, str], ...]
+    architecture: str
 
     @classmethod
-    def parse(cls, text: str) -> SymbolTable:
+    def parse(cls, text: str, architecture: str | None = None) -> SymbolTable:
         """From the output of `nm`, or a System.map."""
-        return cls.of((int(at, 16), name, kind in "tTwW") for at, kind, name in _NM_LINE.findall(text))
+        found = ((int(at, 16), name, kind in "tTwW") for at, kind, name in _NM_LINE.findall(text))
+        return cls.of(found, architecture)
 
     @classmethod
-    def of(cls, symbols: Iterable[tuple[int, str, bool]]) -> SymbolTable:
+    def of(cls, symbols: Iterable[tuple[int, str, bool]], architecture: str | None = None) -> SymbolTable:
         """From (address, name, is a function)."""
         addresses: dict[str, int] = {}
         best: dict[int, str] = {}
@@ -80,9 +82,10 @@ class SymbolTable:
             if is_function and (at not in best or _rank(name) < _rank(best[at])):
                 best[at] = name
         starts = sorted(best)
-        end = max([start + 65536 for start in starts[-1:]] + [at for at, _ in everywhere if at > IMAGE_MAP], default=0)
+        end = max([start + 65536 for start in starts[-1:]] + [at for at, _ in everywhere], default=0)
         table = np.array([*starts, max(end, starts[-1] + 1 if starts else 0)], np.uint64)
-        return cls(table, tuple(best[at] for at in starts), addresses, tuple(everywhere))
+        names = tuple(best[at] for at in starts)
+        return cls(table, names, addresses, tuple(everywhere), architecture or presumed_name())
 
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index into `names` for each address; -1 where no function is."""
@@ -103,12 +106,14 @@ def _rank(name: str) -> tuple[bool, int, str]:
     return (name.startswith("_"), len(name), name)
 
 
-def kernel_marks(symbols: Mapping[str, int]) -> tuple[CodeMark, ...]:
+def kernel_marks(table: SymbolTable) -> tuple[CodeMark, ...]:
     """Marks for the kernel's first instruction and for start_kernel.
 
-    The first instruction lies at a physical address: pvh_start_xen where QEMU starts an ELF kernel, startup_64 where a
-    decompressor jumps to it. Both get the mark; the one that is reached first counts."""
-    entries = sorted({symbols[name] - IMAGE_MAP for name in ("pvh_start_xen", "startup_64") if name in symbols})
+    The first instruction lies at a physical address, and at another one, perhaps, for QEMU than for a decompressor that
+    jumps to it. Each that the architecture knows gets the mark; the one that is reached first counts."""
+    symbols, row = table.addresses, named(table.architecture)
+    wanted = row.kernel.entries
+    entries = sorted({symbols[name] - row.addresses.image_map for name in wanted if name in symbols})
     marks = [CodeMark(KERNEL_MARK, at) for at in entries if at > 0]
     if START_KERNEL_MARK in symbols:
         marks.append(CodeMark(START_KERNEL_MARK, symbols[START_KERNEL_MARK]))
@@ -120,7 +125,8 @@ def initcall_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
     names = [found[1] for _, name in table.everywhere if (found := _INITCALL.match(name))]
     wanted = set(names)
     spans = [CodeSpan(name, at) for at, name in table.everywhere if name in wanted]
-    ends = (table.addresses.get(name) for name in ("do_one_initcall", *_BEHIND_EARLY))
+    behind = (*named(table.architecture).kernel.after_early, *_BEHIND_EARLY)
+    ends = (table.addresses.get(name) for name in ("do_one_initcall", *behind))
     return (*(CodeSpan(BETWEEN_INITCALLS, at) for at in ends if at is not None), *dict.fromkeys(spans))
 
 
@@ -251,7 +257,7 @@ def _functions_of(counters: Counters, stretch: Stretch, phase: Phase, table: Sym
     """The function's index for each row of a stretch; one past the last where there is none."""
     early = counters.blocks.early[stretch.block]
     addresses = counters.blocks.vaddr[stretch.block]
-    index = table.index_of(np.where(early, addresses + np.uint64(IMAGE_MAP), addresses))
+    index = table.index_of(np.where(early, addresses + counters.image_map, addresses))
     if phase is Phase.FIRMWARE:
         index[early] = -1
     return np.where(index < 0, len(table.names), index)
@@ -276,7 +282,7 @@ def block_costs(
     ran = np.flatnonzero(total)
     vaddr = counters.blocks.vaddr[ran]
     early = counters.blocks.early[ran]
-    return np.where(early, vaddr + np.uint64(IMAGE_MAP), vaddr), total[ran]
+    return np.where(early, vaddr + counters.image_map, vaddr), total[ran]
 
 
 def executed_addresses(counters: Counters, wanted: Iterable[Phase] = tuple(Phase)) -> NDArray[np.uint64]:
@@ -286,5 +292,5 @@ def executed_addresses(counters: Counters, wanted: Iterable[Phase] = tuple(Phase
     parts = [s.block for phase, s in phased(counters) if phase in chosen]
     blocks = np.unique(np.concatenate([np.empty(0, np.uint32), *parts]))
     early = counters.blocks.early[blocks]
-    low = counters.blocks.addresses(blocks[early]) + np.uint64(IMAGE_MAP)
+    low = counters.blocks.addresses(blocks[early]) + counters.image_map
     return np.union1d(counters.blocks.addresses(blocks[~early]), low)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loops that only emulation causes: data/emulation_loops.toml."""
+"""The loops that only emulation causes, by architecture."""
 
 from __future__ import annotations
 
-import functools
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
+
+from vmtailor.model.architecture import named
 
 
 @dataclass(frozen=True)
@@ -19,12 +18,9 @@ class LoopNames:
     reason: str
 
 
-@functools.cache
-def table() -> tuple[LoopNames, ...]:
-    """All of them."""
-    text = (resources.files("vmtailor") / "data" / "emulation_loops.toml").read_text()
-    rows = tomllib.loads(text)["loop"]
-    return tuple(LoopNames(row["name"], tuple(row["functions"]), row["reason"]) for row in rows)
+def table(architecture: str) -> tuple[LoopNames, ...]:
+    """Those of an architecture, as its file has them."""
+    return tuple(LoopNames(row.name, row.functions, row.reason) for row in named(architecture).loop)
 
 
 def functions(loops: Sequence[LoopNames]) -> frozenset[str]:

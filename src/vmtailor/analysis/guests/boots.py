@@ -28,7 +28,7 @@ def marks(table: SymbolTable, natives: Natives) -> tuple[CodeMark, ...]:
 
 def marks_at(table: SymbolTable, addresses: Mapping[str, int]) -> tuple[CodeMark, ...]:
     """The same for an init whose marks lie at these addresses."""
-    return (*counting.kernel_marks(table.addresses), *(CodeMark(name, at) for name, at in addresses.items()))
+    return (*counting.kernel_marks(table), *(CodeMark(name, at) for name, at in addresses.items()))
 
 
 def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable | None = None) -> Boot:

@@ -7,16 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.model.machine import Clock, Devices, Disk, Machine, MachineKind, PublishedPort
+from vmtailor.model.architecture import Architecture, presumed
+from vmtailor.model.machine import Clock, Devices, Disk, Machine, PublishedPort
 from vmtailor.model.plan import RootFormat
 
-#: Both kernels are told this. `reboot=t`: power-off is a triple fault, at which QEMU ends. `panic=-1`: so is a panic.
-#: `nokaslr`: addresses must be the ones of the symbol table, and the same in each boot.
-COMMON_WORDS = ("console=ttyS0", "quiet", "panic=-1", "reboot=t", "nokaslr")
+
+def usual(row: Architecture) -> Machine:
+    """A machine for a system with an init of its own, before anything is chosen."""
+    return Machine(
+        row.usual, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL,
+        cpu_model=row.emulator.cpu_model, architecture=row.name,
+    )  # fmt: skip
 
 
-#: A machine for a system with an init of its own, before anything is chosen.
-USUAL = Machine(MachineKind.Q35, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL)
+USUAL = usual(presumed())
+
+
+def common_words(row: Architecture) -> tuple[str, ...]:
+    """What both kernels are told. `panic=-1`: a panic restarts the machine, at which QEMU ends."""
+    return (f"console={row.kernel.console}", "quiet", "panic=-1", *row.kernel.words)
 
 
 def on_loopback(guest_ports: Iterable[int]) -> tuple[PublishedPort, ...]:
@@ -29,13 +38,15 @@ def root_words(form: RootFormat) -> tuple[str, ...]:
     return ("root=/dev/vda", "ro", f"rootfstype={form}", "init=/.vmtailor/init")
 
 
-def words_of(form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
+def words_of(row: Architecture, form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
     """The whole command line of a machine, without what is added for one start."""
-    return (*root_words(form), *COMMON_WORDS, *(word for word in planned if word not in COMMON_WORDS))
+    common = common_words(row)
+    return (*root_words(form), *common, *(word for word in planned if word not in common))
 
 
 def baseline_machine(
-    kind: MachineKind,
+    row: Architecture,
+    kind: str,
     vmlinuz: Path,
     initrd: Path,
     root: Path,
@@ -50,17 +61,19 @@ def baseline_machine(
         kind=kind,
         memory_bytes=memory_bytes,
         kernel=str(vmlinuz),
-        append=words_of(form),
+        append=words_of(row, form),
         initrd=str(initrd),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
         cpus=cpus,
         acpi=True,
+        architecture=row.name,
     )
 
 
 def tailored_machine(
-    kind: MachineKind,
+    row: Architecture,
+    kind: str,
     kernel: Path,
     root: Path,
     form: RootFormat,
@@ -75,10 +88,11 @@ def tailored_machine(
         kind=kind,
         memory_bytes=memory_bytes,
         kernel=str(kernel),
-        append=words_of(form, planned),
+        append=words_of(row, form, planned),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
         cpus=cpus,
+        architecture=row.name,
     )
 
 

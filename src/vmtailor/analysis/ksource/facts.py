@@ -11,23 +11,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.ksource import kbuild, kconfig_kinds, names
+from vmtailor.analysis.ksource import call_tables, kbuild, kconfig_kinds, names
 from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.base import records
 from vmtailor.base.store import Store, digest
+from vmtailor.model.architecture import Architecture, presumed
 
-#: Folders whose C files are searched for names. The rest of drivers/ has none that a container asks for by name.
+#: Folders whose C files are searched for names, beside the architecture's. The rest of drivers/ has none that a
+#: container asks for by name.
 SEARCHED = (
-    "arch/x86", "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net", "security", "virt",
+    "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net", "security", "virt",
     "drivers/base", "drivers/block", "drivers/char", "drivers/connector", "drivers/input", "drivers/misc",
     "drivers/net", "drivers/tty", "drivers/vfio", "drivers/vhost", "drivers/virt", "drivers/watchdog",
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "11"
+FORMAT = "12"
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,12 @@ class _Lines:
         return bisect_right(self.starts, offset)
 
 
-def syscall_table(text: str) -> dict[str, str]:
-    """`syscall_64.tbl` → name → entry without sys_; x32 entries are left out."""
-    table = {}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 4 and words[0].isdigit() and words[1] in ("common", "64"):
-            table[words[2]] = words[3].removeprefix("sys_")
-    return table
-
-
-def collect(kernel_version: str, read: Reader, sources: Iterable[str]) -> Facts:
-    """Make the facts of a tree. `sources`: paths of the C files to search for names. Pure but for what `read` does."""
-    files = kbuild.file_conditions(read)
-    tristates = kconfig_kinds.tristates(read)
+def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Architecture | None = None) -> Facts:
+    """Make the facts of a tree for an architecture. `sources`: paths of the C files to search for names. Pure but for
+    what `read` does."""
+    row = row or presumed()
+    files = kbuild.file_conditions(read, row.kernel.source)
+    tristates = kconfig_kinds.tristates(read, row.kernel.source)
     texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
     conditions = {}
     lines = {}
@@ -160,7 +154,7 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str]) -> Facts:
         kernel_version,
         {path: str(condition) for path, condition in files.items()},
         {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
-        syscall_table(read("arch/x86/entry/syscalls/syscall_64.tbl") or ""),
+        {call.name: call.entry for call in call_tables.read_table(read, row.calls) if call.entry},
         None if tristates is None else tuple(sorted(tristates)),
     )
 
@@ -179,10 +173,10 @@ def reader(source: Path) -> Callable[[str], str | None]:
     return read
 
 
-def c_files(source: Path) -> list[str]:
+def c_files(source: Path, row: Architecture | None = None) -> list[str]:
     """The C files that are searched for names, in a fixed order."""
     found = []
-    for folder in SEARCHED:
+    for folder in (f"arch/{(row or presumed()).kernel.source}", *SEARCHED):
         for path in (source / folder).rglob("*.c"):
             name = path.relative_to(source).as_posix()
             if not name.startswith(NOT_SEARCHED):
@@ -190,11 +184,19 @@ def c_files(source: Path) -> list[str]:
     return sorted(found)
 
 
-def load(source: Path, kernel_version: str, source_id: str, store: Store | None = None) -> Facts:
+def load(
+    source: Path,
+    kernel_version: str,
+    source_id: str,
+    store: Store | None = None,
+    *,
+    architecture: Architecture | None = None,
+) -> Facts:
     """The facts of the tree at `source`, from the store when `source_id` (what its content is named by) is known."""
+    row = architecture or presumed()
 
     def fill(folder: Path) -> None:
-        records.save(collect(kernel_version, reader(source), c_files(source)), folder / "facts.json")
+        records.save(collect(kernel_version, reader(source), c_files(source, row), row), folder / "facts.json")
 
-    key = digest("facts", FORMAT, kernel_version, source_id)
+    key = digest("facts", FORMAT, row.name, kernel_version, source_id)
     return records.load(Facts, (store or Store()).get("facts", key, fill) / "facts.json")

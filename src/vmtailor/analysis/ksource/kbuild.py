@@ -220,7 +220,7 @@ class _Tree:
                     pending.append((path, _Reached(builtin, at_all)))
 
 
-def compiled_files(read: Reader, arch: str = "x86") -> dict[str, Compiled]:
+def compiled_files(read: Reader, arch: str) -> dict[str, Compiled]:
     """Source path without its ending (`fs/eventpoll`) → when it is compiled, for the whole tree.
 
     The same for objects from C and from assembler. Files reached in several ways have the disjunction of them.
@@ -228,6 +228,6 @@ def compiled_files(read: Reader, arch: str = "x86") -> dict[str, Compiled]:
     return _Tree(read, arch).compiled()
 
 
-def file_conditions(read: Reader, arch: str = "x86") -> dict[str, Expr]:
+def file_conditions(read: Reader, arch: str) -> dict[str, Expr]:
     """Source path without its ending → the condition under which it is compiled, for the kernel or for a module."""
     return {path: one.at_all for path, one in compiled_files(read, arch).items()}

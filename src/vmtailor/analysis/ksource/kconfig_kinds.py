@@ -17,7 +17,7 @@ _LINE = re.compile(
 _KINDS = {"bool": Kind.BOOL, "def_bool": Kind.BOOL, "tristate": Kind.TRISTATE, "def_tristate": Kind.TRISTATE}
 
 
-def kinds(read: Reader, arch: str = "x86") -> dict[str, Kind]:
+def kinds(read: Reader, arch: str) -> dict[str, Kind]:
     """Symbol → kind, for all symbols that the tree's Kconfig files define. Empty for a tree without them."""
     found: dict[str, Kind] = {}
     pending, seen = ["Kconfig"], {"Kconfig"}
@@ -45,7 +45,7 @@ def kind_of(known: dict[str, Kind]) -> KindOf:
     return lambda name: known.get(name, otherwise)
 
 
-def tristates(read: Reader, arch: str = "x86") -> frozenset[str] | None:
+def tristates(read: Reader, arch: str) -> frozenset[str] | None:
     """The symbols that may be m; None for a tree without Kconfig files."""
     known = kinds(read, arch)
     return frozenset(name for name, kind in known.items() if kind is Kind.TRISTATE) if known else None

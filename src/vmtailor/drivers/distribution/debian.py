@@ -23,11 +23,10 @@ from vmtailor.drivers.distribution import apt, deb_file, debian_packages
 from vmtailor.drivers.distribution.debian_packages import Package
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import Architecture
 
 # Part of every key: raise it when what is unpacked changes.
 _LAYOUT = "1"
-
-_IMAGE = re.compile(r"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-cloud-(?P<arch>[a-z0-9]+))-unsigned")
 
 
 @dataclass(frozen=True)
@@ -133,13 +132,10 @@ class DebianKernel:
 
 
 class Debian:
-    """Debian's packages, by apt's lists (a Distribution). `architecture`: as Debian calls it."""
+    """Debian's packages, by apt's lists (a Distribution)."""
 
     name = "debian"
     refresh = apt.REFRESH
-
-    def __init__(self, architecture: str = "amd64") -> None:
-        self._architecture = architecture
 
     def lacking(self) -> str:
         """Whether there is an apt to ask."""
@@ -149,24 +145,24 @@ class Debian:
         """The lists' names, sizes and times."""
         return apt.state()
 
-    def kernels(self) -> Sequence[DebianKernel]:
-        """All cloud kernels of the configured sources whose three packages are there."""
-        architecture = re.escape(self._architecture)
-        return combine(
-            apt.packaged(rf"^linux-(image-[0-9].*-cloud-{architecture}-(unsigned|dbg)|source-[0-9][0-9.]*)$")
-        )
+    def kernels(self, row: Architecture) -> Sequence[DebianKernel]:
+        """All kernels of the architecture's flavour in the configured sources whose three packages are there."""
+        flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
+        return combine(apt.packaged(rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"), row)
 
     def version_key(self, version: str) -> Any:
         """dpkg's order."""
         return debian_packages.version_key(version)
 
 
-def combine(packages: Iterable[Package]) -> tuple[DebianKernel, ...]:
-    """All kernels whose image, debug and source packages have one version."""
+def combine(packages: Iterable[Package], row: Architecture) -> tuple[DebianKernel, ...]:
+    """All kernels of an architecture whose image, debug and source packages have one version."""
+    flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
+    pattern = re.compile(rf"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-{flavour}){suffix}")
     by_key = {(p.name, p.version): p for p in packages}
     found = []
     for (name, version), image in by_key.items():
-        match = _IMAGE.fullmatch(name)
+        match = pattern.fullmatch(name)
         if match is None:
             continue
         debug = by_key.get((f"linux-image-{match['release']}-dbg", version))

@@ -16,7 +16,8 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.store import Store, digest
 from vmtailor.drivers.distribution.protocol import Distribution, PackagedKernel
 from vmtailor.drivers.kernel import kernel_source
-from vmtailor.drivers.kernel.debug_modules import DEBUG_MODULES
+from vmtailor.drivers.kernel.debug_modules import debug_modules_of
+from vmtailor.model.architecture import Architecture
 from vmtailor.model.kernel import KernelBaseline
 
 # Part of the key of what was chosen: raise it when another kernel would be.
@@ -30,7 +31,10 @@ def ordered(distribution: Distribution, kernels: Iterable[PackagedKernel]) -> li
 
 
 def select(
-    distribution: Distribution, wanted: str | None = None, kernels: Sequence[PackagedKernel] | None = None
+    distribution: Distribution,
+    row: Architecture,
+    wanted: str | None = None,
+    kernels: Sequence[PackagedKernel] | None = None,
 ) -> PackagedKernel:
     """One kernel: the newest that was released, or what `wanted` names: a series (6.12), a version (6.12.117), a
     release or a package version. `kernels`: what the distribution said when it was asked before.
@@ -39,7 +43,7 @@ def select(
     """
     if why := distribution.lacking():
         raise HostError(why, hint=_COMPILE)
-    found = ordered(distribution, distribution.kernels() if kernels is None else kernels)
+    found = ordered(distribution, distribution.kernels(row) if kernels is None else kernels)
     if wanted:
         for kernel in found:
             if wanted in (kernel.series, kernel.version, kernel.release, kernel.package_version):
@@ -59,10 +63,11 @@ def select(
 
 def provide(
     distribution: Distribution,
+    row: Architecture,
     store: Store,
     wanted: str | None = None,
     *,
-    debug_modules: Collection[str] = DEBUG_MODULES,
+    debug_modules: Collection[str] | None = None,
     source: str | None = None,
 ) -> KernelBaseline:
     """The baseline, from the cache where it is there already. `source` replaces the packaged source (kernel_source).
@@ -71,7 +76,8 @@ def provide(
     lists, network and disk, UserInputError when nothing fits `wanted` or the source is of another version.
     """
     # Asking for packages takes seconds; the answer holds until the lists change.
-    key = digest(_CHOICE, distribution.name, distribution.state(), wanted or "", *sorted(debug_modules))
+    modules = debug_modules_of(row) if debug_modules is None else debug_modules
+    key = digest(_CHOICE, distribution.name, row.name, distribution.state(), wanted or "", *sorted(modules))
     memo = store.root / "baselines" / f"{key}.json"
     if source is None and memo.exists():
         known = records.load(KernelBaseline, memo)
@@ -79,7 +85,7 @@ def provide(
         if all(Path(path).exists() for path in parts):
             store.used(memo, *parts)
             return known
-    baseline = _provide(store, select(distribution, wanted), debug_modules, source)
+    baseline = _provide(store, select(distribution, row, wanted), modules, source)
     if source is None:
         records.save(baseline, memo, private=True)
     return baseline
@@ -109,14 +115,15 @@ def _provide(
 
 
 def with_debug_modules(
-    distribution: Distribution, baseline: KernelBaseline, store: Store, names: Iterable[str]
+    distribution: Distribution, row: Architecture, baseline: KernelBaseline, store: Store, names: Iterable[str]
 ) -> KernelBaseline:
     """The same baseline with debug information for these modules too (a workload loaded what nobody expected)."""
     wanted = frozenset(names)
     missing = wanted - {path.stem.replace("-", "_") for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:
         return baseline
-    kernel = next((k for k in distribution.kernels() if k.packages[0] == baseline.origin[0]), None)
+    kernel = next((k for k in distribution.kernels(row) if k.packages[0] == baseline.origin[0]), None)
     if kernel is None:
         return baseline
-    return replace(baseline, debug_modules_dir=str(kernel.debug_modules(store, frozenset(DEBUG_MODULES) | wanted)))
+    more = frozenset(debug_modules_of(row)) | wanted
+    return replace(baseline, debug_modules_dir=str(kernel.debug_modules(store, more)))

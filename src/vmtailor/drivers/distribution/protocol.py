@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import Architecture
 
 
 class PackagedKernel(Protocol):
@@ -77,8 +78,8 @@ class Distribution(Protocol):
     def state(self) -> str:
         """A word that changes when what is packaged does. It is asked at every start, so it takes no time."""
 
-    def kernels(self) -> Sequence[PackagedKernel]:
-        """All kernels that can be a baseline, whatever their series, in any order.
+    def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
+        """All kernels of an architecture that can be a baseline, whatever their series, in any order.
 
         Raises HostError when the host cannot tell."""
 

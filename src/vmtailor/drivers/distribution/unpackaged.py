@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmtailor.drivers.distribution.protocol import PackagedKernel
+from vmtailor.model.architecture import Architecture
 
 
 class Unpackaged:
@@ -24,7 +25,7 @@ class Unpackaged:
         """The same for ever."""
         return "unpackaged"
 
-    def kernels(self) -> Sequence[PackagedKernel]:
+    def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
         """None."""
         return ()
 

@@ -15,14 +15,15 @@ from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
+from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
 
 #: Bytes of memory that a machine can have, and its CPUs: what `fit` takes.
 MEMORY_BYTES = range(8 << 20, (1 << 40) + 1)
 CPUS = range(1, 65)
-#: The longest command line that an x86 kernel reads is 2,048 bytes; the rest is for what a start adds.
-MOST_COMMAND_LINE = 1536
+#: What a start may add to a command line.
+ADDED_WORDS_BYTES = 512
 MOST_SECONDS = 86400.0
 MOST_REPEATS = 1_000_000
 MOST_STEPS = 10_000
@@ -56,14 +57,25 @@ def require_machine(bundle: Bundle, where: Path) -> None:
     for word in bundle.words:
         if not _WORD.fullmatch(word):
             raise _wrong(where, f"'{plain(word[:80])}' is no word of a kernel command line")
-    if len(" ".join(bundle.words)) > MOST_COMMAND_LINE:
-        raise _wrong(where, f"the kernel command line is longer than {MOST_COMMAND_LINE} bytes")
+    most = _row_of(bundle, where).kernel.command_line_bytes - ADDED_WORDS_BYTES
+    if len(" ".join(bundle.words)) > most:
+        raise _wrong(where, f"the kernel command line is longer than {most} bytes")
     if not _VERSION.fullmatch(bundle.kernel_version):
         raise _wrong(where, f"'{plain(bundle.kernel_version[:80])}' is no version of a kernel")
     for port in bundle.image.exposed_ports:
         if not 0 < port.number < 65536:
             raise _wrong(where, f"{port.number} is no port")
     signal_number(bundle.image.stop_signal or "SIGTERM")
+
+
+def _row_of(bundle: Bundle, where: Path) -> Architecture:
+    """The architecture of a bundle, which has such a machine."""
+    try:
+        row = named(bundle.architecture)
+        row.machine_type(bundle.machine)
+    except UserInputError as error:
+        raise UserInputError(f"{where}: {plain(error.message)}", hint=error.hint) from error
+    return row
 
 
 def require_cpu_model(text: str, where: Path) -> str:

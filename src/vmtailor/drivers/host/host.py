@@ -23,6 +23,7 @@ from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.model.architecture import of_host
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
@@ -145,7 +146,7 @@ def check_qemu_plugins() -> Check:
         return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
 
     try:
-        return result(State.OK, f"interface {qemu_program.plugin_api()}")
+        return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
 
@@ -185,12 +186,12 @@ def check_packages(distribution: Distribution | None = None) -> Check:
         )
         return result(State.LIMITED, why, how)
     try:
-        kernels = packaged.ordered(asked, asked.kernels())
+        kernels = packaged.ordered(asked, asked.kernels(of_host()))
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
     if not kernels:
         return result(State.MISSING, "none in the package lists", f"as root: {asked.refresh}")
-    chosen = packaged.select(asked, kernels=kernels)
+    chosen = packaged.select(asked, of_host(), kernels=kernels)
     newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
     others = [version for series, version in newest.items() if series != chosen.series]
     also = f" (also {', '.join(others)})" if others else ""
@@ -219,7 +220,7 @@ def check_net_guard() -> Check:
         return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
 
     try:
-        net_guard.require(qemu_program.installed().program)
+        net_guard.require(qemu_program.installed(of_host().name).program)
     except VmtailorError as error:
         return result(
             State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
@@ -246,7 +247,7 @@ def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
 
 
 def check_confinement(
-    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed()),
+    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
 ) -> tuple[Check, ...]:
     """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
 

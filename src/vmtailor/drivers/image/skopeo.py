@@ -30,10 +30,11 @@ _EXPECTED = re.compile(r"expected (sha256:[0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Access:
-    """How a registry is approached. `authfile`: a file with credentials; by default skopeo finds the user's own."""
+    """How a registry is approached. `authfile`: a file with credentials; without one skopeo finds the user's own.
+    `architecture`: as images name it."""
 
-    authfile: Path | None = None
-    architecture: str = "amd64"
+    authfile: Path | None
+    architecture: str
 
 
 def is_loopback(reference: str) -> bool:

@@ -21,6 +21,7 @@ from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import cache_root, disk_full_is_a_host_error
 from vmtailor.drivers.kernel.lost import lost
+from vmtailor.model.architecture import Architecture
 from vmtailor.model.kernel import Configured, LostSymbol
 
 #: Seconds a whole compile may take; a distribution's configuration on two slow cores takes hours.
@@ -40,14 +41,19 @@ _ERROR = re.compile(
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What compiles. `cc` is used through ccache where there is one; `cross` is a prefix (`aarch64-linux-gnu-`).
-    `debug`: with debug information, which changes no instruction and no address."""
+    """What compiles. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a prefix
+    (`aarch64-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
 
-    arch: str = "x86_64"
+    arch: str
     cc: str = "gcc"
     cross: str = ""
     ccache: bool = field(default_factory=lambda: shutil.which("ccache") is not None)
     debug: bool = False
+
+    @classmethod
+    def of(cls, row: Architecture, *, debug: bool = False) -> Toolchain:
+        """What compiles for an architecture on this host."""
+        return cls(row.kernel.arch, cross="" if row.is_host else row.kernel.cross, debug=debug)
 
     def variables(self) -> list[str]:
         """The words for make."""
@@ -93,9 +99,7 @@ def make_argv(source: Path, build_dir: Path, toolchain: Toolchain, targets: Sequ
     return ["make", "-C", str(source), f"O={build_dir}", f"-j{jobs}", *toolchain.variables(), *targets]
 
 
-def configure(
-    source: Path, build_dir: Path, fragment: Iterable[tuple[str, str]], toolchain: Toolchain | None = None
-) -> Configured:
+def configure(source: Path, build_dir: Path, fragment: Iterable[tuple[str, str]], toolchain: Toolchain) -> Configured:
     """`allnoconfig` plus `fragment` (names without CONFIG_; y, m, n, numbers, strings) resolved in `build_dir`.
 
     `lost` in the result lists what did not resolve as asked; nothing is compiled before it is empty (`compile_kernel`).
@@ -105,11 +109,11 @@ def configure(
     wanted_file = build_dir / "wanted.config"
     records.write_atomic(wanted_file, dot_config.render(wanted).encode(), private=True)
     env = environment() | {"KCONFIG_ALLCONFIG": str(wanted_file)}
-    symbols = _resolve(source, build_dir, "allnoconfig", toolchain or Toolchain(), env)
+    symbols = _resolve(source, build_dir, "allnoconfig", toolchain, env)
     return _configured(source, build_dir, symbols, lost(wanted, symbols))
 
 
-def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: Toolchain | None = None) -> Configured:
+def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: Toolchain) -> Configured:
     """A complete .config from elsewhere, brought up to this source by `olddefconfig`. Losses are not counted: such a
     file names symbols of another version."""
     try:
@@ -117,7 +121,7 @@ def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: 
     except (OSError, UnicodeDecodeError) as error:
         raise UserInputError(f"the configuration {config_file} cannot be read: {error}") from error
     records.write_atomic(build_dir / ".config", text.encode(), private=True)
-    symbols = _resolve(source, build_dir, "olddefconfig", toolchain or Toolchain(), environment())
+    symbols = _resolve(source, build_dir, "olddefconfig", toolchain, environment())
     return _configured(source, build_dir, symbols, ())
 
 
@@ -143,12 +147,12 @@ def _configured(source: Path, build_dir: Path, symbols: Mapping[str, str], lost:
 
 def compile_kernel(
     configured: Configured,
-    targets: Sequence[str] = ("vmlinux",),
-    toolchain: Toolchain | None = None,
+    targets: Sequence[str],
+    toolchain: Toolchain,
     jobs: int | None = None,
     title: str = "compiling the kernel",
 ) -> Compiled:
-    """Compile the targets (`vmlinux`, `bzImage`, `modules`) of a configured folder.
+    """Compile the targets (`vmlinux`, `modules`) of a configured folder.
 
     Raises BuildError for lost symbols and for compile errors, whose lines are in `details`.
     """
@@ -157,7 +161,6 @@ def compile_kernel(
             "the configuration did not resolve as requested: "
             + ", ".join(f"{one.name}={one.wanted} became {one.got}" for one in configured.lost)
         )
-    toolchain = toolchain or Toolchain()
     build_dir = Path(configured.build_dir)
     cores = jobs or len(os.sched_getaffinity(0))
     argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, cores)
@@ -194,26 +197,24 @@ class Compiled:
         return self.build_dir / "vmlinux"
 
     @property
-    def bz_image(self) -> Path:
-        return self.build_dir / "arch/x86/boot/bzImage"
-
-    @property
     def system_map(self) -> Path:
         return self.build_dir / "System.map"
 
 
-def build_config(source: Path, config_file: Path, build_dir: Path, targets: Sequence[str] = ("vmlinux",)) -> Compiled:
+def build_config(
+    source: Path, config_file: Path, build_dir: Path, toolchain: Toolchain, targets: Sequence[str] = ("vmlinux",)
+) -> Compiled:
     """Build somebody else's whole configuration on this source, to compare with."""
-    configured = configure_file(source, build_dir, config_file)
-    return compile_kernel(configured, targets, title=f"compiling {config_file.name}")
+    configured = configure_file(source, build_dir, config_file, toolchain)
+    return compile_kernel(configured, targets, toolchain, title=f"compiling {config_file.name}")
 
 
-def release(source: Path, build_dir: Path) -> str:
+def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
     """What `uname -r` will say of the kernel in this folder."""
     name = build_dir / "include/config/kernel.release"
     if name.exists():
         return name.read_text().strip()
-    argv = make_argv(source, build_dir, Toolchain(), ["-s", "kernelrelease"])
+    argv = make_argv(source, build_dir, toolchain, ["-s", "kernelrelease"])
     return process.run(argv, timeout_s=300, env=environment()).text.strip()
 
 

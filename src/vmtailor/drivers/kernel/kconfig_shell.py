@@ -18,12 +18,15 @@ from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.base.records import write_atomic
 from vmtailor.base.store import Store, digest
+from vmtailor.model.architecture import Architecture, presumed
 
-#: What the kernel's Makefile exports that Kconfig reads, with its defaults for a native x86-64 build.
+#: What the kernel's Makefile exports that Kconfig reads, with its defaults for a native build.
 TOOLS = {
     "CC": "gcc", "LD": "ld", "AR": "ar", "NM": "nm", "OBJCOPY": "objcopy", "HOSTCC": "gcc", "HOSTCXX": "g++",
     "RUSTC": "rustc", "BINDGEN": "bindgen", "PAHOLE": "pahole",
 }  # fmt: skip
+#: Those that make for the kernel, and not for this host.
+_TARGET = ("CC", "LD", "AR", "NM", "OBJCOPY")
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN")
 
 
@@ -45,16 +48,22 @@ def kernel_version(source: Path) -> str:
 class KconfigShell:
     """Callable: a command → its output with line feeds as spaces, as Kconfig wants it. `close()` saves new answers."""
 
-    def __init__(self, source: Path, *, store: Store | None = None, source_id: str = "") -> None:
+    def __init__(
+        self, source: Path, *, architecture: Architecture | None = None, store: Store | None = None, source_id: str = ""
+    ) -> None:
         """`source_id` names the tree's content (its package and version); without it nothing is kept."""
+        row = architecture or presumed()
+        prefix = "" if row.is_host else row.kernel.cross
+        tools = {name: prefix + tool if name in _TARGET else tool for name, tool in TOOLS.items()}
         self.source = source.resolve()
         path = os.environ.get("PATH", "/usr/bin:/bin")
         self._base = {n: os.environ[n] for n in _PASSED_ON if n in os.environ} | {"LC_ALL": "C", "PATH": path}
         self.env = self._base | {
-            **TOOLS,
-            "ARCH": "x86", "SRCARCH": "x86", "SUBARCH": "x86", "UTS_MACHINE": "x86_64", "CLANG_FLAGS": "",
+            **tools,
+            **row.kernel.kconfig,
+            "CLANG_FLAGS": "",
             "KERNELVERSION": kernel_version(self.source), "srctree": str(self.source), "objtree": ".",
-            "CC_VERSION_TEXT": self._first_line([require_tool("gcc"), "--version"]),
+            "CC_VERSION_TEXT": self._first_line([require_tool(tools["CC"]), "--version"]),
             "RUSTC_VERSION_TEXT": self._first_line(["rustc", "--version"]),
             "PAHOLE_VERSION": "0",
         }  # fmt: skip
@@ -62,10 +71,9 @@ class KconfigShell:
         self._new = False
         self._file: Path | None = None
         if source_id:
-            tools = "\n".join(
-                self._first_line([tool, "--version"]) for tool in ("gcc", "ld", "pahole", "rustc", "bindgen")
-            )
-            key = digest("kconfig-shell/1", source_id, str(self.source), tools)
+            asked = (tools["CC"], tools["LD"], "pahole", "rustc", "bindgen")
+            versions = "\n".join(self._first_line([tool, "--version"]) for tool in asked)
+            key = digest("kconfig-shell/2", row.name, source_id, str(self.source), versions)
             store = store or Store()
             self._file = store.path("kconfig-shell", key) / "answers.json"
             if self._file.is_file():

@@ -17,15 +17,16 @@ from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers.kernel import kbuild, kernel_source
-from vmtailor.drivers.kernel.debug_modules import DEBUG_MODULES
+from vmtailor.drivers.kernel.debug_modules import debug_modules_of
+from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.kernel import Configured, KernelBaseline
 
 _LAYOUT = "1"
 
 _DEBUG = ("DEBUG_KERNEL", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT")
 _MACHINE = (
-    "MODULES", "BLK_DEV_INITRD", "ACPI", "PCI", "TTY", "SERIAL_8250", "SERIAL_8250_CONSOLE", "BLOCK", "BLK_DEV", "NET",
-    "INET", "NETDEVICES", "NET_CORE", "VIRTIO_MENU", "VIRTIO_PCI",
+    "MODULES", "BLK_DEV_INITRD", "PCI", "TTY", "BLOCK", "BLK_DEV", "NET", "INET", "NETDEVICES", "NET_CORE",
+    "VIRTIO_MENU", "VIRTIO_PCI",
 )  # fmt: skip
 _FILE_SYSTEMS = (
     "MISC_FILESYSTEMS", "EROFS_FS_XATTR", "EROFS_FS_SECURITY", "SQUASHFS_XATTR", "SQUASHFS_ZSTD", "EXT4_FS_SECURITY",
@@ -38,20 +39,31 @@ _OFF = (
     "LOCALVERSION_AUTO",
 )  # fmt: skip
 
-#: Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
-#: machine that is traced, and what our init and the tracer live on.
-NEEDED = dict.fromkeys((*_DEBUG, *_MACHINE, *_FILE_SYSTEMS, *_INIT), "y") | dict.fromkeys(_MODULES, "m")
-#: What is laid over any configuration: that, no keys that only the distribution has, and modules as they are.
-ADDED = {
-    **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
-    **dict.fromkeys(_OFF, "n"),
-    "MODULE_COMPRESS_NONE": "y",  # an answer to a choice in old trees; newer ones have MODULE_COMPRESS alone
-    **NEEDED,
-}
+
+def needed(row: Architecture) -> dict[str, str]:
+    """Without one of these there is no baseline: debug information for attribution, the devices and file systems of the
+    machine that is traced, and what our init and the tracer live on."""
+    yes = (*_DEBUG, *_MACHINE, *row.kernel.baseline, *_FILE_SYSTEMS, *_INIT)
+    return dict.fromkeys(yes, "y") | dict.fromkeys(_MODULES, "m")
+
+
+def added(row: Architecture) -> dict[str, str]:
+    """What is laid over any configuration: that, no keys that only the distribution has, and modules as they are."""
+    return {
+        **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
+        **dict.fromkeys(_OFF, "n"),
+        "MODULE_COMPRESS_NONE": "y",  # an answer to a choice in old trees; newer ones have MODULE_COMPRESS alone
+        **needed(row),
+    }
 
 
 def provide(
-    store: Store, source: str, config_file: Path | None = None, *, debug_modules: Collection[str] = DEBUG_MODULES
+    store: Store,
+    source: str,
+    config_file: Path | None = None,
+    *,
+    debug_modules: Collection[str] | None = None,
+    architecture: str | None = None,
 ) -> KernelBaseline:
     """Compile `source` (a folder, or a tarball with its checksum) as a baseline, or find it in the cache.
 
@@ -60,19 +72,22 @@ def provide(
     """
     given = dot_config.read(config_file) if config_file is not None else b"defconfig"
     tree = kernel_source.provide(store, source)
-    toolchain = kbuild.Toolchain()
-    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(ADDED), *sorted(debug_modules))
+    row = presumed() if architecture is None else named(architecture)
+    wanted = debug_modules_of(row) if debug_modules is None else debug_modules
+    toolchain = kbuild.Toolchain.of(row)
+    key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(added(row)), *sorted(wanted))
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"
 
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
         with locked(work.with_suffix(".lock")):
-            configured = configure(tree.path, work, config_file, toolchain)
+            configured = configure(tree.path, work, config_file, toolchain, row)
+            targets = (row.kernel.packaged_target, "modules")
             compiled = kbuild.compile_kernel(
-                configured, ("bzImage", "modules"), toolchain, title=f"compiling the baseline {tree.version}"
+                configured, targets, toolchain, title=f"compiling the baseline {tree.version}"
             )
-            _collect(tree.path, compiled, folder, toolchain, debug_modules)
+            _collect(tree.path, compiled, folder, toolchain, row, wanted)
 
     folder = store.get("kernel-compiled", key, fill)
     release = (folder / "release").read_text().strip()
@@ -91,12 +106,14 @@ def provide(
     )
 
 
-def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain) -> Configured:
+def configure(
+    source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain, row: Architecture
+) -> Configured:
     """The configuration of a baseline. Raises UserInputError, with the symbols, for one that cannot be one: better now
     than from a guest that cannot mount its root, after an hour's compile."""
-    configured = kbuild.configure_file(source, work, _whole(source, work, config_file), toolchain)
+    configured = kbuild.configure_file(source, work, _whole(source, work, config_file, toolchain, row), toolchain)
     had = {name for name, _ in configured.symbols}
-    missing = [name for name in NEEDED if name not in had]
+    missing = [name for name in needed(row) if name not in had]
     if missing:
         raise UserInputError(
             f"this configuration cannot be a baseline: it does not allow {', '.join(missing)}",
@@ -105,15 +122,14 @@ def configure(source: Path, work: Path, config_file: Path | None, toolchain: kbu
     return configured
 
 
-def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
-    """The configuration with ADDED laid over it, as a file for olddefconfig."""
+def _whole(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain, row: Architecture) -> Path:
+    """The configuration with what is added laid over it, as a file for olddefconfig."""
     if config_file is not None:
         base = dot_config.parse(config_file.read_text("utf-8", "replace"))
     else:
-        targets = ["x86_64_defconfig", "kvm_guest.config"]
         try:
             process.run(
-                kbuild.make_argv(source, work, kbuild.Toolchain(), targets),
+                kbuild.make_argv(source, work, toolchain, row.kernel.defconfig),
                 timeout_s=900,
                 env=kbuild.environment(),
                 umask=kbuild.UMASK,
@@ -122,19 +138,24 @@ def _whole(source: Path, work: Path, config_file: Path | None) -> Path:
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
         base = dot_config.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    records.write_atomic(whole, dot_config.render(base | ADDED).encode(), private=True)
+    records.write_atomic(whole, dot_config.render(base | added(row)).encode(), private=True)
     return whole
 
 
 def _collect(
-    source: Path, compiled: kbuild.Compiled, folder: Path, toolchain: kbuild.Toolchain, debug_modules: Collection[str]
+    source: Path,
+    compiled: kbuild.Compiled,
+    folder: Path,
+    toolchain: kbuild.Toolchain,
+    row: Architecture,
+    debug_modules: Collection[str],
 ) -> None:
     """Take what a baseline consists of out of the build folder: files, modules, the same with debug information."""
     work = compiled.build_dir
-    shutil.copyfile(compiled.bz_image, folder / "vmlinuz")
+    shutil.copyfile(work / row.kernel.packaged_file, folder / "vmlinuz")
     for name in ("vmlinux", "System.map", ".config"):
         shutil.copyfile(work / name, folder / name.removeprefix("."))
-    (folder / "release").write_text(kbuild.release(source, work) + "\n")
+    (folder / "release").write_text(kbuild.release(source, work, toolchain) + "\n")
     wanted = {name.replace("-", "_") for name in debug_modules}
     for module in work.rglob("*.ko"):
         if module.stem.replace("-", "_") in wanted:

@@ -18,8 +18,9 @@ from vmtailor.base.process import pasteable, spawn
 from vmtailor.drivers.guest.serial_line import SerialLine
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.handover import Wanted, handed
+from vmtailor.model.architecture import KvmProbe, of_host
 
-#: What the guest says when everything a kernel needs has worked (native/arch/x86_64/kvm-probe).
+#: What the guest says when everything a kernel needs has worked (the architecture's kvm-probe, below native/arch).
 SAID_WHEN_FINE = b"VTKVM ok\n"
 PROBE = "kvm-probe.bin"
 DEVICE = Path("/dev/kvm")
@@ -63,22 +64,26 @@ def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm", device: Path
     return _try(accelerator, deadline_s)
 
 
-def probe_command(program: str, guest: str, accelerator: str) -> list[str]:
+def probe_command(program: str, guest: str, accelerator: str, probe: KvmProbe) -> list[str]:
     """QEMU's argument list: the guest stands in for the BIOS."""
-    model = "host" if accelerator == "kvm" else "max"
-    argv = [program, "-machine", "microvm,acpi=off,auto-kernel-cmdline=off", "-accel", accelerator, "-cpu", model]
-    argv += ["-m", "16M", "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]
+    model = "host" if accelerator == "kvm" else probe.cpu
+    argv = [program, *probe.arguments, "-accel", accelerator, "-cpu", model]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot"]
     return [*argv, "-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial", "-bios", guest]
 
 
 def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
-    qemu, guest = qemu_program.installed(), str(natives.locate().folder / PROBE)
+    row = of_host()
+    probe = row.emulator.kvm_probe
+    if probe is None:
+        return KvmVerdict(KvmState.ABSENT, f"no guest that would try it is made for {row.title}")
+    qemu, guest = qemu_program.installed(row.name), str(natives.locate().folder / PROBE)
     wanted = Wanted(named={"firmware": guest}, kvm=accelerator == "kvm")
     started = time.monotonic()
     end = started + deadline_s
     # Shut in as any machine is, so that the answer holds for them.
     with tempfile.TemporaryFile() as errors, SerialLine() as serial, handed(wanted, qemu) as given:
-        argv = given.argv(probe_command(qemu.program, given.names.get(guest, guest), accelerator))
+        argv = given.argv(probe_command(qemu.program, given.names.get(guest, guest), accelerator, probe))
         with spawn(
             argv,
             stdin=serial.guest_in,
@@ -97,7 +102,7 @@ def _try(accelerator: str, deadline_s: float) -> KvmVerdict:
             seconds = time.monotonic() - started
         errors.seek(0)
         words = errors.read()[-2000:].decode("utf-8", "replace").strip()
-    shown = pasteable(probe_command(qemu.program, guest, accelerator))
+    shown = pasteable(probe_command(qemu.program, guest, accelerator, probe))
     said = f"{bytes(serial.tail).decode('utf-8', 'replace')}\n{words}\n{shown}".strip()
     if code is None:
         first = f": {words.splitlines()[0]}" if words else ""

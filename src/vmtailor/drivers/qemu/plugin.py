@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.base.errors import VmtailorError
+from vmtailor.model.architecture import Architecture, Opcode, named, presumed_name
 from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
@@ -35,10 +36,10 @@ class Owner:
 class PluginConfig:
     """What the plugin shall do.
 
-    `kernel`: the address of start_kernel; lower-half code before it is firmware and early kernel, afterwards user code.
-    By default that of the mark of that name.
+    `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
+    afterwards user code. By default that of the mark of that name.
     `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on;
-    without it, boots with disks differ a little.
+    without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
     """
 
     kernel: int | None = None
@@ -47,12 +48,14 @@ class PluginConfig:
     marks: tuple[CodeMark, ...] = ()
     spans: tuple[CodeSpan, ...] = ()
     owners: tuple[Owner, ...] = ()
+    architecture: str = field(default_factory=presumed_name)
 
     def text(self) -> str:
         """The configuration file's text."""
         if len(self.owners) > MAX_OWNERS:
             raise VmtailorError(f"the plugin tells {MAX_OWNERS} owners apart, not {len(self.owners)}")
-        lines = [f"mode {self.mode}", f"devices {'on' if self.devices else 'off'}"]
+        lines = processor(named(self.architecture))
+        lines += [f"mode {self.mode}", f"devices {'on' if self.devices else 'off'}"]
         kernel = self.kernel
         if kernel is None:
             kernel = next((mark.address for mark in self.marks if mark.name == START_KERNEL), None)
@@ -62,6 +65,18 @@ class PluginConfig:
         lines += [f"mark {_word(m.name)} {m.address:x} {'every' if m.every else 'once'}" for m in self.marks]
         lines += [f"span {_word(s.name)} {s.address:x}" for s in self.spans]
         return "\n".join(lines) + "\n"
+
+
+def processor(row: Architecture) -> list[str]:
+    """What the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to devices."""
+    lines = [f"architecture {row.name}", f"target {row.emulator.target}", f"half {row.addresses.kernel_half:x}"]
+    lines += [f"prefix {_opcode(one)}" for one in row.devices.ports.prefixes]
+    lines += [f"port {_opcode(one)}" for one in row.devices.ports.opcodes]
+    return lines + [f"at-once {page:x}" for page in row.devices.at_once]
+
+
+def _opcode(one: Opcode) -> str:
+    return f"{one.value:x} {one.mask:x}{' half' if one.kernel_half else ''}"
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 
 It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), bytes of payload (u64), payload.
 
-    MODE OWNR MRKN SPNN DEVN   `count` strings, each ended by a zero byte: the mode and whether devices are counted;
-                               names of owners, marks, spans, memory-mapped devices (DEVN stands near the end)
+    ARCH MODE OWNR MRKN SPNN DEVN
+           `count` strings, each ended by a zero byte: the architecture; the mode and whether devices are counted; names
+           of owners, marks, spans, memory-mapped devices (DEVN stands near the end)
     BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u16 (0 early, 1 kernel),
            port instructions u16, place of its first instruction's length u32
     LENS   lengths of those blocks' instructions, one byte each
@@ -27,6 +28,7 @@ import numpy as np
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu.plugin import PluginMode
+from vmtailor.model.architecture import presumed_name
 from vmtailor.model.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
 
 MAGIC = b"VTCOUNT2"
@@ -92,7 +94,7 @@ class _Reader:
     complete: bool = False
 
     def take(self, tag: bytes, count: int, payload: memoryview) -> None:
-        if tag in (b"MODE", b"OWNR", b"MRKN", b"SPNN", b"DEVN"):
+        if tag in (b"ARCH", b"MODE", b"OWNR", b"MRKN", b"SPNN", b"DEVN"):
             texts = bytes(payload).split(b"\0")
             if len(texts) != count + 1:
                 raise ValueError(f"{count} names announced, {len(texts) - 1} found")
@@ -135,7 +137,9 @@ class _Reader:
             for row in rows
         )
         mode, devices = self.names.get(b"MODE", ["", ""])
-        return Counters(mode == PluginMode.COUNTS, self.complete, devices == "on", blocks, tuple(stretches), reached)
+        exact = mode == PluginMode.COUNTS
+        (architecture,) = self.names.get(b"ARCH", [presumed_name()])
+        return Counters(exact, self.complete, devices == "on", blocks, tuple(stretches), reached, architecture)
 
     def _stretch(self, step: _Step, begin: str, marks: list[str], blocks: int) -> Stretch:
         owner_names, device_names = self.names.get(b"OWNR", []), self.names.get(b"DEVN", [])

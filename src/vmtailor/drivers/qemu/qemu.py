@@ -26,6 +26,7 @@ from vmtailor.drivers.qemu.qemu_program import installed
 from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import qcow2
+from vmtailor.model.architecture import Emulator, named, presumed
 from vmtailor.model.ending import End, Ending
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
 
@@ -48,12 +49,14 @@ class RunningMachine:
         probe: SerialLine | None,
         command: str,
         errors: IO[bytes],
+        emulator: Emulator,
     ) -> None:
         self.serial = serial
         self.qmp = qmp
         self.probe = probe
         self.command = command
         self.started_s = time.monotonic()
+        self._emulator = emulator
         self._greeted = False
         self._process = process
         self._errors = errors
@@ -85,7 +88,7 @@ class RunningMachine:
             with contextlib.suppress(VmtailorError):
                 self.greet()
                 said = self.qmp.ask_person("info registers -a")
-        return all_halted(said)
+        return all_halted(said, self._emulator)
 
     @property
     def returncode(self) -> int | None:
@@ -163,13 +166,20 @@ class Builder(Protocol):
 
 @contextlib.contextmanager
 def launch(
-    build: Builder, wanted: Wanted, *, qmp: bool = False, probe: bool = False, greeted: bool = True
+    build: Builder,
+    wanted: Wanted,
+    *,
+    architecture: str | None = None,
+    qmp: bool = False,
+    probe: bool = False,
+    greeted: bool = True,
 ) -> Iterator[RunningMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
     or we are gone, QEMU and all it started are gone. `wanted`: all that QEMU gets of the host. `greeted`: wait for the
     monitor; else `greet` does when it is needed. Raises UserInputError when a file is not there, HostError when QEMU
     does not start."""
-    qemu = installed()
+    row = presumed() if architecture is None else named(architecture)
+    qemu = installed(row.name)
     for path in wanted.files:
         if not Path(path).is_file():
             raise UserInputError(f"{path} does not exist", hint="the machine cannot be booted without it")
@@ -198,7 +208,7 @@ def launch(
         serial.started()
         if second is not None:
             second.started()
-        running = RunningMachine(process, serial, monitor, second, shown, errors)
+        running = RunningMachine(process, serial, monitor, second, shown, errors, row.emulator)
         if monitor is not None:
             monitor.started()
             if greeted:
@@ -224,6 +234,6 @@ def start(
         kvm=machine.accelerator is Accelerator.KVM,
         outbound=machine.outbound,
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
-        variables=net_guard.variables(machine, installed().program),
+        variables=net_guard.variables(machine, installed(machine.architecture).program),
     )
-    return launch(build, wanted, qmp=qmp, probe=probe, greeted=greeted)
+    return launch(build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, greeted=greeted)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine, MachineKind
+from vmtailor.model.architecture import Bus, MachineType, named
+from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine
 
-PROGRAM = "qemu-system-x86_64"
 #: The guest's clock at reset on the instruction clock: the same in every run.
 RTC_BASE = "2026-01-01T00:00:00"
 _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
@@ -19,11 +19,8 @@ _CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "
 #: included. Several CPUs take turns then.
 _PACED = ("-icount", "shift=auto")
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-#: microvm's transport for the first disk. Guests find transports, and name disks, from the highest number down; there
-#: are eight in any case.
-_FIRST_BUS = 7
-#: A microvm with the parts of a PC that a whole system counts on.
-_USUAL_MICROVM = ("acpi=on", "pic=on", "pit=on", "rtc=on")
+#: How virtio devices end in QEMU's names.
+_VIRTIO = {Bus.MMIO: "device", Bus.PCI: "pci"}
 _MODES = {
     DiskMode.READ_ONLY: "read-only=on",
     DiskMode.OVERLAID: "snapshot=on",
@@ -54,12 +51,13 @@ def command(
     machine: Machine,
     ends: Ends = NO_ENDS,
     *,
-    program: str = PROGRAM,
+    program: str | None = None,
     sandbox: bool = True,
     plugin: Plugin | None = None,
 ) -> list[str]:
-    """QEMU's argument list for a machine. Raises UserInputError for what cannot be had together."""
-    argv = _board(machine, ends, program, sandbox, plugin)
+    """QEMU's argument list for a machine; by default with its architecture's program by name. Raises UserInputError for
+    what cannot be had together, and for a machine that the architecture does not have."""
+    argv = _board(machine, ends, program or named(machine.architecture).emulator.program, sandbox, plugin)
     disks, network = _disks(machine, ends), _network(machine)
     # The order decides which address each device gets.
     bare = machine.devices is Devices.BARE
@@ -110,26 +108,18 @@ def _lines(ends: Ends) -> list[str]:
 
 def _type(machine: Machine) -> str:
     """The machine type with its options."""
-    microvm = machine.kind is MachineKind.MICROVM
-    options: tuple[str, ...] = ()
-    if microvm and machine.devices is Devices.USUAL:
-        options = _USUAL_MICROVM
-    elif microvm:
-        options = (f"acpi={'on' if machine.acpi else 'off'}",)
-    elif machine.kernel is None:
-        # Without a screen the firmware, and a loader that uses it, print on the serial line.
-        options = ("graphics=off",)
-    return ",".join((machine.kind, *options, *machine.machine_options))
+    known = machine.type
+    if machine.devices is Devices.USUAL:
+        options = known.usual
+    else:
+        options = known.with_acpi if machine.acpi else known.without_acpi
+    loader = known.own_loader if machine.kernel is None else ()
+    return ",".join((known.kind, *known.options, *options, *loader, *machine.machine_options))
 
 
-def _virtio(kind: MachineKind) -> str:
-    """How the machine's virtio devices end in QEMU's names."""
-    return "device" if kind is MachineKind.MICROVM else "pci"
-
-
-def _bus(kind: MachineKind, number: int) -> str:
-    """The option that gives disks, and what follows them, their order on a microvm."""
-    return f",bus=virtio-mmio-bus.{_FIRST_BUS - number}" if kind is MachineKind.MICROVM else ""
+def _transport(known: MachineType, number: int) -> str:
+    """The option that gives disks, and what follows them, their order where devices are not on PCI."""
+    return f",bus=virtio-mmio-bus.{known.first_slot - number}" if known.bus is Bus.MMIO else ""
 
 
 def _disks(machine: Machine, ends: Ends) -> list[str]:
@@ -139,8 +129,8 @@ def _disks(machine: Machine, ends: Ends) -> list[str]:
         on_error = ",werror=report" if disk.mode is DiskMode.WRITTEN else ""
         how = f"file={_comma(ends.name(disk.path))},format={disk.format},{_MODES[disk.mode]}"
         argv += ["-drive", f"if=none,id=disk{number},{how}"]
-        bus = _bus(machine.kind, number)
-        argv += ["-device", f"virtio-blk-{_virtio(machine.kind)},drive=disk{number}{bus}{on_error}"]
+        where = _transport(machine.type, number)
+        argv += ["-device", f"virtio-blk-{_VIRTIO[machine.type.bus]},drive=disk{number}{where}{on_error}"]
     return argv
 
 
@@ -153,17 +143,18 @@ def _network(machine: Machine) -> list[str]:
     # A network that opens to the world, and not to this host's loopback, is opened by the guard (net_guard).
     closed = not (machine.outbound and machine.host_loopback)
     rules = f"{'ipv6=off,' if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
-    where = (_bus(machine.kind, len(machine.disks)) or ",romfile=") if bare else ""
+    options = "".join(f",{one}" for one in machine.type.network)
+    where = _transport(machine.type, len(machine.disks)) + options if bare else ""
     return [
         *("-netdev", f"user,id=net,{rules}"),
-        *("-device", f"virtio-net-{_virtio(machine.kind)},netdev=net,mac=52:54:00:12:34:56{where}"),
+        *("-device", f"virtio-net-{_VIRTIO[machine.type.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
     ]
 
 
 def _entropy(machine: Machine) -> list[str]:
     if not machine.entropy:
         return []
-    device = f"virtio-rng-{_virtio(machine.kind)},rng=rng"
+    device = f"virtio-rng-{_VIRTIO[machine.type.bus]},rng=rng"
     return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
 
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
 from vmtailor.drivers.qemu import qemu_needs
+from vmtailor.model.architecture import named, presumed
 
 #: Names another QEMU than the one on the PATH.
 BINARY_VARIABLE = "VMTAILOR_QEMU"
-#: What QEMU puts before a kernel on `microvm` and `q35`.
-_FIRMWARE = ("bios-256k.bin", "bios-microvm.bin", "qboot.rom", "pvh.bin", "linuxboot_dma.bin", "kvmvapic.bin")
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,14 @@ def _probe(program: str) -> Qemu:
 
 
 @functools.cache
-def firmware(program: str) -> tuple[Path, ...]:
-    """The files of a QEMU that guests of ours execute before their kernel."""
-    return firmware_in(run([program, "-L", "help"], timeout_s=20).text.splitlines())
+def firmware(program: str, names: tuple[str, ...]) -> tuple[Path, ...]:
+    """The files of a QEMU that guests of ours execute before their kernel, of these names."""
+    return firmware_in(run([program, "-L", "help"], timeout_s=20).text.splitlines(), names)
 
 
-def firmware_in(folders: Iterable[str]) -> tuple[Path, ...]:
-    """The firmware files of our machines, in QEMU's folders for data."""
-    found = {Path(folder, name).resolve() for folder in folders for name in _FIRMWARE}
+def firmware_in(folders: Iterable[str], names: Iterable[str]) -> tuple[Path, ...]:
+    """The firmware files of these names, in QEMU's folders for data."""
+    found = {Path(folder, name).resolve() for folder in folders for name in names}
     return tuple(sorted(path for path in found if path.is_file()))
 
 
@@ -79,14 +78,16 @@ def plugin_api_of(version: tuple[int, int]) -> int | None:
     return 4 if version >= (9, 2) else None
 
 
-def installed() -> Qemu:
-    """The QEMU to use: $VMTAILOR_QEMU, or the one on the PATH. Raises HostError when there is none."""
-    return _probe(os.environ.get(BINARY_VARIABLE) or require_tool("qemu-system-x86_64", "qemu-system-x86"))
+def installed(architecture: str | None = None) -> Qemu:
+    """The QEMU to use for an architecture: $VMTAILOR_QEMU, or the one on the PATH. Raises HostError when there is
+    none."""
+    emulator = (presumed() if architecture is None else named(architecture)).emulator
+    return _probe(os.environ.get(BINARY_VARIABLE) or require_tool(emulator.program, emulator.package))
 
 
-def plugin_api() -> int:
+def plugin_api(architecture: str | None = None) -> int:
     """Which build of the plugin `installed()` loads. Raises HostError when it loads none."""
-    qemu = installed()
+    qemu = installed(architecture)
     if qemu.plugin_api is None:
         raise HostError(
             f"QEMU {qemu.version[0]}.{qemu.version[1]} ({qemu.program}) cannot load the counting plugin",

@@ -18,7 +18,7 @@ from pathlib import Path
 from vmtailor.base import elf
 from vmtailor.base.errors import HostError
 from vmtailor.base.records import write_atomic
-from vmtailor.model.machine import MachineKind
+from vmtailor.model.architecture import MachineType
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest
 
@@ -29,12 +29,10 @@ WANTED = (
     "erofs", "squashfs", "ext4", "overlay",
 )  # fmt: skip
 
-_OF_MACHINE = {MachineKind.MICROVM: "virtio_mmio", MachineKind.Q35: "virtio_pci"}
 
-
-def wanted_by(machine: MachineKind, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
-    """No more of WANTED than one machine with such a root needs: what a fair baseline loads."""
-    return (_OF_MACHINE[machine], "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
+def wanted_by(machine: MachineType, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
+    """What one machine with such a root needs, and no more: what a fair baseline loads."""
+    return (*machine.modules, "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
 
 
 _REGULAR, _DIRECTORY, _LINK, _CHARACTER = 0o100000, 0o040000, 0o120000, 0o020000

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.cost import attribution_boot
@@ -22,6 +22,7 @@ from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
+from vmtailor.model.architecture import every, named, presumed, presumed_name
 from vmtailor.model.boot import Outcome
 from vmtailor.model.boot_cost import BootCost
 from vmtailor.model.counters import Counters
@@ -45,37 +46,42 @@ class Known:
     source: Path
     source_digest: str
     config: Path
+    architecture: str = field(default_factory=presumed_name)
 
 
 def release_of(kernel: Path) -> str:
-    """What `uname -r` will say, from a bzImage's header or a vmlinux. "" when it does not tell."""
+    """What `uname -r` will say, from a packed kernel's header or a vmlinux. "" when it does not tell."""
     with kernel.open("rb") as file:
         head = file.read(65536)
-    if head[0x202:0x206] == b"HdrS":
-        at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-        return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
+    for header in (row.kernel.header for row in every()):
+        if header is not None and head[header.magic_at :].startswith(header.magic.encode()):
+            at = int.from_bytes(head[header.pointer_at : header.pointer_at + 2], "little") + header.base
+            return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
     if head[:4] == b"\x7fELF":
         found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
         return found[1].decode("ascii", "replace") if found else ""
     return ""
 
 
-def of_package(kernel: Path, store: Store, distribution: Distribution | None = None) -> Known:
+def of_package(
+    kernel: Path, store: Store, architecture: str | None = None, distribution: Distribution | None = None
+) -> Known:
     """The packages of the very kernel that is booted. Raises UserInputError for a kernel that is not the
     distribution's (this host's, where none is named)."""
+    row = presumed() if architecture is None else named(architecture)
     asked = distribution or choice.of_host()
     release = release_of(kernel)
-    offered = [k for k in asked.kernels() if k.release == release]
+    offered = [k for k in asked.kernels(row) if k.release == release]
     if not offered:
         raise UserInputError(
             f"{kernel} is {release or 'no kernel that says its release'}: no package with its symbols and "
             f"source is known",
             hint="attribution works with the distribution's cloud kernels",
         )
-    found: KernelBaseline = packaged.provide(asked, store, release)
+    found: KernelBaseline = packaged.provide(asked, row, store, release)
     return Known(
         found.release, found.version, Path(found.system_map), Path(found.debug_vmlinux), Path(found.source_dir),
-        found.source_digest, Path(found.config),
+        found.source_digest, Path(found.config), row.name,
     )  # fmt: skip
 
 
@@ -95,7 +101,9 @@ def attributed(
     # Unpacked beside the initcalls, the initial RAM disk would be put down to whichever one waits meanwhile.
     machine = replace(machine, append=(*words, "loglevel=7", "initramfs_async=0"))
     with step("count instructions up to init"):
-        boot, gathered = CountedToInit(known.system_map, natives)(machine, OwnInit(_RUN, timeout_s), out)
+        boot, gathered = CountedToInit(known.system_map, natives, architecture=known.architecture)(
+            machine, OwnInit(_RUN, timeout_s), out
+        )
     series.keep(gathered, folder, machine, "attribution")
     if boot.outcome is not Outcome.READY or gathered.counters is None:
         raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
@@ -111,19 +119,20 @@ def cost_of(counted: Counters, known: Known, store: Store) -> BootCost:
 
 
 def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
-    shell = KconfigShell(known.source, store=store, source_id=known.source_digest)
+    row = named(known.architecture)
+    shell = KconfigShell(known.source, architecture=row, store=store, source_id=known.source_digest)
     try:
         kconfig = Kconfig(shell.env, shell)
     finally:
         shell.close()
-    facts = ksource_facts.load(known.source, known.version, known.source_digest, store)
+    facts = ksource_facts.load(known.source, known.version, known.source_digest, store, architecture=row)
     values = dot_config.parse(known.config.read_text())
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
     found = attribute(
         counted, frames, Conditions(facts, ksource_facts.reader(known.source)),
         enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
-        always=kconfig.resolve((("64BIT", "y"), ("EXPERT", "y"))).enabled,
+        always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
         phase_of=attribution_boot.phase_of,
     )  # fmt: skip
     return attribution_boot.rows_of(known.release, counted, found)

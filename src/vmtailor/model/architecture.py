@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A processor family as data: one row of data/architectures (docs/how-to/add-a-processor.md says how to write one).
+
+Whatever is true of one family only stands in its file; code asks the record. A field without a default must be given.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from vmtailor.base import strict_toml
+from vmtailor.base.errors import HostError, UserInputError
+
+#: Where the rows are; tests have folders of their own.
+FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
+_KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class Bus(StrEnum):
+    """Where a machine has its virtio devices: at addresses of their own, or on PCI."""
+
+    MMIO = "mmio"
+    PCI = "pci"
+
+
+class Packing(StrEnum):
+    """What becomes of the kernel file that make leaves: `elf`: written again without symbols and long padding
+    (drivers/kernel/elf_pack.py); `as-is`: copied."""
+
+    ELF = "elf"
+    AS_IS = "as-is"
+
+
+@dataclass(frozen=True)
+class MachineType:
+    """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
+    modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
+    gets, so that guests name disks in our order; the next ones go below it.
+
+    Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
+    baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
+    own loader starts it. `network`: options of a fit's network device."""
+
+    kind: str
+    bus: Bus
+    modules: tuple[str, ...]
+    first_slot: int = 0
+    options: tuple[str, ...] = ()
+    with_acpi: tuple[str, ...] = ()
+    without_acpi: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+    own_loader: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KvmProbe:
+    """How the guest that tries KVM (native/kvm-probe) is started. `cpu`: the CPU model under emulation."""
+
+    arguments: tuple[str, ...]
+    cpu: str
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """QEMU for this family. `target`: what plugins are told that it emulates. `firmware`: files of QEMU's own that a
+    machine runs before its kernel. `cpu`: pattern of what the monitor's `info registers -a` says of one CPU; `halted`:
+    the pattern that its text matches, too, when the CPU waits for an interrupt and takes none. Empty where registers do
+    not tell. `kvm_probe`: None where there is no such guest."""
+
+    program: str
+    package: str
+    target: str
+    cpu_model: str
+    firmware: tuple[str, ...] = ()
+    cpu: str = ""
+    halted: str = ""
+    kvm_probe: KvmProbe | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
+    `base`, is where the text begins."""
+
+    magic_at: int
+    magic: str
+    pointer_at: int
+    base: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How a kernel is configured, made and entered.
+
+    `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
+    environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
+    `target` is made and `file`, below the build folder, is booted, packed as `packing` says.
+
+    `console`: the serial line's name. `words`: further words that both kernels are told, `last` ends a machine.
+    `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
+    that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
+    family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+
+    A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
+    are make's targets; `baseline` are symbols that the machines need of it."""
+
+    arch: str
+    source: str
+    kconfig: dict[str, str]
+    cross: str
+    cross_packages: tuple[str, ...]
+    target: str
+    file: str
+    packing: Packing
+    packaged_target: str
+    packaged_file: str
+    defconfig: tuple[str, ...]
+    baseline: tuple[str, ...]
+    console: str
+    words: tuple[str, ...]
+    entries: tuple[str, ...]
+    always: dict[str, str]
+    command_line_bytes: int
+    least_memory_mib: int
+    after_early: tuple[str, ...] = ()
+    header: Header | None = None
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """`kernel_half`: addresses from here on are the kernel's. `image_map`: virtual minus physical address of the
+    kernel's image before it is relocated. Modules lie at `modules_first` <= address <= `modules_last`."""
+
+    kernel_half: int
+    image_map: int
+    modules_first: int
+    modules_last: int
+
+    def is_module(self, address: int) -> bool:
+        return self.modules_first <= address <= self.modules_last
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """An instruction's byte: the one whose bits under `mask` are `value`. `kernel_half`: only in code there."""
+
+    value: int
+    mask: int = 0xFF
+    kernel_half: bool = False
+
+
+@dataclass(frozen=True)
+class Ports:
+    """How instructions that access I/O ports look: any `prefixes`, then one of `opcodes`. None of either where there
+    are no ports: devices are then memory-mapped, and counted as such."""
+
+    prefixes: tuple[Opcode, ...] = ()
+    opcodes: tuple[Opcode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the counting plugin must know of devices. `at_once`: physical pages of devices that belong to the processor:
+    they answer at once, and nothing else works for them."""
+
+    ports: Ports = Ports()
+    at_once: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallTable:
+    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
+    in its second column that are ours."""
+
+    file: str
+    abis: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packages:
+    """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
+    `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
+    whose debug information is unpacked."""
+
+    architecture: str
+    flavour: str
+    suffix: str = ""
+    debug_modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Functions that wait in a loop because the machine is emulated. `condition`: when they do."""
+
+    name: str
+    functions: tuple[str, ...]
+    condition: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
+    same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
+    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:"."""
+
+    names: dict[str, str]
+    titles: dict[str, str]
+    compilers: tuple[str, ...]
+    signs: tuple[str, ...]
+    bare_command_line: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One processor family. `title` is for people. `image`: how images name it; `hosts`: how `uname -m` does on hosts
+    that run it. `presumed`: records that name no family are of this one: they are older than the others.
+
+    The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
+    `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
+    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong."""
+
+    name: str
+    title: str
+    image: str
+    hosts: tuple[str, ...]
+    emulator: Emulator
+    kernel: Kernel
+    addresses: Addresses
+    calls: tuple[CallTable, ...]
+    packages: Packages
+    machine: tuple[MachineType, ...]
+    usual: str
+    log: Log
+    devices: Devices = Devices()
+    loop: tuple[Loop, ...] = ()
+    platform: tuple[dict[str, Any], ...] = ()
+    policy: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    presumed: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(one.kind for one in self.machine)
+
+    def machine_type(self, kind: str) -> MachineType:
+        """One of its machines. Raises UserInputError, with those that there are."""
+        found = next((one for one in self.machine if one.kind == kind), None)
+        if found is None:
+            raise UserInputError(
+                f"{self.title} has no machine '{kind[:64]}'", hint=f"its machines: {', '.join(self.kinds)}"
+            )
+        return found
+
+    @property
+    def is_host(self) -> bool:
+        """Whether this host is of the family."""
+        return platform.machine() in self.hosts
+
+
+def names() -> tuple[str, ...]:
+    """All that have a row, in order."""
+    return tuple(sorted(one.name.removesuffix(".toml") for one in FOLDER.iterdir() if one.name.endswith(".toml")))
+
+
+def named(name: str) -> Architecture:
+    """The row of that name. Raises UserInputError, with those that there are."""
+    if name not in names():
+        raise UserInputError(f"no architecture '{name[:64]}' is known", hint=f"known: {', '.join(names())}")
+    return _row(FOLDER / f"{name}.toml")
+
+
+def every() -> tuple[Architecture, ...]:
+    return tuple(named(name) for name in names())
+
+
+def presumed() -> Architecture:
+    """What a record means that names none."""
+    return next(one for one in every() if one.presumed)
+
+
+def presumed_name() -> str:
+    return presumed().name
+
+
+def of_image(name: str) -> Architecture | None:
+    """The row of an image, by the name that its configuration has for it."""
+    return next((one for one in every() if one.image == name), None)
+
+
+def of_host() -> Architecture:
+    """The row of this host. Raises HostError when it has none."""
+    found = next((one for one in every() if one.is_host), None)
+    if found is None:
+        raise HostError(
+            f"this host's processor ({platform.machine()}) is not one that machines are fitted for",
+            hint=f"name another with --arch: {', '.join(names())}",
+        )
+    return found
+
+
+def every_kind(rows: Iterable[Architecture] | None = None) -> tuple[str, ...]:
+    """The kinds of machines of all rows, each once."""
+    return tuple(dict.fromkeys(kind for one in rows or every() for kind in one.kinds))
+
+
+def _row(path: Traversable | Path) -> Architecture:
+    return _parsed(path.read_text("utf-8"), path.name)
+
+
+@cache
+def _parsed(text: str, origin: str) -> Architecture:
+    return parse(text, origin)
+
+
+def parse(text: str, origin: str) -> Architecture:
+    """Read one file. Raises UserInputError that names the file and the field."""
+    row = strict_toml.read(text, Architecture, origin)
+    wrong = next(_wrong(row, origin.removesuffix(".toml")), None)
+    if wrong is not None:
+        raise UserInputError(f"{origin}: {wrong}")
+    return row
+
+
+def _wrong(row: Architecture, file: str) -> Iterator[str]:
+    if row.name != file or not _NAME.fullmatch(row.name):
+        yield f"name = {row.name!r} is not the file's, or not of a-z, 0-9 and _"
+    yield from _wrong_machines(row)
+    for pattern in (row.emulator.cpu, row.emulator.halted, *row.log.compilers, *row.warnings):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"{pattern!r} is no pattern: {error}"
+    yield from _wrong_numbers(row)
+
+
+def _wrong_machines(row: Architecture) -> Iterator[str]:
+    if not row.machine:
+        yield "there is no [[machine]]"
+    for one in row.machine:
+        if not _KIND.fullmatch(one.kind):
+            yield f"kind = {one.kind!r} is no name of a machine"
+    if len(set(row.kinds)) != len(row.kinds):
+        yield "two machines are of one kind"
+    if row.usual not in row.kinds:
+        yield f"usual = {row.usual!r} is no machine of this file"
+
+
+def _wrong_numbers(row: Architecture) -> Iterator[str]:
+    where = row.addresses
+    if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
+        yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
+    for page in row.devices.at_once:
+        if page & 0xFFF:
+            yield f"devices.at_once: {page:#x} is not the address of a page"
+    for code in (*row.devices.ports.prefixes, *row.devices.ports.opcodes):
+        if not (0 <= code.value <= 0xFF and 0 < code.mask <= 0xFF and code.value & code.mask == code.value):
+            yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is true of one processor family only stands in its file of data/architectures: a family that nobody makes gets
+its plan, its kernel's make and its machine from tests/data/architecture/made_up.toml alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.fakes.kernel_tree import read_tree
+
+import vmtailor
+from vmtailor.analysis.changes import catalogue
+from vmtailor.analysis.changes.catalogue import Situation
+from vmtailor.analysis.cost import counters, loops
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.demands.demand import Demands
+from vmtailor.analysis.guests import machines
+from vmtailor.analysis.ksource import call_tables
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
+from vmtailor.drivers.qemu import plugin, qemu_command
+from vmtailor.drivers.qemu.registers import all_halted
+from vmtailor.drivers.rootfs import initramfs
+from vmtailor.model import architecture
+from vmtailor.model.architecture import Architecture, CallTable
+from vmtailor.model.change import Cause
+from vmtailor.model.code_marks import CodeMark
+from vmtailor.model.image import Image, ImageConfig
+from vmtailor.model.kernel import Configured
+from vmtailor.model.machine import Machine
+from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline.inputs import settled
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.stages import build
+from vmtailor.stages.plan import Wishes, make_plan
+
+PACKAGE = Path(vmtailor.__file__).parent
+MADE_UP = Path(__file__).parent.parent / "data" / "architecture" / "made_up.toml"
+TEXT = MADE_UP.read_text()
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Architecture]:
+    """The rows of the program, and one more."""
+    folder = tmp_path / "architectures"
+    shutil.copytree(PACKAGE / "data" / "architectures", folder)
+    shutil.copy(MADE_UP, folder)
+    monkeypatch.setattr(architecture, "FOLDER", folder)
+    yield architecture.named("made_up")
+
+
+# ---- the plan, the kernel, the machine
+
+
+def test_its_plan_has_its_own_entries_and_no_others(made_up: Architecture) -> None:
+    situation = Situation("plain", RootFormat.EROFS, "6.12.7", architecture="made_up")
+    chosen = {entry.reference for entry in catalogue.load(architecture="made_up").chosen(situation)}
+    assert {"platform:mu-serial", "policy:mu-protection", "platform:virtio-mmio", "platform:console"} <= chosen
+    assert not {"platform:uart", "platform:direct-boot", "policy:umip", "platform:virtio-pci"} & chosen
+    assert chosen == {entry.reference for entry in catalogue.load().chosen(situation)}
+    other = Situation("microvm", RootFormat.EROFS, "6.12.7")
+    assert not {"platform:mu-serial"} & {entry.reference for entry in catalogue.load().chosen(other)}
+
+
+def test_its_symbols_and_words_are_in_a_plan_with_their_reasons(made_up: Architecture) -> None:
+    tree = read_tree()
+    book = catalogue.Catalogue(
+        tuple(catalogue.of_architecture(made_up, Cause.PLATFORM) + catalogue.of_architecture(made_up, Cause.POLICY))
+    )
+    known = replace(book, entries=tuple(e for e in book.entries if tree.kconfig.known(e.symbols[0][0])))
+    plan = make_plan(
+        ImageConfig("madeup"), Demands(tree.facts, demand_rules.load(), {}, lambda path: b""), tree, {},
+        Wishes(architecture="made_up", machine="plain", network=False), catalogue=known,
+    )  # fmt: skip
+    assert plan.architecture == "made_up" and plan.machine == "plain"
+    futex = plan.symbol("FUTEX")
+    assert futex is not None and [reason.reference for reason in futex.reasons] == ["platform:mu-serial"]
+    kernel, root = Path("/k/Image"), Path("/d/root")
+    machine = machines.tailored_machine(
+        made_up, plan.machine, kernel, root, RootFormat.EROFS, [word.id for word in plan.words],
+        memory_bytes=64 << 20, cpu_model=made_up.emulator.cpu_model,
+    )  # fmt: skip
+    assert machine.append[-4:] == ("console=ttyMU0", "quiet", "panic=-1", "nokaslr")
+    assert machine.architecture == "made_up"
+
+
+def test_its_kernel_is_made_with_its_words(made_up: Architecture) -> None:
+    toolchain = replace(kbuild.Toolchain.of(made_up), ccache=False)
+    assert kbuild.make_argv(Path("/s"), Path("/b"), toolchain, [made_up.kernel.target]) == [
+        "make", "-C", "/s", "O=/b", "-j1", "ARCH=mu", "CC=mu64-linux-gnu-gcc", "HOSTCC=gcc",
+        "CROSS_COMPILE=mu64-linux-gnu-", "Image",
+    ]  # fmt: skip
+
+
+def test_its_kernel_file_is_taken_as_it_is(made_up: Architecture, tmp_path: Path) -> None:
+    work, folder = tmp_path / "work", tmp_path / "out"
+    (work / "arch/mu/boot").mkdir(parents=True)
+    (work / "include/config").mkdir(parents=True)
+    folder.mkdir()
+    for name in ("arch/mu/boot/Image", ".config", "System.map"):
+        (work / name).write_text(name)
+    (work / "include/config/kernel.release").write_text("6.99.3\n")
+    configured = Configured(str(work), str(work), str(work / ".config"), (), ())
+    files = build.collect(made_up, configured, kbuild.Compiled(work, 1, 1.0, "mucc"), folder)
+    assert Path(files.image) == folder / "Image" and Path(files.image).read_text() == "arch/mu/boot/Image"
+    assert build.located(files, tmp_path / "moved").image == str(tmp_path / "moved" / "Image")
+
+
+def test_its_machines_are_started_with_its_words(made_up: Architecture) -> None:
+    machine = Machine("plain", 64 << 20, "/k/Image", network=True, cpu_model="abacus", architecture="made_up")
+    argv = qemu_command.command(machine)
+    assert argv[:5] == ["qemu-system-mu", "-machine", "plain,gic=3", "-cpu", "abacus"]
+    assert argv[-1] == "virtio-net-device,netdev=net,mac=52:54:00:12:34:56,bus=virtio-mmio-bus.31"
+    assert "plain,gic=3,firmware-tables=on" in qemu_command.command(replace(machine, acpi=True))
+    grand = qemu_command.command(replace(machine, kind="grand"))
+    assert "grand" in grand and grand[-1] == "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,romfile="
+    assert machines.usual(made_up).kind == "grand"
+    with pytest.raises(UserInputError, match="Made-Up has no machine 'microvm'"):
+        qemu_command.command(replace(machine, kind="microvm"))
+
+
+def test_its_baseline_loads_what_its_machine_needs(made_up: Architecture) -> None:
+    found = initramfs.wanted_by(made_up.machine_type("grand"), RootFormat.EROFS)
+    assert found == ("virtio_pci", "mu_bridge", "virtio_blk", "erofs", "overlay")
+
+
+# ---- what is counted
+
+
+def test_the_plugin_is_told_how_it_divides_addresses(made_up: Architecture) -> None:
+    lines = plugin.PluginConfig(architecture="made_up").text().splitlines()
+    assert lines[:4] == ["architecture made_up", "target mu", "half ffff000000000000", "at-once 8000000"]
+    assert not [line for line in lines if line.startswith(("port ", "prefix "))]  # it has no ports
+
+
+def test_its_kernel_begins_where_it_says(made_up: Architecture) -> None:
+    table = SymbolTable.parse("ffff800080000000 T mu_start\nffff800080001000 T start_kernel\n", "made_up")
+    begin = 0xFFFF800080000000 - made_up.addresses.image_map
+    marks = counters.kernel_marks(table)
+    assert marks == (CodeMark("kernel", begin), CodeMark("start_kernel", 0xFFFF800080001000))
+    assert made_up.addresses.is_module(0xFFFF800078001000) and not made_up.addresses.is_module(0xFFFF800080001000)
+    assert [loop.functions for loop in loops.table("made_up")] == [("mu_calibrate",)]
+
+
+def test_its_registers_say_when_nothing_runs_any_more(made_up: Architecture) -> None:
+    assert all_halted("CPU#0 PS=0000 WAIT\nCPU#1 PS=0000 WAIT\n", made_up.emulator)
+    assert not all_halted("CPU#0 PS=0000 WAIT\nCPU#1 PS=0200 WAIT\n", made_up.emulator)
+    assert not all_halted("CPU#0 PS=0000 WAIT\n", replace(made_up.emulator, cpu="", halted=""))
+
+
+# ---- its source
+
+
+def test_kconfig_is_asked_as_its_make_would(
+    made_up: Architecture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Makefile").write_text("VERSION = 6\nPATCHLEVEL = 99\n")
+    monkeypatch.setattr("vmtailor.drivers.kernel.kconfig_shell.require_tool", lambda program, package="": program)
+    shell = KconfigShell(tmp_path, architecture=made_up)
+    assert (shell.env["ARCH"], shell.env["SRCARCH"], shell.env["UTS_MACHINE"]) == ("mu", "mu", "mu64")
+    assert (shell.env["CC"], shell.env["LD"], shell.env["HOSTCC"]) == ("mu64-linux-gnu-gcc", "mu64-linux-gnu-ld", "gcc")
+
+
+TBL = "# number abi name entry\n0\tcommon\tread\tsys_read\n1\t32\told\tsys_old\n2\t64\tstat\tsys_newstat\n3\t64\tgone\n"
+HEADER = """
+#define __NR_io_setup 0
+__SC_COMP(__NR_io_setup, sys_io_setup, compat_sys_io_setup)
+#define __NR3264_lseek 62
+__SC_3264(__NR3264_lseek, sys_llseek, sys_lseek)
+#define __NR_read 63 /* bytes */
+__SYSCALL(__NR_read, sys_read)
+#define __NR_syscalls 463
+"""
+
+
+def test_system_calls_have_their_numbers_from_either_form_of_table() -> None:
+    tables = (CallTable("scripts/syscall.tbl", ("common", "64")), CallTable("asm-generic/unistd.h"))
+    newer = call_tables.read_table({"scripts/syscall.tbl": TBL}.get, tables)
+    assert [(c.number, c.name, c.entry) for c in newer] == [
+        (0, "read", "read"),
+        (2, "stat", "newstat"),
+        (3, "gone", ""),
+    ]
+    older = call_tables.read_table({"asm-generic/unistd.h": HEADER}.get, tables)
+    assert [(c.number, c.name, c.entry) for c in older] == [
+        (0, "io_setup", "io_setup"), (62, "lseek", "llseek"), (63, "read", "read"), (463, "syscalls", ""),
+    ]  # fmt: skip
+    assert call_tables.read_table(lambda path: None, tables) == ()
+
+
+# ---- which architecture a fit is for
+
+
+def image(name: str) -> Image:
+    return Image("oci:x", "", ImageConfig(name), "", "", 0, 0)
+
+
+def test_the_image_says_what_it_is_fitted_for(made_up: Architecture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "mu64")
+    chosen = settled(FitOptions("oci:x", Path()), image("madeup"))
+    assert (chosen.architecture, chosen.machine, chosen.cpu_model) == ("made_up", "plain", "abacus")
+    chosen = settled(FitOptions("oci:x", Path(), machine="grand", cpu_model="sandtable"), image("madeup"))
+    assert (chosen.machine, chosen.cpu_model) == ("grand", "sandtable")
+    with pytest.raises(UserInputError, match="Made-Up has no machine 'q35'"):
+        settled(FitOptions("oci:x", Path(), machine="q35"), image("madeup"))
+
+
+def test_a_host_of_another_family_says_that_it_cannot(made_up: Architecture) -> None:
+    with pytest.raises(HostError, match="not for Made-Up"):
+        settled(FitOptions("oci:x", Path()), image("madeup"))
+
+
+def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "pdp11")
+    with pytest.raises(HostError, match=r"pdp11") as caught:
+        architecture.of_host()
+    assert "--arch" in caught.value.hint
+
+
+# ---- the file
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ('target = "Image"\n', "", "missing required field `target`.*kernel"),
+        ('title = "Made-Up"\n', "", "missing required field `title`"),
+        ('title = "Made-Up"\n', 'title = "Made-Up"\ncolour = "blue"\n', "unknown field colour"),
+        ('packing = "as-is"\n', 'packing = "as-is"\npaking = "elf"\n', r"unknown field kernel\.paking"),
+        ('packing = "as-is"', 'packing = "squeezed"', "squeezed"),
+        ('kind = "plain"\n', 'kind = "plain"\nwheels = 4\n', r"unknown field machine\.wheels"),
+        ('kind = "plain"\n', 'kind = "plain,accel=kvm"\n', "is no name of a machine"),
+        ('kind = "grand"\n', 'kind = "plain"\n', "two machines are of one kind"),
+        ('usual = "grand"', 'usual = "grandest"', "is no machine of this file"),
+        ('name = "made_up"', 'name = "made_down"', "is not the file's"),
+        ("halted = 'PS=0000 WAIT'", "halted = 'PS=0000 (WAIT'", "is no pattern"),
+        ("at_once = [0x08000000]", "at_once = [0x08000001]", "not the address of a page"),
+        ("modules_first = 0xffff800078000000", "modules_first = 1", "kernel_half <= modules_first"),
+        ("[addresses]", "[addresses", "is not TOML"),
+    ],
+)
+def test_a_file_that_lacks_a_field_or_has_another_is_refused(was: str, now: str, words: str) -> None:
+    assert was in TEXT
+    with pytest.raises(UserInputError, match=words) as caught:
+        architecture.parse(TEXT.replace(was, now, 1), "made_up.toml")
+    assert caught.value.message.startswith("made_up.toml")
+
+
+@pytest.mark.parametrize("name", architecture.names())
+def test_every_row_is_right_and_its_entries_are_entries(name: str) -> None:
+    row = architecture.named(name)
+    assert catalogue.of_architecture(row, Cause.PLATFORM) and catalogue.of_architecture(row, Cause.POLICY)
+    assert architecture.of_image(row.image) is row
+
+
+def test_records_that_name_none_are_of_one_row() -> None:
+    assert [row.name for row in architecture.every() if row.presumed] == [architecture.presumed_name()]
+
+
+NAMES = re.compile(
+    r"x86|amd64|\bi[3-6]86|i\[3-6\]86|bzImage|ttyS\d|microvm|\bq35\b|startup_64|pvh|isa-|8250|hpet|\bpit\b|\bsvm\b|\bacpi_|"
+    r"kvm-clock|\bapic\b|0xffffffff[8a]0000000|\bHdrS\b|\bEFL|pclmul|crc32c-intel",
+    re.IGNORECASE,
+)
+
+
+def test_nothing_but_its_file_names_the_first_processor() -> None:
+    code = [path for path in PACKAGE.rglob("*.py") if "data" not in path.relative_to(PACKAGE).parts]
+    assert len(code) > 200
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in sorted(code)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NAMES.search(line)
+    ]
+    assert found == []

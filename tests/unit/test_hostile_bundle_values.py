@@ -151,7 +151,7 @@ def test_nothing_is_asked_under_kvm_on_the_instruction_clock(tmp_path: Path) -> 
         ({"architecture": "\x1b[31m"}, "no architecture"),
     ],
 )
-def test_a_machine_that_no_architecture_has_is_refused(tmp_path: Path, other: dict[str, str], words: str) -> None:
+def test_a_machine_that_no_architecture_has_is_refused(tmp_path: Path, other: dict[str, Any], words: str) -> None:
     """Both are names that are looked up; neither becomes an argument of QEMU's, or a path."""
     with pytest.raises(UserInputError) as caught:
         load_bundle(write_bundle(tmp_path, **other))

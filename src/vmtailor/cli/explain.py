@@ -20,6 +20,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.model.architecture import names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
 
@@ -72,13 +73,15 @@ def explain(
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
     rules = demand_rules.load()
-    found = answers.answer(run, what, catalogue.load(architecture=run.plan.architecture), rules)
+    # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
+    architecture = run.plan.architecture if run.plan.architecture in names() else None
+    found = answers.answer(run, what, catalogue.load(architecture=architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
         return found
-    source = cached_tree(run.plan.kernel_version, architecture=run.plan.architecture)
+    source = cached_tree(run.plan.kernel_version, architecture=architecture)
     if source is None:
         return found
     known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)

@@ -101,6 +101,10 @@ def test_changes_are_made_on_the_machine() -> None:
     words = tuple(str(setting) for setting in chosen[0].change.settings)
     assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *words)
     assert change(choosing.for_bundle(["memory"], "6.12"), VM, no_build) == VM
+    means = Means(Path(), Path(), rebuild, {"AUDIT": "y"})
+    _, made = trying.make_on_bundle([one.change for one in chosen], VM, means)
+    assert [s.before for one in made for s in one.settings if s.kind is ChangeKind.CONFIG] == ["y", "n"]
+    assert made[1].back.setting.value == "y"
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             change(choosing.for_bundle([name], "6.12"), VM, no_build)

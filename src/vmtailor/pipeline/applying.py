@@ -6,7 +6,7 @@ A setting that was applied knows what stood there before, and applying `Change.b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
@@ -25,11 +25,13 @@ Rebuild = Callable[[Mapping[str, str]], Path]
 @dataclass(frozen=True)
 class Means:
     """What there is to apply changes with. `folder` keeps what is made on the way, `small_init` is the init of a small
-    initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how."""
+    initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how;
+    `config` are the values it has."""
 
     folder: Path
     small_init: Path
     rebuild: Rebuild | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
@@ -43,7 +45,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
         for setting in change.settings:
             if setting.kind is ChangeKind.CONFIG:
                 symbols[setting.name] = "n" if setting.value is None else setting.value
-                settings.append(setting)
+                settings.append(replace(setting, before=means.config.get(setting.name, "n")))
                 continue
             machine, done = HOW[setting.kind](setting, machine, means)
             settings.append(done)

@@ -94,7 +94,7 @@ def on_bundle(
         predict = by_cost(_cost(subject, out), judged_by)
     else:
         predict = _by_log(subject, out, judged_by)
-    means = Means(out, Path(), rebuilding.Rebuilder(subject.loaded, subject.store))
+    means = Means(out, Path(), rebuilding.Rebuilder(subject.loaded, subject.store), subject.loaded.config)
 
     def make(changes: Sequence[Change], machine: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return make_on_bundle(changes, machine, means)

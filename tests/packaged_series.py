@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import PackagedKernel
 from vmtailor.model.architecture import presumed

@@ -33,9 +33,9 @@ from vmtailor.analysis.changes import causes
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.analysis.ksource.reasons import why_set
-from vmtailor.base import dot_config, records
+from vmtailor.base.cache.store import Store, cache_root, digest, locked
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
-from vmtailor.base.store import Store, cache_root, digest, locked
+from vmtailor.base.files import dot_config, records
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import presumed
 from vmtailor.model.change import Cause

@@ -17,8 +17,8 @@ from pathlib import Path
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.cost import counters, sides
 from vmtailor.analysis.cost import loops as emulation
+from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
-from vmtailor.base.store import Store
 from vmtailor.booting import boot as booting
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.distribution import kernel_packages
@@ -27,12 +27,12 @@ from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.drivers.qemu import plugin
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.architecture import presumed, presumed_name
-from vmtailor.model.code_marks import CodeMark
-from vmtailor.model.counters import Counters
+from vmtailor.model.boots.code_marks import CodeMark
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 WORDS = "root=/dev/vda ro rootfstype=erofs init=/.vmtailor/init console=ttyS0 quiet panic=-1 reboot=t nokaslr"
 

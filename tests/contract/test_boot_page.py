@@ -16,7 +16,7 @@ from vmtailor.analysis.compare.compare import compare_boots
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_page import boot_page
-from vmtailor.model.timeline import Timeline
+from vmtailor.model.boots.timeline import Timeline
 
 pytestmark = pytest.mark.contract
 

@@ -20,9 +20,9 @@ from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.architecture import presumed
-from vmtailor.model.boot import Outcome
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Clock, Disk, DiskMode
-from vmtailor.model.workload import OwnInit
 
 KINDS = presumed().kinds
 

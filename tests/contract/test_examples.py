@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.tars import read_flat
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.process import run
-from vmtailor.base.store import Store
 from vmtailor.drivers.image.image_packages import read_inventory
 from vmtailor.model.exercise import ReadyKind
 from vmtailor.stages.exercise_file import load

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from tests.fakes.tars import directory, file, layers_of, read_flat, symlink, tar_of, write_layout
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.process import require_tool, run
-from vmtailor.base.store import Store
 from vmtailor.drivers.image.layers import merge
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.rootfs.rootfs import CONSOLE, Extra, extra_layer

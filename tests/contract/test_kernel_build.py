@@ -13,8 +13,8 @@ import pytest
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import holds, truth
 from vmtailor.analysis.ksource.kbuild import file_conditions
-from vmtailor.base import dot_config
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import dot_config
 from vmtailor.drivers.distribution import apt, choice, packaged
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.model.architecture import presumed

@@ -19,7 +19,7 @@ from tests.packaged_series import packaged_series, packaged_source
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import UNKNOWN, truth
 from vmtailor.analysis.ksource.kbuild import Compiled, compiled_files
-from vmtailor.base import dot_config
+from vmtailor.base.files import dot_config
 from vmtailor.base.process import run
 
 pytestmark = pytest.mark.contract

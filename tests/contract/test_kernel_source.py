@@ -23,9 +23,9 @@ from vmtailor.analysis.ksource.expr import FALSE
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.analysis.ksource.modules import symbol_of
-from vmtailor.base import dot_config
+from vmtailor.base.files import dot_config
 from vmtailor.base.process import run
-from vmtailor.base.versions import version_key
+from vmtailor.base.words.versions import version_key
 from vmtailor.drivers.kernel import kbuild, kernel_compiled
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell, kernel_version
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize

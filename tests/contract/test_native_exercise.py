@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.sanitized import compiled, records_of
 
+from vmtailor.model.boots.workload import Run
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
-from vmtailor.model.workload import Run
 
 pytestmark = pytest.mark.contract
 

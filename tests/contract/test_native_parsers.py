@@ -15,9 +15,9 @@ from tests.fakes.sanitized import compiled, records_of
 
 from vmtailor.drivers.guest.guest_volume import config_bytes
 from vmtailor.drivers.guest.wire import MAGIC, OPEN_KEY, Decoder, encode
+from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.contract
 

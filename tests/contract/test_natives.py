@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base.elf import interpreter
+from vmtailor.base.files.elf import interpreter
 from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.tracer_volume import libraries, write_tools_volume

@@ -14,7 +14,7 @@ from vmtailor.base.process import run
 from vmtailor.drivers.qemu import kvm, qemu, qemu_program
 from vmtailor.drivers.qemu.kvm import KvmState
 from vmtailor.model.architecture import presumed
-from vmtailor.model.ending import Ending
+from vmtailor.model.boots.ending import Ending
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
 
 KINDS = presumed().kinds

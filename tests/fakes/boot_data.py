@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmtailor.model.boot import Boot, Milestone, Outcome
-from vmtailor.model.ending import End, Ending
-from vmtailor.model.gathered import Gathered
-from vmtailor.model.series import SeriesBoot
+from vmtailor.model.boots.boot import Boot, Milestone, Outcome
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import SeriesBoot
 
 #: What a boot left that was never made.
 GATHERED = Gathered(End(Ending.EXITED, "qemu", "", "", 1.0, 0), 0.0)

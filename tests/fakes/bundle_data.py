@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.fakes.fit_run_data import fit_run
 
-from vmtailor.base import records
-from vmtailor.model.boot import Boot, ContainerRun, Outcome
+from vmtailor.base.files import records
+from vmtailor.model.boots.boot import Boot, ContainerRun, Outcome
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture
 

@@ -7,7 +7,7 @@ import dataclasses
 
 from tests.fakes.plan_data import plan
 
-from vmtailor.model.boot import FunctionCost, Phase, PhaseCounts
+from vmtailor.model.boots.boot import FunctionCost, Phase, PhaseCounts
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind

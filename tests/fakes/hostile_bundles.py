@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
 from vmtailor.model.bundle import RECORD
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline import reverify

@@ -8,7 +8,7 @@ from pathlib import Path
 from vmtailor.base.natives import SOURCES
 from vmtailor.base.process import require_tool, run
 from vmtailor.drivers.guest.guest_volume import run_bytes
-from vmtailor.model.workload import Run
+from vmtailor.model.boots.workload import Run
 
 
 def compiled(name: str, out: Path) -> Path:

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from tests.fakes.program import Ended, run_program
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
-from vmtailor.base.store import Store
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.pipeline import bundling
 from vmtailor.stages.image import fetch

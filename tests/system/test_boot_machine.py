@@ -11,8 +11,8 @@ import pytest
 
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
+from vmtailor.base.cache.store import Store
 from vmtailor.base.process import require_tool, run
-from vmtailor.base.store import Store
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.distribution import choice, packaged
@@ -20,10 +20,10 @@ from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.architecture import presumed
-from vmtailor.model.boot import Outcome
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Disk, DiskMode
-from vmtailor.model.workload import OwnInit
 from vmtailor.stages.boot import profile
 from vmtailor.stages.boot.attribution import release_of
 

@@ -13,11 +13,11 @@ import pytest
 from tests.fakes.program import assert_nothing_left, run_program
 from tests.system.conftest import Fitted
 
-from vmtailor.base import records
-from vmtailor.model.boot_cost import BootCost
+from vmtailor.base.files import records
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.change import Figure
-from vmtailor.model.series import BootSeries
 from vmtailor.pipeline import bundling
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

@@ -15,9 +15,9 @@ from tests.fakes.program import assert_nothing_left, run_program
 from tests.system.conftest import Fitted
 
 from vmtailor.analysis.changes import catalogue
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records
 from vmtailor.base.natives import locate
-from vmtailor.base.store import Store
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import Natives, locate
 from vmtailor.base.process import require_tool
-from vmtailor.base.store import Store
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS, config_bytes, root_entries, write_run_volume
@@ -24,12 +24,12 @@ from vmtailor.drivers.rootfs import rootfs
 from vmtailor.drivers.rootfs.initramfs import baseline_initramfs, requested
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
 from vmtailor.model.architecture import presumed
-from vmtailor.model.ending import Ending
+from vmtailor.model.boots.ending import Ending
+from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.workload import Run, Terminal
 
 pytestmark = pytest.mark.system
 

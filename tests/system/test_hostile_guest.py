@@ -11,10 +11,10 @@ from tests.system.test_guest import BOOT_S, KEY, Bench, boot, heard, make_bench,
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.rootfs.tracer_volume import write_tools_volume
+from vmtailor.model.boots.workload import Run
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk, DiskMode
-from vmtailor.model.workload import Run
 
 pytestmark = [pytest.mark.system, pytest.mark.attack]
 

@@ -23,7 +23,7 @@ from tests.fakes.program import (
 )
 from tests.system.conftest import EXAMPLES, Fitted
 
-from vmtailor.base.store import Store, cache_root
+from vmtailor.base.cache.store import Store, cache_root
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.model.architecture import presumed
 

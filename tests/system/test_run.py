@@ -28,7 +28,7 @@ from tests.fakes.program import (
 )
 from tests.system.conftest import Fitted
 
-from vmtailor.base import records
+from vmtailor.base.files import records
 from vmtailor.drivers.host import host_client
 from vmtailor.model.bundle import RECORD, Bundle
 

@@ -10,8 +10,8 @@ from tests.unit.bootlog.reading import timeline_of
 
 from vmtailor.analysis.changes.known import catalogue, in_range, read, version_tuple
 from vmtailor.base.errors import VmtailorError
+from vmtailor.model.boots.timeline import Remedy
 from vmtailor.model.change import ChangeKind
-from vmtailor.model.timeline import Remedy
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "advice.md"
 

@@ -30,8 +30,8 @@ from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model import architecture
 from vmtailor.model.architecture import Architecture, CallTable
+from vmtailor.model.boots.code_marks import CodeMark
 from vmtailor.model.change import Cause
-from vmtailor.model.code_marks import CodeMark
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import Configured
 from vmtailor.model.machine import Machine

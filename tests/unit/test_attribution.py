@@ -12,9 +12,9 @@ from tests.fakes.kernel_tree import SOURCE, read_facts
 from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, parse_llvm
-from vmtailor.model.counters import Blocks, Counters, Stretch, Totals
+from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
+from vmtailor.model.boots.frames import SourceFrame, SourceFrames
 from vmtailor.model.evidence import Strength
-from vmtailor.model.frames import SourceFrame, SourceFrames
 
 FACTS = read_facts()
 BUILD = "debian/build/x/"

@@ -14,11 +14,11 @@ from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.errors import GuestError
-from vmtailor.base.figures import millions
 from vmtailor.base.terminal import Console
-from vmtailor.cli.cost_table import show_cost
-from vmtailor.model.boot_cost import Helpers
-from vmtailor.model.counters import Blocks, Counters, SpanReached, Stretch, Totals
+from vmtailor.base.words.figures import millions
+from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.model.boots.boot_cost import Helpers
+from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
 
 
 def stretch(begin: str, end: str, at_end: Totals) -> Stretch:

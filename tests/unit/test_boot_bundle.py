@@ -10,15 +10,17 @@ import pytest
 from tests.fakes.boot_data import series_boot
 
 from vmtailor.analysis.guests.machines import USUAL
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
-from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
 from vmtailor.booting import bundle
-from vmtailor.cli.boot_table import document, show
+from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.model.boot import Milestone, Outcome
+from vmtailor.model.boots.boot import Milestone, Outcome
+from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
+from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.change import Change, ChangeKind, Effect, Figure, Setting, exact
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
@@ -26,8 +28,6 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, Variant
-from vmtailor.model.workload import ReadyBy, ReadySignal
 from vmtailor.pipeline import booting, bundling
 
 

@@ -17,22 +17,22 @@ from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.changes.known import Candidate
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.guests.machines import USUAL
-from vmtailor.base import records
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.figures import NARROW_SPACE
+from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
+from vmtailor.base.words.figures import NARROW_SPACE
 from vmtailor.booting import bundle
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli import boot_bundle
-from vmtailor.cli.cost_table import show_cost
-from vmtailor.model.boot import Boot, Milestone, Outcome
-from vmtailor.model.boot_cost import BootCost, CostOfFunction
+from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.model.boots.boot import Boot, Milestone, Outcome
+from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import BootSeries, JudgedBy
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, exact
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench

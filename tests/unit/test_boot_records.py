@@ -12,13 +12,13 @@ from tests.fakes.boot_data import series_boot
 from tests.fakes.bundle_data import trace_record
 
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
-from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.base.files import records
+from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.series import BootSeries, Variant
+from vmtailor.model.boots.workload import Exercised, Nothing, OwnInit, ReadyBy, ReadySignal, Run
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
-from vmtailor.model.series import BootSeries, Variant
 from vmtailor.model.trace import Trace
-from vmtailor.model.workload import Exercised, Nothing, OwnInit, ReadyBy, ReadySignal, Run
 from vmtailor.stages.measure import Measured
 
 CONTAINER = Machine(

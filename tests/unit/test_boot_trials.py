@@ -23,24 +23,24 @@ from vmtailor.analysis.changes import choosing, expecting
 from vmtailor.analysis.changes.known import Candidate, candidates
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.figures import millions
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
+from vmtailor.base.words.figures import millions
 from vmtailor.booting.boot import OnProgress
-from vmtailor.cli.boot_table import show
+from vmtailor.cli.tables.boot_table import show
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.drivers.qemu.qemu_command import Ends, command
 from vmtailor.drivers.rootfs import disk, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, file
-from vmtailor.model.boot import Boot, Milestone, Outcome
-from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
+from vmtailor.model.boots.boot import Boot, Milestone, Outcome
+from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, Helpers
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import JudgedBy
+from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeline
+from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import JudgedBy
-from vmtailor.model.timeline import KernelInfo, PhaseSpan, Process, Timeline
-from vmtailor.model.workload import OwnInit, Workload
 from vmtailor.pipeline import machine_bench, trying
 from vmtailor.pipeline.applying import HOW, Means, applied
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from vmtailor.analysis.guests import boots
-from vmtailor.model.boot import Outcome
-from vmtailor.model.ending import End, Ending
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
 
 RUN_TO_END = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(exit_code=3, stdout="hello\n"))

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.program import run_program
 
-from vmtailor.base import cache, store_use
-from vmtailor.base.cache import Entry, Limits
-from vmtailor.base.store import Store
+from vmtailor.base.cache import entries as cache
+from vmtailor.base.cache import users as store_use
+from vmtailor.base.cache.entries import Entry, Limits
+from vmtailor.base.cache.store import Store
 
 DAY = 86400.0
 
@@ -45,7 +46,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def beside(store: Store) -> Iterator[subprocess.Popen[str]]:
     """Another process that uses the cache: it says a word once it does, and ends when its input does."""
-    code = "import sys; from pathlib import Path; from vmtailor.base.store import Store\n"
+    code = "import sys; from pathlib import Path; from vmtailor.base.cache.store import Store\n"
     code += "store = Store(Path(sys.argv[1])); store.root; print('here', flush=True)\n"
     code += "for line in sys.stdin: store.has(*line.split()); print('used', flush=True)\n"
     argv = [sys.executable, "-c", code, str(store.root)]
@@ -131,7 +132,7 @@ def test_a_process_that_is_gone_keeps_nothing(store: Store, beside: subprocess.P
 
 
 def test_a_process_that_comes_meanwhile_waits(store: Store) -> None:
-    code = "import sys; from pathlib import Path; from vmtailor.base.store import Store\n"
+    code = "import sys; from pathlib import Path; from vmtailor.base.cache.store import Store\n"
     code += "print('begins', flush=True); Store(Path(sys.argv[1])).root; print('uses it', flush=True)\n"
     with store_use.nobody_comes(store.root):
         argv = [sys.executable, "-c", code, str(store.root)]

@@ -19,13 +19,13 @@ from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.analysis.statistics.stats import Thresholds, compare, floor, unstable
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.records import from_bytes, save, to_bytes
+from vmtailor.base.files.records import from_bytes, save, to_bytes
 from vmtailor.cli.compare import compare as compare_command
-from vmtailor.model.boot import Milestone, Outcome
-from vmtailor.model.comparison import Comparison
+from vmtailor.model.boots.boot import Milestone, Outcome
+from vmtailor.model.boots.comparison import Comparison
+from vmtailor.model.boots.series import BootSeries, Variant
+from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, Variant
-from vmtailor.model.workload import ReadyBy, ReadySignal
 
 
 def log(calls: dict[str, int], config: str = "") -> str:

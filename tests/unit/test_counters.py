@@ -17,9 +17,9 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.qemu import plugin, plugin_file
 from vmtailor.drivers.qemu.plugin import Owner, PluginConfig, PluginMode
 from vmtailor.model.architecture import named
-from vmtailor.model.boot import FunctionCost, Phase
-from vmtailor.model.code_marks import CodeMark, CodeSpan
-from vmtailor.model.counters import OwnerCounts, Totals
+from vmtailor.model.boots.boot import FunctionCost, Phase
+from vmtailor.model.boots.code_marks import CodeMark, CodeSpan
+from vmtailor.model.boots.counters import OwnerCounts, Totals
 
 IMAGE_MAP = named("x86_64").addresses.image_map
 NM = """

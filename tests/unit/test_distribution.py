@@ -12,8 +12,8 @@ from tests.fakes.bundle_data import SOURCE_DIGEST, write_bundle
 from tests.fakes.distribution import MadeUp, MadeUpKernel, made_up
 
 from vmtailor.base import installing
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.store import Store
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.debian import Debian

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base import dot_config
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config
 from vmtailor.drivers.kernel.lost import lost
 from vmtailor.model.kernel import LostSymbol
 

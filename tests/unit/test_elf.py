@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base import elf, natives
+from vmtailor.base import natives
+from vmtailor.base.files import elf
 from vmtailor.drivers.image.entry_point import interpreter_of
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.qemu import qemu_program
-from vmtailor.model.boot import Outcome
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Disk, Machine
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
 

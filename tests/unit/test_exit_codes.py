@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.fit_run_data import fit_run
 
-from vmtailor.base import records
+from vmtailor.base.files import records
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -20,9 +20,9 @@ from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import answers, from_tree
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import Explanation
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
+from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from vmtailor.analysis.compare import gate_document
 from vmtailor.analysis.compare.gate import judge, metrics_of, parse_budget
-from vmtailor.base import records
 from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.files import records
 from vmtailor.cli.gate import gate
 
 DOCUMENT = {

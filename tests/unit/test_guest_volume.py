@@ -11,9 +11,9 @@ import pytest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import config_bytes, root_entries, run_bytes, signal_number, write_run_volume
+from vmtailor.model.boots.workload import Run, Terminal
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.workload import Run, Terminal
 
 KEY = bytes(range(16))
 CONFIG = ImageConfig(

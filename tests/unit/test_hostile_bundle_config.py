@@ -13,9 +13,9 @@ from tests.fakes.bundle_data import write_bundle
 
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base import dot_config
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
+from vmtailor.base.files import dot_config
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.pipeline import rebuilding
 

@@ -14,9 +14,9 @@ import pytest
 from tests.fakes.bundle_data import write_bundle
 from tests.fakes.hostile_bundles import respell, start
 
-from vmtailor.base import plain_files, records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
+from vmtailor.base.files import plain_files, records
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import stages
 from vmtailor.drivers.host import bundle_folder, content

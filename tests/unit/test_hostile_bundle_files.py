@@ -14,8 +14,8 @@ from tests.fakes.bundle_data import trace_record, write_bundle
 from tests.fakes.hostile_bundles import respell, start
 
 from vmtailor.analysis.compare import compare_saved, gate_document
-from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import saved, stages
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile

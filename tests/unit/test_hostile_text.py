@@ -23,17 +23,18 @@ from tests.fakes.fit_run_data import fit_run
 from tests.fakes.started import Start
 
 from vmtailor.analysis.demands import strace_log
-from vmtailor.base import output, progress, records, terminal
+from vmtailor.base import output, progress, terminal
 from vmtailor.base.errors import GuestError, UserInputError, VmtailorError
-from vmtailor.base.figures import NARROW_SPACE
-from vmtailor.base.text import block, encodable, json_plain, plain
+from vmtailor.base.files import records
+from vmtailor.base.words.figures import NARROW_SPACE
+from vmtailor.base.words.text import block, encodable, json_plain, plain
 from vmtailor.cli import stages
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.wire import FromGuest, encode
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.host import Check, Need, State
 from vmtailor.drivers.qemu import qemu, qemu_program
-from vmtailor.model.ending import Ending
+from vmtailor.model.boots.ending import Ending
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.machine import Machine
 from vmtailor.pipeline import fitting

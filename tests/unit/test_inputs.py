@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import Natives
-from vmtailor.base.store import Store
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.pipeline.inputs import baseline_of, exercise_of, settled

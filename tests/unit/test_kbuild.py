@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
-from vmtailor.base.store import Store
 from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
 from vmtailor.model.kernel import LostSymbol
 from vmtailor.model.plan import Plan, RootFormat

@@ -15,8 +15,8 @@ from vmtailor.analysis.ksource import names
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kbuild import file_conditions
 from vmtailor.analysis.ksource.modules import symbol_of
-from vmtailor.base import records
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records
 
 
 @pytest.fixture(scope="module")

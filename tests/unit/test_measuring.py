@@ -11,7 +11,7 @@ from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, make_side, spread
 from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
-from vmtailor.model.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.stages.measure import MEMORY_STEP, least_memory
 

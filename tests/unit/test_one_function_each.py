@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base import digests, escapes, sizes, versions
-from vmtailor.base.store import digest
+from vmtailor.base.cache.store import digest
+from vmtailor.base.files import digests
+from vmtailor.base.words import escapes, sizes, versions
 
-SOURCES = Path(digests.__file__).parents[1]
+SOURCES = Path(digests.__file__).parents[2]
 #: What gives a second one away, and where the one is.
 ONCE = {
-    r"file_digest\(": {"base/digests.py"},
-    r"\\x1b": {"base/escapes.py"},
-    r">> 20\}|\"K\": ": {"base/sizes.py"},
+    r"file_digest\(": {"base/files/digests.py"},
+    r"\\x1b": {"base/words/escapes.py"},
+    r">> 20\}|\"K\": ": {"base/words/sizes.py"},
     r"def version_key\(version": {
-        "base/versions.py",
+        "base/words/versions.py",
         "drivers/distribution/debian_packages.py",
     },  # packages: as dpkg orders them
-    r"CONFIG_\(": {"base/dot_config.py", "analysis/ksource/modules.py"},  # modules: of makefiles
+    r"CONFIG_\(": {"base/files/dot_config.py", "analysis/ksource/modules.py"},  # modules: of makefiles
     r"x7fELF\\x02\\x01\"": {"base/natives.py"},
 }
 

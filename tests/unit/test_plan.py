@@ -13,8 +13,8 @@ from vmtailor.analysis.changes.catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain.explain import explain, nearest, needed_by, needs, subsystem, triggers, would_add
-from vmtailor.base import records
 from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.files import records
 from vmtailor.model.change import Cause, Change, Figure, Reason, symbol
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig, Port

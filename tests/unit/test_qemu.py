@@ -20,7 +20,7 @@ from vmtailor.base import process
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.drivers.qemu import qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.model.ending import Ending
+from vmtailor.model.boots.ending import Ending
 from vmtailor.model.machine import Accelerator, Clock, Disk, DiskMode, Machine, PublishedPort
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.guest.ready import LOGIN, ConsoleWatcher, judge, parse_signal, words_for
-from vmtailor.model.workload import ReadyBy, ReadySignal
+from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import HealthCheck, Image, ImageConfig, Port
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.fakes.fit_run_data import HOSTILE, fit_run, hostile_run
 
 from vmtailor.analysis.changes.causes import cause_of, counts
-from vmtailor.base import pages, records
+from vmtailor.base import pages
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit import FitRun

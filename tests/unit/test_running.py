@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.fakes.fit_run_data import fit_run
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
-from vmtailor.base.store import Store
+from vmtailor.base.files import records
 from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.qemu import kvm, qemu_program
 from vmtailor.model.bundle import Bundle

@@ -10,10 +10,10 @@ from tests.fakes.boot_data import series_boot
 from vmtailor.analysis.compare.compare import load
 from vmtailor.analysis.compare.saved_boots import saved_boots
 from vmtailor.analysis.guests.machines import USUAL
-from vmtailor.base import records
-from vmtailor.model.boot import Outcome
-from vmtailor.model.series import BootSeries, Variant
-from vmtailor.model.workload import ReadyBy, ReadySignal
+from vmtailor.base.files import records
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import BootSeries, Variant
+from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 
 LOG = "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /sbin/init as init process\n"
 

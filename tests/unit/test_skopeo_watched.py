@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.hostile import Parts
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.store import Store
 from vmtailor.drivers.image import skopeo
 from vmtailor.drivers.image.limits import Limits, TooLarge
 from vmtailor.stages.image import ImageOptions, fetch

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store, cache_root, digest
 from vmtailor.base.errors import HostError
-from vmtailor.base.store import Store, cache_root, digest
+from vmtailor.base.files import records
 
 
 def test_a_folder_is_filled_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base.temporary import PREFIX, held_folder, memory_file, sweep
+from vmtailor.base.files.temporary import PREFIX, held_folder, memory_file, sweep
 
 
 def test_a_folder_is_gone_when_its_block_is_left(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_folder_is_gone_when_its_block_is_left(tmp_path: Path) -> None:
 
 def test_the_next_start_removes_what_a_killed_process_left_and_nothing_else(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from vmtailor.base.temporary import held_folder\n"
+        "import os, sys; from pathlib import Path; from vmtailor.base.files.temporary import held_folder\n"
         "with held_folder(Path(sys.argv[1])) as folder:\n (folder / 'x').touch(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -16,9 +16,9 @@ from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.model.boot import Boot, Outcome
+from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.workload import Nothing, OwnInit, Workload
 from vmtailor.model.machine import Machine
-from vmtailor.model.workload import Nothing, OwnInit, Workload
 
 PLAIN = replace(USUAL, network=False)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vmtailor.analysis.cost import waterfall
 from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.model.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Figure, symbol
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.sample import Verdict

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import installing
+from vmtailor.base.cache.store import locked
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.base.store import locked
 
 PACKAGE = Path(__file__).resolve().parent.parent
 #: Sources beside the package's `src`, in a development tree only.

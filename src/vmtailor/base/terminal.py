@@ -32,7 +32,7 @@ from rich.table import Table
 from rich.text import Text as _Text
 
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.text import block, plain
+from vmtailor.base.words.text import block, plain
 
 __all__ = [
     "BREAK", "Console", "Group", "RenderableType", "Table", "Text", "bar", "box", "for_table", "panel", "show_error",

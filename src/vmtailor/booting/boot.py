@@ -9,10 +9,10 @@ from typing import Protocol
 
 from vmtailor.booting import exercised, watched
 from vmtailor.booting.counting import Counting
-from vmtailor.model.boot import Boot
-from vmtailor.model.gathered import Gathered
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Exercised, Workload
 from vmtailor.model.machine import Machine
-from vmtailor.model.workload import Exercised, Workload
 
 #: Called with the host seconds since the start, while a machine runs.
 OnProgress = Callable[[float], None]

@@ -10,21 +10,21 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
 from vmtailor.analysis.guests import boots, kernel_log
-from vmtailor.base import dot_config, plain_files
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, plain_files
 from vmtailor.base.natives import Natives, mark_addresses
-from vmtailor.base.store import Store
 from vmtailor.booting.boot import OnProgress, boot
 from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.qemu.plugin import PluginConfig
-from vmtailor.model.boot import Boot
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run, Workload
 
 #: The table of symbols beside a kernel that was compiled here.
 SYSTEM_MAP = "System.map"

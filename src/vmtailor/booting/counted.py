@@ -14,11 +14,11 @@ from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import OnProgress, boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
-from vmtailor.model.boot import Boot
-from vmtailor.model.code_marks import CodeMark
-from vmtailor.model.gathered import Gathered
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.code_marks import CodeMark
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
-from vmtailor.model.workload import Workload
 
 #: Where the kernel executes the first program: /init of the initial RAM disk, or init itself.
 _INIT_FUNCTION = "run_init_process"

@@ -11,7 +11,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.qemu import plugin, plugin_file, qemu_program
 from vmtailor.drivers.qemu.plugin import Owner, Plugin, PluginConfig
-from vmtailor.model.counters import Counters
+from vmtailor.model.boots.counters import Counters
 
 #: How an error calls the plugin's file.
 _NAME = "the plugin's counts"

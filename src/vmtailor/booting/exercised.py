@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import boots, kernel_log
-from vmtailor.base import temporary
 from vmtailor.base.errors import HostError
+from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
@@ -22,12 +22,12 @@ from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
 from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.qemu.plugin import Owner, Plugin
 from vmtailor.drivers.qemu.qemu import RunningMachine
-from vmtailor.model.boot import Boot
-from vmtailor.model.ending import End
-from vmtailor.model.gathered import Gathered
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.ending import End
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.workload import Exercised
 
 #: Room for the tracer's log.
 TRACE_BYTES = 1 << 30

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.base import temporary
+from vmtailor.base.files import temporary
 from vmtailor.booting.run_volume import with_run
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
@@ -27,8 +27,8 @@ from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
 from vmtailor.drivers.qemu import qemu
 from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.model.boots.workload import Run
 from vmtailor.model.machine import Machine
-from vmtailor.model.workload import Run
 
 #: Seconds that a machine has to go once its init has said the last word.
 LAST_S = 15.0

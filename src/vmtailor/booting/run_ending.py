@@ -9,9 +9,10 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import records, sizes
 from vmtailor.base.errors import GuestError, HostError, VmtailorError
-from vmtailor.base.text import plain
+from vmtailor.base.files import records
+from vmtailor.base.words import sizes
+from vmtailor.base.words.text import plain
 from vmtailor.booting.relay import Finish
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import bundle_folder

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from vmtailor import __version__
 from vmtailor.analysis.timeline import bootmarks, collector_stream
-from vmtailor.base import records
+from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
-from vmtailor.model.boot import Boot
-from vmtailor.model.gathered import Gathered
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import BootSeries, SeriesBoot, Variant
+from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
-from vmtailor.model.series import BootSeries, SeriesBoot, Variant
-from vmtailor.model.workload import Workload
 
 RECORD = "boots.json"
 #: Called with variant, number of the boot, and host seconds since its start.

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.timeline import bootmarks
-from vmtailor.base import temporary
+from vmtailor.base.files import temporary
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
 from vmtailor.model.architecture import named
-from vmtailor.model.boot import Boot, Milestone, Outcome
-from vmtailor.model.ending import End, Ending
-from vmtailor.model.gathered import Gathered
+from vmtailor.model.boots.boot import Boot, Milestone, Outcome
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Nothing, OwnInit, ReadySignal
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.workload import Nothing, OwnInit, ReadySignal
 
 #: Seconds that a guest may go on printing after a line that says it is lost.
 LAST_WORDS_S = 2.0

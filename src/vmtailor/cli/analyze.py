@@ -13,9 +13,9 @@ from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_even
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.records import write_atomic
-from vmtailor.base.text import encodable
-from vmtailor.cli.boot_view import show_timeline
+from vmtailor.base.files.records import write_atomic
+from vmtailor.base.words.text import encodable
+from vmtailor.cli.tables.boot_view import show_timeline
 
 
 def analyze(

@@ -13,10 +13,11 @@ import typer
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost import loops
 from vmtailor.analysis.guests import machines
-from vmtailor.base import natives, output, records
+from vmtailor.base import natives, output
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.base.files import records
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
@@ -24,18 +25,18 @@ from vmtailor.booting.bundle import Chosen
 from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
-from vmtailor.cli.boot_table import document, show
-from vmtailor.cli.cost_table import show_cost
-from vmtailor.cli.sizes import parse_memory
+from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.tables.boot_table import document, show
+from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.model.architecture import every_kind, of_host
-from vmtailor.model.boot import Outcome
-from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries, JudgedBy
+from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.model.series import BootSeries, JudgedBy
-from vmtailor.model.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.pipeline import machine_bench, trying
 from vmtailor.stages.boot import attribution, profile
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
 from vmtailor.base import natives, output
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
 from vmtailor.booting.bundle import Chosen
-from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.series import BootSeries, JudgedBy
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting, machine_bench, trying
 from vmtailor.pipeline.bundles import load_bundle
 

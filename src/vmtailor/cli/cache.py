@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.base import cache as caches
-from vmtailor.base import figures, output
-from vmtailor.base.cache import Entry, Limits
+from vmtailor.base import output
+from vmtailor.base.cache import entries as caches
+from vmtailor.base.cache.entries import Entry, Limits
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
 from vmtailor.base.terminal import Console, Table, box
-from vmtailor.base.text import plural
-from vmtailor.cli.sizes import parse_age, parse_room
+from vmtailor.base.words import figures
+from vmtailor.base.words.text import plural
+from vmtailor.cli.options.sizes import parse_age, parse_room
 
 CACHE_SCHEMA = "vmtailor/cache/1"
 

@@ -11,11 +11,11 @@ import typer
 from vmtailor.analysis.compare.compare import compare_sides, load_side
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.base import output as printed
-from vmtailor.base.records import to_bytes, write_atomic
+from vmtailor.base.files.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text
-from vmtailor.base.text import encodable, plural
-from vmtailor.cli.boot_view import duration
-from vmtailor.model.comparison import Change, Comparison, Row
+from vmtailor.base.words.text import encodable, plural
+from vmtailor.cli.tables.boot_view import duration
+from vmtailor.model.boots.comparison import Change, Comparison, Row
 
 _COLOURS = {
     Change.FASTER: "green",

@@ -18,7 +18,7 @@ from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.text import plural
+from vmtailor.base.words.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.model.architecture import names
 from vmtailor.model.change import Reason

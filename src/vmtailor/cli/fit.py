@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from vmtailor.base.errors import AnswerNo
-from vmtailor.cli import common
+from vmtailor.cli.options import common
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.stages import report as report_stage

@@ -12,7 +12,7 @@ from vmtailor.analysis.compare.gate import Judged, judge, parse_budget
 from vmtailor.analysis.compare.gate_document import Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.regular_file import read_regular
+from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.terminal import Console, Table, Text
 
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli import docker_options
-from vmtailor.cli.sizes import parse_memory
+from vmtailor.cli.options import docker_options
+from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.ports import parse_all

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from vmtailor.base import plain_files, records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
-from vmtailor.base.store import Store
+from vmtailor.base.files import plain_files, records
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.fit import FitRun

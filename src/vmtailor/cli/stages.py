@@ -12,11 +12,12 @@ import typer
 
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.demands import strace_log
-from vmtailor.base import output, records
+from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo
+from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, box, for_table
-from vmtailor.base.text import plural
-from vmtailor.cli import common
+from vmtailor.base.words.text import plural
+from vmtailor.cli.options import common
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Findings

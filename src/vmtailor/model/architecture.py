@@ -17,8 +17,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.base import strict_toml
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.files import strict_toml
 
 #: Where the rows are; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"

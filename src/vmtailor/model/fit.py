@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmtailor.model.boot import FunctionCost, PhaseCounts
+from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmtailor.model.boot import Boot
+from vmtailor.model.boots.boot import Boot
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Machine
 from vmtailor.model.syscalls import FailedCall

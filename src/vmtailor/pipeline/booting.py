@@ -6,19 +6,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError
+from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
 from vmtailor.booting import bundle, series
 from vmtailor.booting.bundle import BundleBooter, Chosen, Loaded
 from vmtailor.booting.series import OnBoot
-from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.counters import Counters
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.series import BootSeries
-from vmtailor.model.workload import Exercised
 from vmtailor.pipeline import rebuilding
 from vmtailor.stages.boot import attribution
 

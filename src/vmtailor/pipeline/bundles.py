@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import Bundle

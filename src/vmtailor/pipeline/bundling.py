@@ -8,10 +8,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base import records
-from vmtailor.base.digests import sha256_of
+from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import disk_full_is_a_host_error
+from vmtailor.base.files import records
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart

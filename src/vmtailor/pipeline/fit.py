@@ -14,8 +14,8 @@ from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.analysis.demands import file_uses, strace_log
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
-from vmtailor.base import records, temporary
-from vmtailor.base.store import digest
+from vmtailor.base.cache.store import digest
+from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind

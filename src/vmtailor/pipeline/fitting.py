@@ -14,10 +14,10 @@ from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.analysis.demands import demand
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
-from vmtailor.base import records
+from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import BuildError
+from vmtailor.base.files import records
 from vmtailor.base.progress import step
-from vmtailor.base.store import digest
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import symbolizer

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import machines
-from vmtailor.base import dot_config, temporary
 from vmtailor.base import natives as native_parts
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
-from vmtailor.base.store import Store, digest
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.kernel import kernel_compiled, kernel_source

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import digest
+from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
-from vmtailor.base.store import digest
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise

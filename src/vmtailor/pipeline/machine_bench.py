@@ -9,18 +9,18 @@ from pathlib import Path
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun
 from vmtailor.analysis.statistics.stats import can_decide
-from vmtailor.base import records
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.booting import series
 from vmtailor.booting.boot import Booter
 from vmtailor.booting.series import OnBoot
-from vmtailor.model.boot import Boot, Outcome
+from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
+from vmtailor.model.boots.workload import Workload
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.trial import Purpose
-from vmtailor.model.workload import Workload
 from vmtailor.pipeline.trials import Ran, Trials
 
 BASE = "base"

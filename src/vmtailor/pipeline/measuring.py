@@ -14,9 +14,9 @@ from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
-from vmtailor.base import records
+from vmtailor.base.files import records
 from vmtailor.base.progress import step
-from vmtailor.model.boot import Boot, Phase
+from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine

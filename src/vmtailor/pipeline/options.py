@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
 from vmtailor.drivers.distribution.choice import of_host
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.model.plan import RootFormat

@@ -11,10 +11,10 @@ from pathlib import Path
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base import dot_config, records
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store, digest
 from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution

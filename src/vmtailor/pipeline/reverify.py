@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base import natives as native_parts
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
-from vmtailor.base.text import plain
+from vmtailor.base.files import records
+from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.model.bundle import TRACE

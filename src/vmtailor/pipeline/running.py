@@ -7,10 +7,10 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base import records, temporary
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.store import Store
-from vmtailor.base.text import plural
+from vmtailor.base.files import records, temporary
+from vmtailor.base.words.text import plural
 from vmtailor.booting import run_ending
 from vmtailor.booting.relay import Wishes, relayed
 from vmtailor.booting.run_ending import Memory
@@ -19,10 +19,10 @@ from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu import kvm
 from vmtailor.model.architecture import named
+from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
-from vmtailor.model.workload import NETWORK, Run, Terminal
 from vmtailor.pipeline import ports, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 

@@ -13,11 +13,11 @@ from vmtailor.analysis.changes.expecting import Predict, effects
 from vmtailor.analysis.changes.known import Candidate
 from vmtailor.analysis.cost import attribution_boot
 from vmtailor.analysis.guests.machines import countable
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
 from vmtailor.booting import series
 from vmtailor.booting.boot import Booter
 from vmtailor.booting.boot import boot as plain_boot
@@ -25,13 +25,13 @@ from vmtailor.booting.bundle import kernel_of
 from vmtailor.booting.counted import CountedToInit, Settled
 from vmtailor.booting.series import OnBoot
 from vmtailor.drivers.qemu.plugin import PluginMode
-from vmtailor.model.boot import Outcome
-from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries, JudgedBy
+from vmtailor.model.boots.timeline import Timeline
+from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.series import BootSeries, JudgedBy
-from vmtailor.model.timeline import Timeline
-from vmtailor.model.workload import OwnInit, Workload
 from vmtailor.pipeline import booting, rebuilding
 from vmtailor.pipeline.applying import Means, applied, for_bundle
 from vmtailor.pipeline.booting import Booted

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base import process, records
-from vmtailor.base.digests import sha256_of
+from vmtailor.base import process
+from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError
-from vmtailor.base.store import Store, digest, locked
+from vmtailor.base.files import records
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.kernel import elf_pack, kbuild
 from vmtailor.model.architecture import Architecture, Packing, named
 from vmtailor.model.kernel import Configured, KernelFiles

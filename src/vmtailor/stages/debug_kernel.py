@@ -7,8 +7,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, HostError
-from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import named, presumed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.regular_file import read_regular
+from vmtailor.base.files.regular_file import read_regular
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of

@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import records, temporary
-from vmtailor.base.digests import sha256_of
+from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.regular_file import open_regular
-from vmtailor.base.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.base.files import records, temporary
+from vmtailor.base.files.digests import sha256_of
+from vmtailor.base.files.regular_file import open_regular
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
 from vmtailor.drivers.image.layers import Layer

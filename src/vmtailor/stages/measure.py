@@ -15,20 +15,21 @@ from typing import ClassVar
 from vmtailor.analysis.cost import memory
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import process, sizes
+from vmtailor.base import process
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
+from vmtailor.base.words import sizes
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.architecture import named
-from vmtailor.model.boot import Boot
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0

@@ -17,8 +17,8 @@ from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
 from vmtailor.analysis.ksource.reasons import why_set
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
-from vmtailor.base.store import Store
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol

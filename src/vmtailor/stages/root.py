@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store, digest
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.rootfs import rootfs
 from vmtailor.model.image import Image

@@ -12,21 +12,21 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
 from vmtailor.analysis.demands.strace_log import Log
 from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import records
 from vmtailor.base.errors import GuestError
+from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import initramfs
-from vmtailor.model.boot import Boot
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
-from vmtailor.model.workload import FIXED_KEY, Exercised, Run
 
 RECORD = "trace.json"
 COVERAGE = "coverage.counts"

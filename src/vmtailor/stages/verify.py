@@ -16,13 +16,13 @@ from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.host import host_client
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 from vmtailor.model.trace import Trace
-from vmtailor.model.workload import FIXED_KEY, NETWORK, Exercised, Run
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
 BOOT_S = 180.0

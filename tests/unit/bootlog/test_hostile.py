@@ -27,8 +27,8 @@ from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv,
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Console
-from vmtailor.cli import boot_view
-from vmtailor.model.timeline import WarningCode
+from vmtailor.cli.tables import boot_view
+from vmtailor.model.boots.timeline import WarningCode
 
 pytestmark = pytest.mark.attack
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

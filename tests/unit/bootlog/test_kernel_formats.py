@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import call, codes, timeline_of, times
 
-from vmtailor.model.timeline import DurationSource
+from vmtailor.model.boots.timeline import DurationSource
 
 MESSAGES = [
     (0, "Linux version 6.1.0-9-amd64 (gcc-12) #1 SMP PREEMPT_DYNAMIC Debian"),

@@ -9,7 +9,7 @@ import re
 from tests.unit.bootlog.reading import DATA, call, codes, probe, times
 
 from vmtailor.analysis.timeline.analyze import analyze
-from vmtailor.model.timeline import DurationSource
+from vmtailor.model.boots.timeline import DurationSource
 
 GRAB = DATA / "grab-boot-data.txt"
 CHART = DATA / "bootchart"

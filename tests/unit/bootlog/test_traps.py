@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.bootlog.reading import call, codes, probe, timeline_of, times
 
-from vmtailor.model.timeline import DurationSource
+from vmtailor.model.boots.timeline import DurationSource
 
 VERSION = "[    0.000000] Linux version 6.1.0-9 (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP\n"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.bootlog.reading import DATA, call, codes, timeline_of, times, unit
 
 from vmtailor.analysis.bootlog.systemd_text import parse_span
-from vmtailor.model.timeline import DurationSource
+from vmtailor.model.boots.timeline import DurationSource
 
 TIME = (
     "Startup finished in 11.035s (firmware) + 1.481s (loader) + 2.093s (kernel) + 1.6s (initrd) + 1min 9.6s "

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from vmtailor.base import sizes
-from vmtailor.base.regular_file import kind_of
+from vmtailor.base.files.regular_file import kind_of
+from vmtailor.base.words import sizes
 
 CHUNK = 1 << 20
 #: How long a named pipe is waited for.

@@ -15,7 +15,7 @@ from vmtailor.analysis.bootlog import kernel_log
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UseSample, WarningCode
 
 MEMBERS = frozenset(
     {

@@ -8,7 +8,7 @@ import re
 from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
-from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Process
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process
 
 _N = r"(-?\d{1,9}(?:\.\d{1,6})?)"
 _SCALE = re.compile(rf'<!-- x="{_N}" y="{_N}" -->')

@@ -8,7 +8,7 @@ import re
 
 from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
 _FINISHED = re.compile(r"Finished stage: \((\S{1,100})\) (\d{1,7}\.\d{1,9}) seconds")

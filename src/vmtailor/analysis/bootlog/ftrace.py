@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
 from vmtailor.analysis.bootlog.stamps import micros
-from vmtailor.model.timeline import WarningCode
+from vmtailor.model.boots.timeline import WarningCode
 
 #: `  swapper/0-1     [000] .....     0.123456: initcall_start: func=foo_init+0x0/0x10`
 _EVENT = re.compile(

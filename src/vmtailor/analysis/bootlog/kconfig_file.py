@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import architecture
-from vmtailor.base import dot_config
+from vmtailor.base.files import dot_config
 from vmtailor.model.architecture import every
 
 _TITLES = {"riscv": "riscv64"} | {word: name for row in every() for word, name in row.log.titles.items()}

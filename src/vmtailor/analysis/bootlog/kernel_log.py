@@ -23,7 +23,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
 )
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
-from vmtailor.model.timeline import WarningCode
+from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
 SAMPLE_LINES = 600

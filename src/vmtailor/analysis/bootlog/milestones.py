@@ -10,7 +10,7 @@ from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.systemd_text import parse_startup_line
 from vmtailor.model.architecture import every
-from vmtailor.model.timeline import WarningCode
+from vmtailor.model.boots.timeline import WarningCode
 
 Handler = Callable[[Observed, int | None, bytes], None]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from vmtailor.model.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
+from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
 
 #: Messages kept for matching against the catalogue of advice; a log can have millions.
 MAX_MESSAGES = 20_000

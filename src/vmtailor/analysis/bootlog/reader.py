@@ -26,8 +26,8 @@ from vmtailor.analysis.bootlog.clean import Cleaner, printable
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import encodable
-from vmtailor.model.timeline import WarningCode
+from vmtailor.base.words.text import encodable
+from vmtailor.model.boots.timeline import WarningCode
 
 #: How much of a file is looked at to recognise it.
 SAMPLE = 128 << 10

@@ -12,7 +12,7 @@ from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.systemd_text import parse_span, parse_startup_line
-from vmtailor.model.timeline import DurationSource, PhaseSpan, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseSpan, Unit, WarningCode
 
 #: Pixels a second, unless the drawing's own labels say otherwise.
 PIXELS = 100.0

@@ -7,7 +7,7 @@ import re
 
 from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Unit
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit
 
 _UNITS_US = {
     "y": 31_557_600_000_000,

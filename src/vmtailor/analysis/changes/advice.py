@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range
-from vmtailor.model.timeline import Hotspot, Path, Remedy, Timeline
+from vmtailor.model.boots.timeline import Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200

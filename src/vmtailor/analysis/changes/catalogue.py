@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.versions import version_key
+from vmtailor.base.words.versions import version_key
 from vmtailor.model import architecture as architectures
 from vmtailor.model.architecture import Bus
 from vmtailor.model.change import Cause

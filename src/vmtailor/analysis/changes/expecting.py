@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from vmtailor.analysis.changes.known import Candidate
-from vmtailor.model.boot_cost import BootCost
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.timeline import PhaseName, Timeline
 from vmtailor.model.change import Effect, Figure, exact
-from vmtailor.model.timeline import PhaseName, Timeline
 
 #: So many rows are named for what is expected.
 MOST_NAMED = 6

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.base import pages
-from vmtailor.model.comparison import Comparison, Side
+from vmtailor.model.boots.comparison import Comparison, Side
 
 
 def compare_page(comparison: Comparison) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmtailor.analysis.timeline.analyze import analyze
-from vmtailor.base import plain_files, records
-from vmtailor.model.boot import Outcome
+from vmtailor.base.files import plain_files, records
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.fit import FitRun
-from vmtailor.model.series import BootSeries
-from vmtailor.model.timeline import Timeline
 
 SERIES, RUN = "boots.json", "run.json"
 

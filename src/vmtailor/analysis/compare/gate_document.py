@@ -16,11 +16,11 @@ import msgspec
 from vmtailor.analysis.compare.gate import metrics_of
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import json_chunks
-from vmtailor.base import plain_files
-from vmtailor.base.digests import sha256_of, sha256_of_rest
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plural
-from vmtailor.model.series import BootSeries
+from vmtailor.base.files import plain_files
+from vmtailor.base.files.digests import sha256_of, sha256_of_rest
+from vmtailor.base.words.text import plural
+from vmtailor.model.boots.series import BootSeries
 
 #: Looked for in a folder, in this order.
 DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.base import records
-from vmtailor.model.boot import Outcome
-from vmtailor.model.series import BootSeries
+from vmtailor.base.files import records
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import BootSeries
 
 RECORD = "boots.json"
 

@@ -22,10 +22,10 @@ from vmtailor.analysis.ksource.conditions import LineConditions, enabled_blocks,
 from vmtailor.analysis.ksource.expr import TRUE, Enabled, Expr, asked_for, conjunction
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.make_values import Reader
-from vmtailor.model.boot import Phase
-from vmtailor.model.counters import Counters, Stretch
+from vmtailor.model.boots.boot import Phase
+from vmtailor.model.boots.counters import Counters, Stretch
+from vmtailor.model.boots.frames import SourceFrame, SourceFrames
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.frames import SourceFrame, SourceFrames
 
 
 @dataclass(frozen=True)

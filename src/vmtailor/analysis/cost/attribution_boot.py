@@ -20,8 +20,8 @@ from vmtailor.analysis.cost.counters import (
     times_begun,
 )
 from vmtailor.base.errors import GuestError
-from vmtailor.model.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol, Helpers
-from vmtailor.model.counters import Counters, Stretch
+from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction, CostOfInitcall, CostOfSymbol, Helpers
+from vmtailor.model.boots.counters import Counters, Stretch
 
 #: The mark that ends the kernel's way: it is about to execute the first program of user space.
 INIT_MARK = "init"

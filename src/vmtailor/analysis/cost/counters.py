@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.model.architecture import named, presumed_name
-from vmtailor.model.boot import FunctionCost, Milestone, Phase, PhaseCounts
-from vmtailor.model.code_marks import START_KERNEL, CodeMark, CodeSpan
-from vmtailor.model.counters import Counters, Stretch, Totals
+from vmtailor.model.boots.boot import FunctionCost, Milestone, Phase, PhaseCounts
+from vmtailor.model.boots.code_marks import START_KERNEL, CodeMark, CodeSpan
+from vmtailor.model.boots.counters import Counters, Stretch, Totals
 
 #: The mark at the kernel's first instruction.
 KERNEL_MARK = "kernel"

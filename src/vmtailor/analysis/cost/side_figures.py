@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
-from vmtailor.model.boot import Boot, FunctionCost, Phase
+from vmtailor.model.boots.boot import Boot, FunctionCost, Phase
 from vmtailor.model.fit import EmulationLoop, Side
 from vmtailor.model.memory import MemoryUse
 

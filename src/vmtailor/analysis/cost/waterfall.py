@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.analysis.cost.attribution import Attribution, CostRow
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
-from vmtailor.model.boot import Boot, Phase
+from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Change, Figure, exact
 from vmtailor.model.fit import Part
 from vmtailor.model.plan import Plan

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vmtailor.analysis.demands import strace_log
 from vmtailor.analysis.demands.strace_log import Log
-from vmtailor.model.boot import Phase
+from vmtailor.model.boots.boot import Phase
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.syscalls import SyscallEvent
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry
 from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.base import figures
+from vmtailor.base.words import figures
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.fit import FitRun
 

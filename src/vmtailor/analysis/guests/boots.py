@@ -10,11 +10,11 @@ from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import kernel_log
 from vmtailor.base.natives import Natives
-from vmtailor.model.boot import Boot, ContainerRun, Milestone, Outcome
-from vmtailor.model.code_marks import CodeMark
-from vmtailor.model.ending import Ending
+from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
+from vmtailor.model.boots.code_marks import CodeMark
+from vmtailor.model.boots.ending import Ending
+from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
-from vmtailor.model.gathered import Gathered
 from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
 
 #: Lines of the console that an error shows.

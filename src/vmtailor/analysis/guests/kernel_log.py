@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from vmtailor.analysis.cost.counters import UNKNOWN, SymbolTable
-from vmtailor.base import escapes
+from vmtailor.base.words import escapes
 
 #: A message in the kernel's own log: level, perhaps a time stamp and a caller.
 _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")

@@ -16,8 +16,8 @@ from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.make_values import Reader
-from vmtailor.base import records
-from vmtailor.base.store import Store, digest
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.files import records
 from vmtailor.model.architecture import Architecture, presumed
 
 #: Folders whose C files are searched for names, beside the architecture's. The rest of drivers/ has none that a

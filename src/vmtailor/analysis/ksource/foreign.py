@@ -17,7 +17,7 @@ import kconfiglib as k
 
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plain
+from vmtailor.base.words.text import plain
 
 #: Text of the kernel's code alone, in Linux 5.10 to 6.18. LOCALVERSION becomes part of a path in makefiles, too.
 TEXTS = frozenset(

@@ -10,7 +10,7 @@ from pathlib import Path
 from vmtailor.analysis.bootlog.reader import read_path
 from vmtailor.analysis.changes.advice import advise
 from vmtailor.analysis.timeline.timeline import build
-from vmtailor.model.timeline import Timeline
+from vmtailor.model.boots.timeline import Timeline
 
 
 def analyze(paths: Sequence[Path], boot: int = 0) -> Timeline:

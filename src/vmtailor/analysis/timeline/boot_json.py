@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.timeline import Initcall, Path, Probe, Process, Timeline, Unit
+from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, Unit
 
 _BATCH = 5000
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.base import pages
-from vmtailor.model.timeline import Initcall, Path, Probe, Process, Timeline, Unit
+from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, Unit
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.base import escapes
-from vmtailor.model.boot import Milestone
+from vmtailor.base.words import escapes
+from vmtailor.model.boots.boot import Milestone
 
 _STAMP = re.compile(r"(?:^|(?<=[^\d]))\[ *(\d{1,6}\.\d{6})\](?:\[ *[TC]\d+\])? ?")
 #: A guest whose console says so will not get ready any more; what it means, for a person.

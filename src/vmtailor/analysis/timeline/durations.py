@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
-from vmtailor.model.timeline import ConsoleCost, DurationSource
+from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
 
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.

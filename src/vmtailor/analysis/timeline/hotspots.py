@@ -9,7 +9,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.observed import Gap
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
-from vmtailor.model.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
+from vmtailor.model.boots.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200

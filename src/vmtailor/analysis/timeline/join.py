@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.model.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
 
 def join(sources: Sequence[Observed]) -> Observed:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from vmtailor.analysis.bootlog.observed import LATE_US, Observed
-from vmtailor.model.timeline import PhaseName, PhaseSpan, WarningCode
+from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
 

@@ -21,7 +21,7 @@ from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
 from vmtailor.analysis.timeline.phases import phases_of
 from vmtailor.analysis.timeline.units import own_time
-from vmtailor.model.timeline import (
+from vmtailor.model.boots.timeline import (
     ConsoleCost,
     Deferral,
     DurationSource,

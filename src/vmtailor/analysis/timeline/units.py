@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vmtailor.model.timeline import Unit
+from vmtailor.model.boots.timeline import Unit
 
 
 def own_time(units: Sequence[Unit]) -> list[Unit]:

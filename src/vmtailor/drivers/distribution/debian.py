@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import on_path
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store, digest
 from vmtailor.drivers.distribution import apt, deb_file, debian_packages
 from vmtailor.drivers.distribution.debian_packages import Package
 from vmtailor.drivers.kernel import kernel_source

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.base import records
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.store import Store, digest
+from vmtailor.base.files import records
 from vmtailor.drivers.distribution.protocol import Distribution, PackagedKernel
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.debug_modules import debug_modules_of

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from vmtailor.base.store import Store
+from vmtailor.base.cache.store import Store
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture
 

@@ -15,9 +15,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.image import signals
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind
+from vmtailor.model.boots.workload import KEY_BYTES, Run
 from vmtailor.model.exercise import Exercise, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.workload import KEY_BYTES, Run
 
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")

@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.model.workload import KEY_BYTES
+from vmtailor.model.boots.workload import KEY_BYTES
 
 MAGIC = b"\xf5\x54"
 HEADER_BYTES = 14

@@ -17,11 +17,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import plain_files, records
-from vmtailor.base.digests import sha256_of_rest
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import Store
-from vmtailor.base.text import plain
+from vmtailor.base.files import plain_files, records
+from vmtailor.base.files.digests import sha256_of_rest
+from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_values, content
 from vmtailor.model.bundle import EXERCISE, RECORD, Bundle, BundleFile
 from vmtailor.model.exercise import Exercise

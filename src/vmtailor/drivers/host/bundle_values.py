@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from vmtailor.base import plain_files
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plain
+from vmtailor.base.files import plain_files
+from vmtailor.base.words.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.bundle import Bundle

@@ -13,10 +13,10 @@ import re
 import time
 from io import BufferedReader
 
-from vmtailor.base.digests import sha256_of_rest
+from vmtailor.base.cache.store import Store, digest, require_own
 from vmtailor.base.errors import HostError
-from vmtailor.base.records import write_atomic
-from vmtailor.base.store import Store, digest, require_own
+from vmtailor.base.files.digests import sha256_of_rest
+from vmtailor.base.files.records import write_atomic
 
 _KIND = "content"
 #: Seconds for which a changed file is too new to be remembered.

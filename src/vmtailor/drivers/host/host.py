@@ -15,9 +15,11 @@ from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.base import figures, installing, natives, process, store
+from vmtailor.base import installing, natives, process
+from vmtailor.base.cache import store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.versions import version_key
+from vmtailor.base.words import figures
+from vmtailor.base.words.versions import version_key
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program

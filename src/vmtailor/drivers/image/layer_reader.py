@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from vmtailor.base import sizes
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words import sizes
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
 from vmtailor.drivers.image.layer_tree import Entry, Node
 from vmtailor.drivers.image.limits import DEPTH, Budget, Limits, Room, too_many, too_much

@@ -7,8 +7,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import figures, sizes
 from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.words import figures, sizes
 
 #: Content of one image, unless the user says otherwise; the second where the disk has not twice the first free.
 DEFAULT_BYTES = 16 << 30

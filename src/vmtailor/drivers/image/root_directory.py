@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers.image.layer_reader import TIME_MAX
 from vmtailor.drivers.image.limits import DEPTH, Limits, Room, too_many, too_much
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmtailor.base import elf
 from vmtailor.base.errors import BuildError
+from vmtailor.base.files import elf
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.base import dot_config, process, records
+from vmtailor.base import process
+from vmtailor.base.cache.store import cache_root, disk_full_is_a_host_error
 from vmtailor.base.errors import BuildError, HostError, UserInputError
+from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
-from vmtailor.base.store import cache_root, disk_full_is_a_host_error
 from vmtailor.drivers.kernel.lost import lost
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.kernel import Configured, LostSymbol

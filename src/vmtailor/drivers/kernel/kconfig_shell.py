@@ -13,11 +13,11 @@ import os
 import re
 from pathlib import Path
 
-from vmtailor.base import temporary
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import BuildError, VmtailorError
+from vmtailor.base.files import temporary
+from vmtailor.base.files.records import write_atomic
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.base.records import write_atomic
-from vmtailor.base.store import Store, digest
 from vmtailor.model.architecture import Architecture, presumed
 
 #: What the kernel's Makefile exports that Kconfig reads, with its defaults for a native build.

@@ -12,10 +12,11 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from vmtailor.base import dot_config, process, records
+from vmtailor.base import process
+from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, UserInputError
+from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store, digest, locked
 from vmtailor.drivers.kernel import kbuild, kernel_source
 from vmtailor.drivers.kernel.debug_modules import debug_modules_of
 from vmtailor.model.architecture import Architecture, named, presumed

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import process
-from vmtailor.base.digests import sha256_of
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store, digest
 
 _GIVE = "give the top folder of a Linux source, or its tarball"
 # Files whose content tells one tree from another well enough: a patched tree differs in one of them or in its size.

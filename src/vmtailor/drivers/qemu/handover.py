@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vmtailor.base import temporary
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import temporary
 from vmtailor.drivers.qemu import confinement, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.plugin import Plugin

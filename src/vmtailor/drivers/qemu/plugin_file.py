@@ -29,7 +29,7 @@ import numpy as np
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.architecture import presumed_name
-from vmtailor.model.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
+from vmtailor.model.boots.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
 
 MAGIC = b"VTCOUNT2"
 _CHUNK = struct.Struct("<4sIQ")

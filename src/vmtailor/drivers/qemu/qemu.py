@@ -27,7 +27,7 @@ from vmtailor.drivers.qemu.qmp import Qmp
 from vmtailor.drivers.qemu.registers import all_halted
 from vmtailor.drivers.rootfs import qcow2
 from vmtailor.model.architecture import Emulator, named, presumed
-from vmtailor.model.ending import End, Ending
+from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
 
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")

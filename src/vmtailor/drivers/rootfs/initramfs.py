@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import elf
 from vmtailor.base.errors import HostError
-from vmtailor.base.records import write_atomic
+from vmtailor.base.files import elf
+from vmtailor.base.files.records import write_atomic
 from vmtailor.model.architecture import MachineType
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest

@@ -29,9 +29,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.process import pasteable, require_tool, run, spawn
-from vmtailor.base.store import disk_full_is_a_host_error
 from vmtailor.drivers.image.layer_tree import Tree
 from vmtailor.drivers.image.layers import OWN, Layer, read_tree, write_archive
 from vmtailor.drivers.rootfs import unpack

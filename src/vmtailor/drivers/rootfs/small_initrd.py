@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmtailor.base import sizes, temporary
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import temporary
 from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.words import sizes
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, load_order, node
 from vmtailor.model.machine import Disk, DiskFormat
 

@@ -11,9 +11,9 @@ import re
 import tarfile
 from pathlib import Path
 
-from vmtailor.base import temporary
-from vmtailor.base.elf import interpreter
 from vmtailor.base.errors import HostError
+from vmtailor.base.files import temporary
+from vmtailor.base.files.elf import interpreter
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.plan import RootFormat

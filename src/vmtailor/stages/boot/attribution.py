@@ -11,11 +11,11 @@ from vmtailor.analysis.cost import attribution_boot
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base import dot_config, records
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import dot_config, records
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
-from vmtailor.base.store import Store
 from vmtailor.booting import series
 from vmtailor.booting.counted import CountedToInit
 from vmtailor.drivers.distribution import choice, packaged
@@ -23,12 +23,12 @@ from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
 from vmtailor.drivers.kernel.symbolizer import symbolize
 from vmtailor.model.architecture import every, named, presumed, presumed_name
-from vmtailor.model.boot import Outcome
-from vmtailor.model.boot_cost import BootCost
-from vmtailor.model.counters import Counters
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.workload import OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Machine
-from vmtailor.model.workload import OwnInit, ReadyBy, ReadySignal
 
 RECORD = "cost.json"
 #: The console's word for the same moment, which ends the boot.

@@ -10,8 +10,8 @@ from pathlib import Path
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.rootfs import disk
+from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.machine import Machine
-from vmtailor.model.timeline import Timeline
 
 #: Every initcall with its duration, none of them lost.
 INITCALLS = ("initcall_debug", "ignore_loglevel", "log_buf_len=16M")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vmtailor.base import figures
+from vmtailor.base.words import figures
 from vmtailor.model.fit import FitRun, Side
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.base import figures
+from vmtailor.base.words import figures
 from vmtailor.model.fit import Side
 from vmtailor.model.memory import MemoryPart
 from vmtailor.stages.report.timeline import Segment

@@ -6,9 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.analysis.changes.causes import MEANING, ORDER, counts
-from vmtailor.base import figures, pages
-from vmtailor.base.records import write_atomic
-from vmtailor.model.boot import Phase
+from vmtailor.base import pages
+from vmtailor.base.files.records import write_atomic
+from vmtailor.base.words import figures
+from vmtailor.model.boots.boot import Phase
 from vmtailor.model.fit import FitRun
 from vmtailor.stages.report import memory, timeline, views, waterfall
 from vmtailor.stages.report.document import fit_document, repairs

@@ -7,9 +7,10 @@ import shlex
 from typing import Literal
 
 from vmtailor.analysis.changes.causes import MEANING, counts
-from vmtailor.base import figures, output
+from vmtailor.base import output
 from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
-from vmtailor.base.text import plural
+from vmtailor.base.words import figures
+from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.stages.report import memory, waterfall

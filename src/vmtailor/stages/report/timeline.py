@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.base import figures
-from vmtailor.model.boot import Phase, PhaseCounts
+from vmtailor.base.words import figures
+from vmtailor.model.boots.boot import Phase, PhaseCounts
 from vmtailor.model.fit import Side
 
 #: What each phase is, for the legend.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
-from vmtailor.model.timeline import Hotspot, Path, PhaseSpan, Timeline
+from vmtailor.model.boots.timeline import Hotspot, Path, PhaseSpan, Timeline
 
 COLOURS = {
     "firmware": "grey50",

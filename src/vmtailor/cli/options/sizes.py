@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from vmtailor.base import sizes
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words import sizes
 
 _AGE = re.compile(r"([0-9]{1,6})\s*([hdw])\Z", re.ASCII)
 _SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}

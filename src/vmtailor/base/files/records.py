@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import encodable, plain
+from vmtailor.base.words.text import encodable, plain
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.model.boot import Boot
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.workload import ReadySignal
 from vmtailor.model.change import Change
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.workload import ReadySignal
 
 
 class JudgedBy(StrEnum):

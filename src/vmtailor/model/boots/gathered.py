@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vmtailor.model.counters import Counters
-from vmtailor.model.ending import End
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.ending import End
 from vmtailor.model.guest import GuestReport
 
 

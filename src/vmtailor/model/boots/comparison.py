@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from vmtailor.model.timeline import PhaseSpan, Warn
+from vmtailor.model.boots.timeline import PhaseSpan, Warn
 
 
 class Change(StrEnum):

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from vmtailor.analysis.statistics.bootstats import Summary, summarise
-from vmtailor.base.figures import millions
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
-from vmtailor.base.text import plural
-from vmtailor.model.boot import Outcome
+from vmtailor.base.words.figures import millions
+from vmtailor.base.words.text import plural
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock
 from vmtailor.model.sample import Verdict
-from vmtailor.model.series import BootSeries, JudgedBy
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import store_use, temporary
-from vmtailor.base.store import FILLING, Store
+from vmtailor.base.cache import users as store_use
+from vmtailor.base.cache.store import FILLING, Store
+from vmtailor.base.files import temporary
 
 #: Folders that are no results: locks, and what a process makes while it runs, which the next one sweeps.
 _OWN = frozenset({store_use.USERS, "locks", "scratch"})

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from vmtailor.base import sizes
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.text import plain
+from vmtailor.base.words import sizes
+from vmtailor.base.words.text import plain
 
 #: A name in a folder, or in a folder of it: no way up, nothing hidden, nothing that a terminal or a shell would obey.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127})?")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.cli.sizes import parse_image_size, parse_memory
+from vmtailor.cli.options.sizes import parse_image_size, parse_memory
 from vmtailor.model import architecture
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.options import FitOptions

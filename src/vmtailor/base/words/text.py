@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from vmtailor.base.figures import NARROW_SPACE
+from vmtailor.base.words.figures import NARROW_SPACE
 
 #: What JSON allows raw, and a terminal may obey: DEL, C1, marks of direction, what has no width, other line ends,
 #: halves of a pair, tags.

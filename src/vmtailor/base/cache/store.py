@@ -14,9 +14,10 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vmtailor.base import store_use, temporary
-from vmtailor.base.digests import sha256_of
+from vmtailor.base.cache import users as store_use
 from vmtailor.base.errors import HostError
+from vmtailor.base.files import temporary
+from vmtailor.base.files.digests import sha256_of
 
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

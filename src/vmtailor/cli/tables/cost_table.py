@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vmtailor.analysis.cost.loops import LoopNames
-from vmtailor.base.figures import millions, percent
 from vmtailor.base.terminal import Console, Table, Text, box
-from vmtailor.model.boot_cost import BootCost
+from vmtailor.base.words.figures import millions, percent
+from vmtailor.model.boots.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
 MOST = 20

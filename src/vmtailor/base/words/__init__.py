@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text for people: figures, sizes, versions, and nothing that steers a terminal."""

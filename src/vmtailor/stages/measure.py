@@ -33,8 +33,9 @@ from vmtailor.model.memory import MemoryUse
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0
-#: A machine whose init has not started after so many times what it took with more memory never will.
-START_PATIENCE = 4
+#: A machine whose init has not started after so many host seconds, and so many times what it took with more memory,
+#: never will.
+START_S, START_TIMES = 5.0, 5
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 
@@ -168,8 +169,7 @@ class _MemorySearch:
             self._boot(subject.machine.memory_bytes, _deadline(subject.exercise))
             slowest_s = max(slowest_s, time.monotonic() - began)
         self._patience_s = 10.0 + 3 * slowest_s
-        starts = [mark.wall_s for found in works if (mark := found.milestone("init")) and mark.wall_s is not None]
-        self._start_s = 5.0 + START_PATIENCE * max(starts) if len(starts) == len(works) else math.inf
+        self._start_s = math.inf
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
@@ -177,6 +177,9 @@ class _MemorySearch:
         if found.failures:
             return False
         self._passed[memory_bytes] = gathered
+        started = found.milestone("init")
+        if started is not None and started.wall_s is not None:
+            self._start_s = min(self._start_s, START_S + START_TIMES * started.wall_s)
         return True
 
     def use(self, memory_bytes: int) -> MemoryUse | None:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the machine's memory is: /proc/meminfo, and where there is none, what sysinfo() tells of it, in the same form. */
+/* Where the machine's memory is: /proc/meminfo, and where there is none, what sysinfo() tells of it, in the same form.
+ */
 #include "init/machine/memory.h"
 
 #include <stdio.h>

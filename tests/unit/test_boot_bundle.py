@@ -55,6 +55,9 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
         0
     ].mode is DiskMode.READ_ONLY
     assert machine.clock is Clock.INSTRUCTIONS
+    smaller = bundle.Chosen(memory_bytes=20 << 20)
+    assert bundle.machine_of(bundle.load(tmp_path), smaller).memory_bytes == 20 << 20
+    assert machine.memory_bytes == bundle.load(tmp_path).bundle.memory_bytes
     wall = booting.prepare(tmp_path, bundle.Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
     assert wall.machine.append == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.

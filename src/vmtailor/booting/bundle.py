@@ -92,12 +92,14 @@ def load(path: Path, store: Store | None = None) -> Loaded:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user chose of a bundle's machine. `append`: further words of its command line."""
+    """What the user chose of a bundle's machine. `append`: further words of its command line. `memory_bytes`: None for
+    what it was fitted with."""
 
     cpu_model: str = "max"
     accelerator: Accelerator = Accelerator.TCG
     clock: Clock = Clock.WALL
     append: tuple[str, ...] = ()
+    memory_bytes: int | None = None
 
 
 def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
@@ -108,7 +110,8 @@ def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
     stamped = any(word.startswith("printk.time=") for word in chosen.append)
     stamps = STAMPS if chosen.clock is Clock.WALL and not stamped else ()
     return Machine(
-        architecture=bundle.architecture, kind=bundle.machine, memory_bytes=bundle.memory_bytes, cpus=bundle.cpus,
+        architecture=bundle.architecture, kind=bundle.machine,
+        memory_bytes=chosen.memory_bytes or bundle.memory_bytes, cpus=bundle.cpus,
         kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
         network=bundle.network, cpu_model=chosen.cpu_model, accelerator=chosen.accelerator, clock=chosen.clock,
     )  # fmt: skip

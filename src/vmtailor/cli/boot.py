@@ -84,8 +84,10 @@ def boot(
             show_default=False,
         ),
     ] = None,
-    memory: Annotated[str, typer.Option(help="Memory of the guest, such as 512M or 2G.")] = "2G",
-    cpus: Annotated[int, typer.Option(min=1, max=255, help="Virtual CPUs.")] = 1,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the guest, such as 512M; 2G, or what a bundle was fitted with.")
+    ] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, max=255, help="Virtual CPUs; 1 where nothing is said.")] = None,
     cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
     accel: Annotated[
         Accelerator, typer.Option(help="tcg works everywhere; kvm where `vmtailor doctor` says so.")
@@ -128,10 +130,10 @@ def boot(
     if subject is not None and bundle_folder.is_bundle(subject):
         boot_bundle.refuse(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
-             ("--sample", sample), ("--qemu", qemu)]
+             ("--sample", sample), ("--qemu", qemu), ("--machine", machine), ("--cpus", cpus)]
         )  # fmt: skip
         words = (*append.split(), *(profile.INITCALLS if debug_initcalls else ()))
-        own = Chosen(cpu, accel, clock, words)
+        own = Chosen(cpu, accel, clock, words, parse_memory(memory) if memory else None)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
             _print_cost(boot_bundle.attribute(asked), out, json, boot_bundle.architecture_of(subject))
@@ -145,10 +147,10 @@ def boot(
         line += [word for word in words_for(wanted) if word not in line]
     row = of_host()
     workload = _workload(signal, also_signals, mark or [], timeout)
-    size = parse_memory(memory, least=16 << 20, most=1 << 44)
+    size = parse_memory(memory or "2G", least=16 << 20, most=1 << 44)
     wanted_machine = replace(
         machines.usual(row), kind=row.machine_type(machine or row.usual).kind, memory_bytes=size,
-        cpus=cpus, kernel=_file(kernel),
+        cpus=cpus or 1, kernel=_file(kernel),
         initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
         ports=machines.on_loopback(workload.ports), cpu_model=cpu, accelerator=accel, clock=clock,
         options=tuple(qemu or ()),

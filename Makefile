@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# One entry point: make setup | demo | check | test | bench-fit. Every target sets up what it needs.
+# One entry point: make setup | demo | check | test | test-all | bench-fit. Every target sets up what it needs.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test bench-fit bench-analyze fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-analyze fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first)"
-	@echo "make test           all tests: lint, types, layers, unit, contract, system (sets up first)"
+	@echo "make test           the tests: lint, types, layers, unit, contract, system (sets up first)"
+	@echo "make test-all       the same, and what takes minutes and seldom fails"
 	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
@@ -72,6 +73,9 @@ attack: setup
 	  wait $$fitted && exit $$rest
 
 test: check
+	$(BIN)/pytest -m "not slow"
+
+test-all: check
 	$(BIN)/pytest
 
 bench-fit: setup

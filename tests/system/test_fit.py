@@ -26,7 +26,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.stages.root import build_root
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 TEXT = "Hello from a machine made to measure.\n"
 FIGURES = {

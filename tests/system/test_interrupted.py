@@ -27,7 +27,7 @@ from vmtailor.base.cache.store import Store, cache_root
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.model.architecture import presumed
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 EXERCISE = EXAMPLES / "hello" / "exercise.toml"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.program import assert_nothing_left, run_program
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
 HASHER = ROOT / "tests/guests/hasher"

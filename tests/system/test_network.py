@@ -23,7 +23,7 @@ from tests.system.conftest import Fitted, with_image
 
 from vmtailor.drivers.host import host_client
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 DIALER = Path(__file__).parents[1] / "guests" / "dialer"
 ANSWER = b"from the host\n"

@@ -32,7 +32,7 @@ from vmtailor.base.files import records
 from vmtailor.drivers.host import host_client
 from vmtailor.model.bundle import RECORD, Bundle
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 TEXT = "Hello from a machine made to measure.\n"
 

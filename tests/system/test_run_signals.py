@@ -28,7 +28,7 @@ from tests.fakes.program import (
     started,
 )
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 #: Seconds in which anything here has long ended, on a busy host.
 PATIENCE_S = 90.0

@@ -173,7 +173,7 @@ def verify(
     prepared = reverify.prepare(reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands))
     for command in prepared.runs:
         output.note(f"will be run on this host: {command}")
-    found = reverify.verify_bundle(prepared)
+    found = reverify.verify_prepared(prepared)
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}

@@ -73,7 +73,11 @@ class Fitted:
 
 def find(inputs: FitInputs) -> Findings:
     """Trace on the baseline, and read the source: everything that a plan is made of."""
-    record, folder = traced(inputs)
+    return known(inputs, *traced(inputs))
+
+
+def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
+    """The same with a trace that is there already, its files in `folder`."""
     inputs = inputs.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(inputs.image.archive))

@@ -50,6 +50,7 @@ _KINDS = {
     "tools": "volumes with the tracer",
     "trace": "traces",
     "verification": "verifications that passed",
+    "work": "what was read from work folders",
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor trace`, `plan`, `build` and `verify`: the single stages of `fit`."""
+"""`vmtailor trace`, `plan`, `build` and `verify`: the single stages of `fit`, of an image or in a work folder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import typer
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output
-from vmtailor.base.errors import AnswerNo
+from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
+from vmtailor.model.bundle import PLAN
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Findings
 from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.work_folder import resuming
+from vmtailor.pipeline.work_folder.content import WorkFolder, is_work_folder
 from vmtailor.stages import trace as trace_stage
 
 
@@ -38,15 +41,24 @@ class Show(StrEnum):
 @common.with_options(common.subject)
 def trace(
     asked: FitOptions,
+    context: typer.Context,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Begin a work folder there: the trace, for the next stages.")
+    ] = None,
     show: Annotated[Show, typer.Option(help="What of the trace to print.")] = Show.SYSCALLS,
     json: common.JsonOption = False,
 ) -> None:
-    """Run the exercise on the baseline and show what was seen."""
-    inputs = prepare(asked)
+    """Run the exercise on the baseline and show what was seen. Of a work folder, show what was seen then."""
+    saved = folder_of(asked, context, "show")
+    if saved is not None:
+        work = WorkFolder(saved, asked.store)
+        record, folder = work.trace(), work.trace_folder()
+    else:
+        inputs = prepare(asked) if out is None else resuming.trace(asked, out)
+        record, folder = fitting.traced(inputs)
     if show is Show.COVERAGE:
-        _print(_coverage(fitting.find(inputs)), json)
+        _print(_coverage(fitting.find(inputs) if saved is None else resuming.findings(work, asked)), json)
         return
-    record, folder = fitting.traced(inputs)
     events = trace_stage.read_log(folder, record).events
     if show is Show.FILES:
         rows = [{"path": f.path, "opened": f.opened, "failed": f.failed, "written": f.written} for f in record.files]
@@ -55,6 +67,23 @@ def trace(
     else:
         rows = [_call(call) for call in strace_log.summarise(events)]
     _print(rows, json)
+
+
+def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path | None:
+    """The work folder that was given for an image; None for an image. Raises UserInputError for an option beside those
+    `allowed`: the trace in the folder was made with the others."""
+    folder = Path(asked.reference)
+    if not is_work_folder(folder):
+        return None
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in ("image", "json", *allowed) and source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-")
+            raise UserInputError(
+                f"--{option} does not go with the work folder {folder}, whose records say it",
+                hint=f"give it to the stage before: vmtailor {context.info_name} --help says which takes it",
+            )
+    return folder
 
 
 def _call(call: Any) -> dict[str, Any]:
@@ -108,11 +137,14 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
 @common.with_options(common.planned)
 def plan(
     asked: FitOptions,
+    context: typer.Context,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the plan's record to this file.")] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Choose the configuration, and show every symbol with its reason. Nothing is built."""
-    made = fitting.planned(fitting.find(prepare(asked)))
+    """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
+    booted either."""
+    folder = folder_of(asked, context, "keep", "drop", "terminal", "source", "out")
+    made = fitting.planned(fitting.find(prepare(asked))) if folder is None else resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)
     if json:
@@ -134,11 +166,20 @@ def plan(
 
 
 @common.with_options(common.planned)
-def build(asked: FitOptions, json: common.JsonOption = False) -> None:
-    """Plan, and build the kernel, without verifying it. Prints where it is."""
-    findings = fitting.find(prepare(asked))
-    made = fitting.planned(findings)
-    files = fitting.built(findings, made)
+def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = False) -> None:
+    """Plan, and build the kernel, without verifying it. Prints where it is. In a work folder, build the plan that is
+    there, as it is, also where it was edited."""
+    folder = folder_of(asked, context, "source")
+    if folder is None:
+        findings = fitting.find(prepare(asked))
+        files = fitting.built(findings, fitting.planned(findings))
+    else:
+        files, differing = resuming.build(folder, asked)
+        if differing:
+            output.note(
+                f"{folder / PLAN} was edited: its fragment, which is what was built, gives "
+                f"{plural(len(differing), 'symbol')} another value than its changes say: {', '.join(differing[:10])}"
+            )
     if json:
         output.document({"schema": files.SCHEMA, **msgspec.to_builtins(files)})
         return
@@ -148,7 +189,7 @@ def build(asked: FitOptions, json: common.JsonOption = False) -> None:
 
 
 def verify(
-    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote.")],
+    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote, or a work folder.")],
     clock: Annotated[
         Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
     ] = Clock.INSTRUCTIONS,
@@ -169,11 +210,14 @@ def verify(
     ] = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it."""
-    prepared = reverify.prepare(reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands))
+    """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
+    verify the kernel that was built there."""
+    request = reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands)
+    working = is_work_folder(bundle)
+    prepared = resuming.prepare_verify(request) if working else reverify.prepare(request)
     for command in prepared.runs:
         output.note(f"will be run on this host: {command}")
-    found = reverify.verify_bundle(prepared)
+    found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
@@ -183,7 +227,7 @@ def verify(
     if not found.passed:
         raise AnswerNo(
             f"the container does not work in {bundle}{without}",
-            hint="fit the image again",
+            hint="vmtailor plan --keep SYMBOL keeps what it lacks" if working else "fit the image again",
             details=found.evidence,
         )
 

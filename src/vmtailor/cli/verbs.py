@@ -52,6 +52,11 @@ VERBS = (
         "Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it.",
     ),
     Verb(
+        "measure",
+        "measure",
+        "Measure both machines of a bundle or a work folder, the baseline and the tailored one, and print the figures.",
+    ),
+    Verb(
         "explain",
         "explain",
         "Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.",

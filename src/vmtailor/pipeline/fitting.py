@@ -32,6 +32,7 @@ from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Tree, Wishes
@@ -73,7 +74,11 @@ class Fitted:
 
 def find(inputs: FitInputs) -> Findings:
     """Trace on the baseline, and read the source: everything that a plan is made of."""
-    record, folder = traced(inputs)
+    return known(inputs, *traced(inputs))
+
+
+def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
+    """The same with a trace that is there already, its files in `folder`."""
     inputs = inputs.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(inputs.image.archive))
@@ -167,17 +172,17 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     )
 
 
-def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
+def machine_of(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
     return machines.tailored_machine(
         named(made.architecture),
         made.machine,
         Path(kernel.image),
-        inputs.root,
+        root,
         made.root_format,
         [word.id for word in made.words],
-        memory_bytes=inputs.options.memory_bytes,
-        cpu_model=inputs.options.cpu_model,
+        memory_bytes=options.memory_bytes,
+        cpu_model=options.cpu_model,
         cpus=made.cpus,
     )
 
@@ -219,7 +224,8 @@ class FitBench:
         """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
-        return Built(made, kernel, machine_of(self.findings.inputs, made, kernel)), tuple(changes)
+        inputs = self.findings.inputs
+        return Built(made, kernel, machine_of(inputs.options, inputs.root, made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
         """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import lzma
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Set
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.fitting import Findings, Fitted
+from vmtailor.pipeline.fitting import Built, Findings, Fitted
+from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.stages import measure
 from vmtailor.stages.measure import Measured, Subject
 
@@ -38,9 +39,8 @@ class Sides:
     tailored: Side
 
 
-def measured(findings: Findings, machine: Machine, table: SymbolTable, title: str) -> Measured:
+def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
     """All boots of one machine; found again when nothing they depend on has changed."""
-    inputs = findings.inputs
     key = keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(inputs.options.boots))
 
     def fill(folder: Path) -> None:
@@ -54,14 +54,15 @@ def measured(findings: Findings, machine: Machine, table: SymbolTable, title: st
     return records.load(Measured, inputs.options.store.get("measured", key, fill) / RECORD)
 
 
-def both_sides(findings: Findings, fitted: Fitted) -> Sides:
+def both_sides(findings: Findings, fitted: Built | Fitted) -> Sides:
     """Baseline and tailored machine: same machine type, memory and root file system."""
     inputs = findings.inputs
-    before = measured(findings, inputs.baseline, inputs.table, "the baseline")
+    before = measured(inputs, inputs.baseline, inputs.table, "the baseline")
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    after = measured(findings, fitted.machine, table, "the tailored machine")
-    baseline = side_of(findings, baseline_facts(findings), "baseline", inputs.baseline, before)
-    tailored = side_of(findings, tailored_facts(fitted), "tailored", fitted.machine, after)
+    after = measured(inputs, fitted.machine, table, "the tailored machine")
+    where = {row.function: row.file for row in findings.costs.rows}
+    baseline = side_of(inputs, baseline_facts(findings), "baseline", inputs.baseline, before, where)
+    tailored = side_of(inputs, tailored_facts(fitted), "tailored", fitted.machine, after, where)
     wanted = {phase.value for phase in TO_READY}
     costs: dict[str, int] = defaultdict(int)
     for row in findings.costs.rows:
@@ -70,9 +71,10 @@ def both_sides(findings: Findings, fitted: Fitted) -> Sides:
     return Sides(before, after, replace(baseline, symbol_costs=_most_first(costs)), tailored)
 
 
-def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine, found: Measured) -> Side:
-    """The figures of one machine, with its conditions."""
-    where = {row.function: row.file for row in findings.costs.rows}
+def side_of(
+    inputs: FitInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: Mapping[str, str]
+) -> Side:
+    """The figures of one machine, with its conditions. `where`: function → its file, for costs by folder."""
     first = found.exact[0]
     folders: dict[str, int] = defaultdict(int)
     for row in first.functions:
@@ -90,7 +92,6 @@ def side_of(findings: Findings, kernel: KernelFacts, name: str, machine: Machine
         subsystems=_most_first(folders),
         initcalls=found.initcalls,
     )
-    inputs = findings.inputs
     subject = Subject(machine, inputs.table, inputs.exercise, inputs.natives)
     return replace(
         side,
@@ -118,7 +119,7 @@ def baseline_facts(findings: Findings) -> KernelFacts:
     )
 
 
-def tailored_facts(fitted: Fitted) -> KernelFacts:
+def tailored_facts(fitted: Built | Fitted) -> KernelFacts:
     """The tailored kernel file: what is booted, and its size packed with xz for comparison."""
     return KernelFacts(
         label=fitted.kernel.release,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: a bundle verified again, from what is in it, on this host.
+"""`verify`: a bundle, or a work folder, verified from what is in it, on this host.
 
 A bundle may be somebody else's. Its exercise may name programs to be run on the host (`host-command`): they are run
 when the user gave them in a file of their own, or says that this bundle's are trusted; otherwise the verdict says what
@@ -8,6 +8,7 @@ it is without."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import Image
-from vmtailor.model.machine import Accelerator, Clock
+from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.inputs import scratch_of, tools_volume
@@ -41,15 +43,29 @@ class Request:
     trust_host_commands: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is verified: the folder's image, its network, its trace. `machine`: as it is for an accelerator, on the
+    wall clock; `requests`: the tracer's log. Both are read when they are asked for."""
+
+    image: Image
+    network: bool
+    architecture: str
+    root_format: RootFormat
+    trace: Trace
+    exercise: Exercise
+    machine: Callable[[Accelerator], Machine]
+    requests: Callable[[], bytes]
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """A bundle that was read and may be booted. `runs`: the programs that will be started on this host, as a shell
+    """A folder that was read and may be booted. `runs`: the programs that will be started on this host, as a shell
     would be told; `skipped`: those that the bundle asks for and that are left out."""
 
     request: Request
-    files: BundleFolder
+    subject: Subject
     exercise: Exercise
-    trace: Trace
     store: Store
     runs: tuple[str, ...]
     skipped: tuple[str, ...]
@@ -58,21 +74,47 @@ class Prepared:
 def prepare(request: Request, store: Store | None = None) -> Prepared:
     """Read a bundle, and decide which programs of its exercise are run on the host. Starts nothing.
 
-    Raises UserInputError for a bundle that is damaged, and for an exercise file that asks the container other things
-    than the bundle's: what the machine is compared with is the trace of those."""
+    Raises UserInputError for a bundle that is damaged, and as `allowed` does."""
     store = store or Store()
-    if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
-        raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+    require_clock(request)
     files = bundle_folder.load(request.bundle, store)
     if not files.lists(f"{TRACE}/{trace.RECORD}"):
         raise UserInputError(f"the bundle {request.bundle} holds no trace to compare with", hint="fit the image again")
-    name = f"{TRACE}/{trace.RECORD}"
+    return allowed(request, of_bundle(files), store)
+
+
+def require_clock(request: Request) -> None:
+    """Raise UserInputError for an accelerator that does not keep the clock."""
+    if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
+        raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+
+
+def of_bundle(files: BundleFolder) -> Subject:
+    """What of a bundle is verified. Raises UserInputError for a record that is damaged."""
+    name, bundle = f"{TRACE}/{trace.RECORD}", files.bundle
     record = records.from_bytes(Trace, files.data(name, RECORD_BYTES), str(files.path / name))
     bundle_values.require_cpu_model(record.cpu_model, files.path / name)
-    own = files.exercise()
+    return Subject(
+        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
+        network=bundle.network,
+        architecture=bundle.architecture,
+        root_format=bundle.root_format,
+        trace=record,
+        exercise=files.exercise(),
+        machine=lambda accelerator: machine_of(files.path, bundle, accelerator=accelerator, store=files.store),
+        requests=lambda: files.data(f"{TRACE}/{record.requests_file}"),
+    )
+
+
+def allowed(request: Request, subject: Subject, store: Store) -> Prepared:
+    """Decide which programs of an exercise are run on the host.
+
+    Raises UserInputError for an exercise file that asks the container other things than the folder's: what the machine
+    is compared with is the trace of those."""
+    own = subject.exercise
     exercise, skipped = own, tuple[str, ...]()
     if request.exercise is not None:
-        exercise = exercise_file.load(request.exercise, _image(files))
+        exercise = exercise_file.load(request.exercise, subject.image)
         if replace(in_guest(exercise), origin="") != replace(in_guest(own), origin=""):
             raise UserInputError(
                 f"{request.exercise} asks the container other things than the exercise that {request.bundle} was "
@@ -82,30 +124,28 @@ def prepare(request: Request, store: Store | None = None) -> Prepared:
     elif not request.trust_host_commands:
         exercise, skipped = in_guest(own), host_commands(own)
     runs = host_commands(exercise)
-    if not (files.bundle.network and any(port.protocol == "tcp" for port in files.bundle.image.exposed_ports)):
+    if not (subject.network and any(port.protocol == "tcp" for port in subject.image.config.exposed_ports)):
         runs, skipped = (), skipped or runs  # nothing leads into such a machine, so nothing is asked from outside
-    return Prepared(request, files, exercise, record, store, runs, skipped)
+    return Prepared(request, subject, exercise, store, runs, skipped)
 
 
-def verify_bundle(prepared: Prepared) -> Verification:
-    """The exercise on the bundle's machine, compared with the trace in the bundle. On the wall clock under KVM where
-    it works; the instruction clock is always TCG."""
-    request, files, store, record = prepared.request, prepared.files, prepared.store, prepared.trace
-    counting = request.clock is Clock.INSTRUCTIONS
-    architecture = files.bundle.architecture
-    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(architecture, store)
-    machine = machine_of(files.path, files.bundle, accelerator=accelerator, store=store)
+def verify_prepared(prepared: Prepared) -> Verification:
+    """The exercise on the folder's machine, compared with the trace in it. On the wall clock under KVM where it works;
+    the instruction clock is always TCG."""
+    request, subject, store = prepared.request, prepared.subject, prepared.store
+    record, counting = subject.trace, request.clock is Clock.INSTRUCTIONS
+    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(subject.architecture, store)
+    machine = subject.machine(accelerator)
     machine = replace(machine, clock=request.clock, cpu_model=record.cpu_model if counting else machine.cpu_model)
     target = Target(
         machine=machine,
-        image=files.bundle.image,
+        image=subject.image.config,
         exercise=prepared.exercise,
         natives=native_parts.locate(),
-        tools=tools_volume(store, files.bundle.root_format),
-        network=files.bundle.network,
+        tools=tools_volume(store, subject.root_format),
+        network=subject.network,
     )
-    log = trace.log_of(files.data(f"{TRACE}/{record.requests_file}"), record)
-    found = verify.verify(target, record, log.events, scratch_of(store))
+    found = verify.verify(target, record, trace.log_of(subject.requests(), record).events, scratch_of(store))
     return replace(found, skipped=prepared.skipped)
 
 
@@ -117,8 +157,3 @@ def in_guest(exercise: Exercise) -> Exercise:
 def host_commands(exercise: Exercise) -> tuple[str, ...]:
     """The programs of the host that an exercise asks for, each as a shell would be told, fit for a terminal."""
     return tuple(plain(shlex.join(step.argv)) for step in exercise.load if step.kind is StepKind.HOST_COMMAND)
-
-
-def _image(files: BundleFolder) -> Image:
-    bundle = files.bundle
-    return Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0)

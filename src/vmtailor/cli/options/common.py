@@ -139,6 +139,7 @@ def subject(
     arch: ArchitectureOption = None,
     machine: MachineOption = None,
     memory: MemoryOption = "256M",
+    cpus: CpusOption = 1,
     cpu_model: CpuModelOption = None,
     kernel: KernelOption = None,
     source: SourceOption = None,
@@ -153,7 +154,7 @@ def subject(
     require_machine(arch, machine)
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
-        memory_bytes=parse_memory(memory), cpu_model=cpu_model or "",
+        memory_bytes=parse_memory(memory), cpus=cpus, cpu_model=cpu_model or "",
         kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),
@@ -163,10 +164,9 @@ def subject(
 @with_options(subject)
 def planned(
     options: FitOptions,
-    cpus: CpusOption = 1,
     keep: KeepOption = None,
     drop: DropOption = None,
     terminal: TerminalOption = True,
 ) -> FitOptions:
     """The same, with what the plan is told."""
-    return replace(options, cpus=cpus, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal)
+    return replace(options, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal)

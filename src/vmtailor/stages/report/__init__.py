@@ -3,6 +3,6 @@
 
 from vmtailor.stages.report.document import FIT_SCHEMA, fit_document
 from vmtailor.stages.report.page import PAGE, page, write_page
-from vmtailor.stages.report.terminal import show
+from vmtailor.stages.report.terminal import show, show_figures
 
-__all__ = ["FIT_SCHEMA", "PAGE", "fit_document", "page", "show", "write_page"]
+__all__ = ["FIT_SCHEMA", "PAGE", "fit_document", "page", "show", "show_figures", "write_page"]

@@ -5,9 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from vmtailor.base.words import figures
-from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.fit import Side
+
+
+class Pair(Protocol):
+    """Whatever has both sides measured, such as the record of a fit."""
+
+    @property
+    def baseline(self) -> Side: ...
+
+    @property
+    def tailored(self) -> Side: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Group:
     rows: tuple[Row, ...]
 
 
-def groups(run: FitRun) -> tuple[Group, ...]:
+def groups(run: Pair) -> tuple[Group, ...]:
     """The size of the kernels; what was executed; wall time. Never two clocks in one group."""
     return (_size(run), _executed(run), _wall(run))
 
@@ -43,7 +54,7 @@ def conditions(side: Side) -> str:
 
 
 def _row(
-    run: FitRun,
+    run: Pair,
     title: str,
     what: str,
     of: Callable[[Side], float | None],
@@ -55,7 +66,7 @@ def _row(
     return Row(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong)
 
 
-def _size(run: FitRun) -> Group:
+def _size(run: Pair) -> Group:
     return Group(
         "Size",
         f"baseline {run.baseline.kernel_file}, tailored {run.tailored.kernel_file}",
@@ -102,7 +113,7 @@ def _size(run: FitRun) -> Group:
     )
 
 
-def _executed(run: FitRun) -> Group:
+def _executed(run: Pair) -> Group:
     return Group(
         "Instructions, virtual time, device accesses",
         f"instruction clock, {run.tailored.boots} boots a side, {spread(run)}",
@@ -190,7 +201,7 @@ def _executed(run: FitRun) -> Group:
     )
 
 
-def _wall(run: FitRun) -> Group:
+def _wall(run: Pair) -> Group:
     def accelerator(side: Side) -> str:
         return dict(side.wall_conditions).get("accelerator", "accelerator not recorded")
 
@@ -207,7 +218,7 @@ def _wall(run: FitRun) -> Group:
     )
 
 
-def spread(run: FitRun) -> str:
+def spread(run: Pair) -> str:
     """The largest spread of any figure on the instruction clock, in words."""
     found = [value for side in (run.baseline, run.tailored) for _, value in side.spread]
     if not found or min(run.baseline.boots, run.tailored.boots) < 2:

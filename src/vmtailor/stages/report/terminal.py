@@ -16,7 +16,7 @@ from vmtailor.model.fit import FitRun
 from vmtailor.stages.report import memory, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
-from vmtailor.stages.report.figures import groups
+from vmtailor.stages.report.figures import Pair, groups
 from vmtailor.stages.report.page import PAGE
 from vmtailor.stages.report.waterfall import Waterfall
 
@@ -35,8 +35,23 @@ def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> 
         (console or Console()).print(Group(*_parts(run)))
 
 
+def show_figures(pair: Pair, console: Console | None = None) -> None:
+    """Print the figures of both sides alone. Without a console: on standard output."""
+    (console or Console()).print(Group(*_both_sides(pair)))
+
+
 def _parts(run: FitRun) -> list[RenderableType]:
-    parts: list[RenderableType] = [_verdict(run), Text()]
+    parts: list[RenderableType] = [_verdict(run), Text(), *_both_sides(run)]
+    if (found := waterfall.of(run)) is not None:
+        parts.append(_waterfall(found))
+    parts.append(_causes(run))
+    if run.trials:
+        parts.append(_trials(run))
+    return [*parts, *_doubts(run), _next(run)]
+
+
+def _both_sides(run: Pair) -> list[RenderableType]:
+    parts: list[RenderableType] = []
     for group in groups(run):
         if any(value is not None for row in group.rows for value in row.exact):
             parts.append(_figures(group))
@@ -44,12 +59,7 @@ def _parts(run: FitRun) -> list[RenderableType]:
         parts.append(_loops(run))
     if run.baseline.memory or run.tailored.memory:
         parts.append(_memory(run))
-    if (found := waterfall.of(run)) is not None:
-        parts.append(_waterfall(found))
-    parts.append(_causes(run))
-    if run.trials:
-        parts.append(_trials(run))
-    return [*parts, *_doubts(run), _next(run)]
+    return parts
 
 
 def _verdict(run: FitRun) -> Text:
@@ -93,7 +103,7 @@ def _figures(group: FigureGroup) -> Group:
     return _titled(group.title, table, group.conditions)
 
 
-def _loops(run: FitRun) -> Group:
+def _loops(run: Pair) -> Group:
     sides = (run.baseline, run.tailored)
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
     for name in dict.fromkeys(loop.name for side in sides for loop in side.loops):
@@ -102,7 +112,7 @@ def _loops(run: FitRun) -> Group:
     return _titled("Loops that only emulation causes: in gross figures, not in net ones", table)
 
 
-def _memory(run: FitRun) -> Group:
+def _memory(run: Pair) -> Group:
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
     for row in memory.rows(run.baseline, run.tailored):
         table.add_row(Text(row.name), *(figures.memory_bytes(value) for value in row.bytes))

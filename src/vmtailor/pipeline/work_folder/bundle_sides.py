@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both machines of a bundle, measured again: its own, and the baseline that it was traced on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.side_figures import KernelFacts
+from vmtailor.base import natives as native_parts
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, records
+from vmtailor.booting import bundle as booting_bundle
+from vmtailor.booting.bundle import Chosen, Loaded
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import named
+from vmtailor.model.bundle import INIT
+from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.machine import Clock
+from vmtailor.pipeline import bundling, fitting, measuring, reverify
+from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.reverify import Subject
+from vmtailor.pipeline.work_folder.content import BothSides
+
+
+def measure(folder: Path, asked: FitOptions) -> BothSides:
+    """Both sides of a bundle. Its files are checked, and what it says of the sizes of its kernels is taken as it is.
+
+    Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
+    where this host cannot have the baseline's kernel."""
+    loaded = booting_bundle.load(folder, asked.store)
+    run = records.from_bytes(FitRun, loaded.files.data(bundling.RUN, RECORD_BYTES), str(loaded.folder / bundling.RUN))
+    subject = reverify.of_bundle(loaded.files)
+    inputs = _inputs(loaded, subject, asked)
+    tailored = replace(
+        booting_bundle.machine_of(loaded, Chosen(cpu_model=subject.trace.cpu_model, clock=Clock.INSTRUCTIONS)),
+        network=False,  # measured without, as its baseline is
+    )
+    table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
+    sides = []
+    for side, machine, symbols in (
+        (run.baseline, inputs.baseline, inputs.table),
+        (run.tailored, tailored, table),
+    ):
+        found = measuring.measured(inputs, machine, symbols, f"the {side.name} machine")
+        sides.append(measuring.side_of(inputs, _facts(side), side.name, machine, found, {}))
+    return BothSides(*sides)
+
+
+def _facts(side: Side) -> KernelFacts:
+    return KernelFacts(
+        label=side.kernel,
+        file=side.kernel_file,
+        symbols_y=side.symbols_y,
+        symbols_prompted=side.symbols_prompted,
+        bytes=side.kernel_bytes,
+        compressed_bytes=side.kernel_compressed_bytes,
+    )
+
+
+def _inputs(loaded: Loaded, subject: Subject, asked: FitOptions) -> FitInputs:
+    """What the fit began with, the very kernel by its release."""
+    bundle, parts = loaded.bundle, native_parts.locate()
+    if (
+        not loaded.files.lists(INIT)
+        or loaded.files.data(INIT, booting_bundle.MOST_INIT_BYTES) != parts.init.read_bytes()
+    ):
+        raise UserInputError(
+            f"the init of {loaded.folder} is of another version, and counts otherwise", hint="fit the image again"
+        )
+    row = named(bundle.architecture)
+    kernel = packaged.provide(asked.distribution, row, asked.store, subject.trace.kernel_release)
+    options = replace(
+        asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
+        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=subject.trace.cpu_model,
+        root_format=bundle.root_format,
+    )  # fmt: skip
+    inputs = FitInputs(
+        options=options,
+        image=subject.image,
+        exercise=loaded.exercise,
+        kernel=kernel,
+        source=SourceTree(Path(kernel.source_dir), kernel.source_digest),
+        natives=parts,
+        root=loaded.root,
+        tools=tools_volume(asked.store, bundle.root_format),
+        baseline=baseline_of(options, kernel, parts, loaded.root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
+        config=dot_config.parse(Path(kernel.config).read_text()),
+    )
+    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(subject.trace)))

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a work folder, and how it is written and read.
+
+A folder may be a stranger's. So regular files are read and nothing else, as long as a fit makes them at most; what this
+program hands on by name to others (QEMU, the symbolizer) is a copy in the cache, under the digest of what was read. Of
+what only the cache has (image, baseline kernel, its source) the record says under which digest it is there: a path
+could lead anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import plain_files, records
+from vmtailor.drivers.host import bundle_values
+from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, is_bundle
+from vmtailor.model.bundle import EXERCISE, PLAN, TRACE, Bundle
+from vmtailor.model.exercise import Exercise
+from vmtailor.model.fit import Side
+from vmtailor.model.image import Image
+from vmtailor.model.kernel import KernelBaseline, KernelFiles
+from vmtailor.model.plan import Plan, RootFormat
+from vmtailor.model.trace import Trace
+from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.stages import build, trace
+from vmtailor.stages.verify import Verification
+
+T = TypeVar("T")
+
+RECORD = "work.json"
+TRACED = f"{TRACE}/{trace.RECORD}"
+LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{trace.REQUESTS}")
+KERNEL, CONFIG, SYSTEM_MAP, BUILT = "vmlinux", "config", "System.map", "kernel.json"
+VERIFIED, MEASURED = "verification.json", "measured.json"
+#: The stages in their order, and the files of each.
+FILES: Mapping[str, tuple[str, ...]] = {
+    "trace": (RECORD, EXERCISE, TRACED, *LOGS),
+    "plan": (PLAN,),
+    "build": (BUILT, KERNEL, CONFIG, SYSTEM_MAP),
+    "verify": (VERIFIED,),
+    "measure": (MEASURED,),
+}
+#: The paths of a baseline, as they lie in folders of the cache that drivers of distributions make, or the compiler.
+_FOLDER = r"kernel-[a-z-]{1,40}/[0-9a-f]{40}"
+_PLACES = {
+    "vmlinuz": rf"({_FOLDER})/vmlinuz",
+    "config": rf"({_FOLDER})/config",
+    "modules_dir": rf"({_FOLDER})/(?:modules|lib/modules/[A-Za-z0-9][A-Za-z0-9.+~_-]{{0,127}})",
+    "system_map": rf"({_FOLDER})/System\.map",
+    "debug_vmlinux": rf"({_FOLDER})/vmlinux",
+    "debug_modules_dir": rf"({_FOLDER})(?:/debug)?",
+}
+_KEY = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all stages begin with. `image.archive` names the image's folder in the cache, the paths of `kernel` are
+    below the cache, and the source is named by its digest alone."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/work/1"
+
+    image: Image
+    kernel: KernelBaseline
+    architecture: str
+    machine: str
+    memory_bytes: int
+    cpus: int
+    cpu_model: str
+    root_format: RootFormat
+
+
+@dataclass(frozen=True)
+class WorkKernel:
+    """The kernel in a work folder, its files by their names there. `plan_sha256`: the record it was built from."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/work-kernel/1"
+
+    plan_sha256: str
+    files: KernelFiles
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """Both machines measured."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/both-sides/1"
+
+    baseline: Side
+    tailored: Side
+
+
+def is_work_folder(path: Path) -> bool:
+    """Whether a path is a work folder, whatever is missing in it. A bundle is none."""
+    return path.is_dir() and not is_bundle(path) and any(os.path.lexists(path / name) for name in (RECORD, TRACED))
+
+
+class WorkFolder:
+    """One work folder. What is read is checked: UserInputError for what no stage writes, and, with the stage that
+    writes it, for what is missing."""
+
+    def __init__(self, path: Path, store: Store | None = None) -> None:
+        self.path = path.absolute()
+        self.store = store or Store()
+
+    def require_writable(self) -> None:
+        """Raise UserInputError where something else is there, before the long work."""
+        path = self.path
+        empty = not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
+        if not empty and not is_work_folder(path):
+            raise UserInputError(
+                f"{path} is there already and is no work folder", hint="name another folder with -o, or remove it"
+            )
+        if (path / TRACE).is_symlink():
+            raise UserInputError(f"{path / TRACE} is a symbolic link", hint="remove it")
+        if not path.parent.is_dir():
+            raise UserInputError(f"the folder {path.parent} does not exist", hint="make it, or name another with -o")
+
+    def save_trace(self, inputs: FitInputs, record: Trace, folder: Path) -> None:
+        """Write what a trace found, with what it began with. What later stages wrote goes: it was made of another."""
+        self.require_writable()
+        options, kernel, root = inputs.options, inputs.kernel, self.store.root
+        places: dict[str, Any] = {name: str(Path(getattr(kernel, name)).relative_to(root)) for name in _PLACES}
+        source = replace(kernel, **places, source_dir="", source_digest=inputs.source.digest)
+        work = Work(
+            replace(inputs.image, archive=Path(inputs.image.archive).parent.name), source, options.architecture,
+            options.machine, options.memory_bytes, options.cpus, options.cpu_model, options.root_format,
+        )  # fmt: skip
+        with disk_full_is_a_host_error(self.path.parent):
+            self._forget("trace")
+            (self.path / TRACE).mkdir(parents=True, exist_ok=True)
+            for name, found in zip(LOGS, (record.coverage_file, record.requests_file), strict=True):
+                self._copy(folder / found, name)
+            named = replace(record, coverage_file=trace.COVERAGE, requests_file=trace.REQUESTS)
+            records.save(named, self.path / TRACED)
+            records.save(inputs.exercise, self.path / EXERCISE)
+            records.save(work, self.path / RECORD)
+
+    def save_plan(self, made: Plan) -> None:
+        self._save("plan", made, PLAN)
+
+    def save_kernel(self, plan_sha256: str, files: KernelFiles) -> KernelFiles:
+        """Write a kernel that was built from the plan of this digest. Returns the files as they lie here."""
+        with disk_full_is_a_host_error(self.path):
+            for source, name in ((files.image, KERNEL), (files.config, CONFIG), (files.system_map, SYSTEM_MAP)):
+                self._copy(Path(source), name)
+        named = replace(files, image=KERNEL, config=CONFIG, system_map=SYSTEM_MAP)
+        self._save("build", WorkKernel(plan_sha256, named), BUILT)
+        return build.located(files, self.path)
+
+    def save_verification(self, found: Verification) -> None:
+        self._save("verify", found, VERIFIED)
+
+    def save_measured(self, found: BothSides) -> None:
+        self._save("measure", found, MEASURED)
+
+    def work(self) -> Work:
+        """What all stages begin with."""
+        found, where = self._record(Work, RECORD), self.path / RECORD
+        bundle_values.require_cpu_model(found.cpu_model, where)
+        self._require_machine(found, where)
+        at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in _PLACES.items()}
+        folders = [match[1] if match else "" for match in at.values()]
+        # The image's three belong together: an initial RAM disk is named by the first two, and made of the third.
+        if not all(folders) or len(set(folders[:3])) != 1 or not _SHA256.fullmatch(found.kernel.source_digest):
+            raise self._wrong(where, "the baseline's kernel is none that the cache holds")
+        if not _KEY.fullmatch(found.image.archive):
+            raise self._wrong(where, "the image is none that the cache holds")
+        return found
+
+    def exercise(self) -> Exercise:
+        """The exercise that was traced."""
+        found = self._record(Exercise, EXERCISE)
+        bundle_values.require_exercise(found, self.path / EXERCISE)
+        return found
+
+    def trace(self) -> Trace:
+        """The trace's record."""
+        found, where = self._record(Trace, TRACED), self.path / TRACED
+        bundle_values.require_cpu_model(found.cpu_model, where)
+        names = [word for one in found.modules_requested for word in (one.module, one.path)]
+        if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
+            raise self._wrong(where, "a module that was asked for has a name that none has")
+        if not math.isfinite(found.requests_boot.seconds):
+            raise self._wrong(where, "the boot took no number of seconds")
+        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, trace.REQUESTS):
+            raise self._wrong(where, "its files have other names")
+        return found
+
+    def requests(self) -> bytes:
+        """The tracer's log."""
+        return self._read(LOGS[1], DATA_BYTES)
+
+    def trace_folder(self) -> Path:
+        """A copy of the trace's files that nobody else can change."""
+        parts = {Path(name).name: self._read(name, DATA_BYTES) for name in LOGS}
+
+        def fill(folder: Path) -> None:
+            for name, data in parts.items():
+                (folder / name).write_bytes(data)
+
+        return self.store.get("work", digest(*parts.values()), fill)
+
+    def plan(self, work: Work) -> tuple[Plan, str]:
+        """The plan, and the digest of its record. Written by hand or not, it is for the machine that was traced; what
+        its symbols may be, only the kernel's source says (`resuming.build`)."""
+        where, data = self.path / PLAN, self._read(PLAN)
+        found = records.from_bytes(Plan, data, str(where), hint="vmtailor plan writes it again")
+        wanted = (work.architecture, work.machine, work.cpus, work.root_format, work.kernel.version)
+        if (found.architecture, found.machine, found.cpus, found.root_format, found.kernel_version) != wanted:
+            raise UserInputError(
+                f"{where} is for another machine, format of the root or kernel version than {self.path / RECORD}",
+                hint="trace again with the options for that machine",
+            )
+        if len({name for name, _ in found.fragment}) != len(found.fragment):
+            raise UserInputError(f"{where}: a symbol is set twice in its fragment", hint="leave one of them")
+        self._require_machine(work, where, tuple(word.id for word in found.words))
+        return found, hashlib.sha256(data).hexdigest()
+
+    def kernel(self, plan_sha256: str) -> KernelFiles:
+        """The kernel that was built from the plan of this digest: copies that nobody else can change."""
+        found, where = self._record(WorkKernel, BUILT), self.path / BUILT
+        if found.plan_sha256 != plan_sha256:
+            raise UserInputError(
+                f"{self.path / PLAN} was changed after {KERNEL} was built from it", hint=f"vmtailor build {self.path}"
+            )
+        parts = {name: self._read(name, DATA_BYTES) for name in (KERNEL, CONFIG, SYSTEM_MAP)}
+        image = parts[KERNEL]
+        if hashlib.sha256(image).hexdigest() != found.files.sha256 or len(image) != found.files.image_bytes:
+            raise UserInputError(
+                f"{self.path / KERNEL} is not the kernel that {where} is about", hint=f"vmtailor build {self.path}"
+            )
+
+        def fill(folder: Path) -> None:
+            for name, data in parts.items():
+                (folder / name).write_bytes(data)
+
+        at = self.store.get("work", digest(*parts.values()), fill)
+        return replace(found.files, image=str(at / KERNEL), config=str(at / CONFIG), system_map=str(at / SYSTEM_MAP))
+
+    def _require_machine(self, work: Work, where: Path, words: tuple[str, ...] = ()) -> None:
+        """Raise UserInputError unless a fit could have made this machine."""
+        image = work.image
+        asked = Bundle(
+            "", image.reference, image.digest, image.config, KERNEL, work.kernel.version, CONFIG, SYSTEM_MAP, "root",
+            work.root_format, work.machine, work.cpus, work.memory_bytes, False, words, (),
+            architecture=work.architecture,
+        )  # fmt: skip
+        bundle_values.require_machine(asked, where)
+
+    def _record(self, kind: type[T], name: str) -> T:
+        hint = f"vmtailor {_writer(name)} writes it again"
+        return records.from_bytes(kind, self._read(name), str(self.path / name), hint=hint)
+
+    def _read(self, name: str, most_bytes: int = RECORD_BYTES) -> bytes:
+        if not os.path.lexists(self.path / name):
+            raise UserInputError(
+                f"{self.path} has no {name}: vmtailor {_writer(name)} writes it",
+                hint=f"vmtailor {_command(_writer(name), self.path)}",
+            )
+        return plain_files.read(self.path, name, most_bytes)
+
+    def _save(self, stage: str, record: Any, name: str) -> None:
+        self._forget(stage)
+        records.save(record, self.path / name)
+
+    def _forget(self, stage: str) -> None:
+        """Remove what later stages wrote."""
+        stages = list(FILES)
+        for later in stages[stages.index(stage) + 1 :]:
+            for name in FILES[later]:
+                (self.path / name).unlink(missing_ok=True)
+
+    def _copy(self, source: Path, name: str) -> None:
+        """Copy a file to a name of the folder: by a rename, so that no link is followed that was there."""
+        made = self.path / f"{name}.new"
+        made.unlink(missing_ok=True)
+        shutil.copyfile(source, made)
+        made.chmod(0o644)
+        made.replace(self.path / name)
+
+    def _wrong(self, where: Path, what: str) -> UserInputError:
+        return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")
+
+
+def _writer(name: str) -> str:
+    return next(stage for stage, names in FILES.items() if name in names)
+
+
+def _command(stage: str, path: Path) -> str:
+    return f"trace IMAGE -o {path}" if stage == "trace" else f"{stage} {path}"

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages, each from what the one before has left in a work folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.base import natives as native_parts
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, records, temporary
+from vmtailor.base.progress import step
+from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.image import Image
+from vmtailor.model.kernel import KernelBaseline, KernelFiles
+from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.plan import Plan
+from vmtailor.pipeline import fitting, measuring, reverify
+from vmtailor.pipeline.fitting import Built, Findings
+from vmtailor.pipeline.inputs import FitInputs, baseline_of, prepare, tools_volume
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.reverify import Prepared, Request, Subject
+from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
+from vmtailor.stages import build as build_stage
+from vmtailor.stages import plan as planning
+from vmtailor.stages.root import build_root
+from vmtailor.stages.verify import Verification
+
+
+def trace(asked: FitOptions, folder: Path) -> FitInputs:
+    """Trace, or find the trace, and begin a work folder with it. Returns what the trace began with."""
+    work = WorkFolder(folder, asked.store)
+    work.require_writable()
+    inputs = prepare(asked)
+    record, found = fitting.traced(inputs)
+    names = [module.name for module in record.modules]
+    work.save_trace(inputs.having_loaded(fitting.modules_asked_for(record), names), record, found)
+    return inputs
+
+
+def plan(folder: Path, asked: FitOptions) -> Plan:
+    """The plan, from the trace in the folder; nothing is booted. Of what was asked for, it is told what the user keeps
+    and drops, and the terminal."""
+    work = WorkFolder(folder, asked.store)
+    made = fitting.planned(findings(work, asked))
+    work.save_plan(made)
+    return made
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A plan that may have been edited. `differing`: symbols that its fragment resolves to other values than its
+    changes say."""
+
+    plan: Plan
+    differing: tuple[str, ...]
+
+
+def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]]:
+    """The kernel of the plan in the folder, and the symbols of which the plan says two things. Raises UserInputError
+    for a plan that asks for what the source does not have, or what its make would obey; BuildError for symbols that do
+    not resolve as planned."""
+    work = WorkFolder(folder, asked.store)
+    begun = work.work()
+    made, sha256 = work.plan(begun)
+    source = source_of(begun, asked)
+    with step("facts of the kernel source"):
+        kconfig = planning.read_tree(
+            source.path, source.version, source.digest, asked.store, architecture=begun.architecture
+        ).kconfig
+        resolved = resolve(kconfig, made, f"{work.path}/plan.json")
+    files = build_stage.build_kernel(resolved.plan, source.path, source.digest, asked.store)
+    return work.save_kernel(sha256, files), resolved.differing
+
+
+def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
+    """A plan as this source understands it, its figures counted again."""
+    try:
+        taken = foreign.harmless(kconfig, dict(made.fragment), where)
+    except UserInputError as error:
+        raise UserInputError(error.message, hint="vmtailor plan writes it again, with --keep and --drop") from error
+    fragment = tuple((name, value) for name, value in made.fragment if name in taken)
+    resolution = kconfig.resolve(fragment)
+    said = {change.id: change.value for change in made.symbols if change.value != "n"}
+    differing = {name for name in resolution.enabled | set(said) if resolution.values.get(name) != said.get(name)}
+    counted = replace(made, fragment=fragment, total_y=resolution.total_y, prompted_y=resolution.prompted_y)
+    return Resolved(counted, tuple(sorted(differing)))
+
+
+def prepare_verify(request: Request, store: Store | None = None) -> Prepared:
+    """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
+    store = store or Store()
+    reverify.require_clock(request)
+    work = WorkFolder(request.bundle, store)
+    begun, record, own = work.work(), work.trace(), work.exercise()
+    made, sha256 = work.plan(begun)
+    kernel = work.kernel(sha256)
+    image = image_of(begun, store)
+
+    def machine(accelerator: Accelerator) -> Machine:
+        root = build_root(image, begun.root_format, native_parts.locate(), store)
+        found = fitting.machine_of(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
+        cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
+        return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
+
+    subject = Subject(image, made.network, begun.architecture, begun.root_format, record, own, machine, work.requests)
+    return reverify.allowed(request, subject, store)
+
+
+def verify(prepared: Prepared) -> Verification:
+    """The exercise on the machine in the folder, compared with the trace in it."""
+    found = reverify.verify_prepared(prepared)
+    WorkFolder(prepared.request.bundle, prepared.store).save_verification(found)
+    return found
+
+
+def measure(folder: Path, asked: FitOptions) -> BothSides:
+    """Both machines, on both clocks; what was measured before of the same bytes is found again."""
+    work = WorkFolder(folder, asked.store)
+    made, sha256 = work.plan(work.work())
+    kernel = work.kernel(sha256)
+    found = findings(work, asked)
+    resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
+    machine = fitting.machine_of(found.inputs.options, found.inputs.root, resolved, kernel)
+    sides = measuring.both_sides(found, Built(resolved, kernel, machine))
+    measured = BothSides(sides.baseline, sides.tailored)
+    work.save_measured(measured)
+    return measured
+
+
+def findings(work: WorkFolder, asked: FitOptions) -> Findings:
+    """What is known of the fit, from the trace in the folder."""
+    return fitting.known(inputs_of(work, asked), work.trace(), work.trace_folder())
+
+
+def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
+    """What the trace began with: from the cache, with the root made again where it is gone."""
+    temporary.require_usable()
+    store, begun, exercise = asked.store, work.work(), work.exercise()
+    options = _options(begun, asked)
+    image, source, parts = image_of(begun, store), source_of(begun, asked), native_parts.locate()
+    kernel = replace(_kernel_of(begun, store), source_dir=str(source.path))
+    root = build_root(image, begun.root_format, parts, store)
+    return FitInputs(
+        options=options,
+        image=image,
+        exercise=exercise,
+        kernel=kernel,
+        source=source,
+        natives=parts,
+        root=root,
+        tools=tools_volume(store, begun.root_format),
+        baseline=baseline_of(options, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), begun.architecture),
+        config=dot_config.parse(Path(kernel.config).read_text()),
+    )
+
+
+def _options(begun: Work, asked: FitOptions) -> FitOptions:
+    return replace(
+        asked, reference=begun.image.reference, architecture=begun.architecture, machine=begun.machine,
+        memory_bytes=begun.memory_bytes, cpus=begun.cpus, cpu_model=begun.cpu_model, root_format=begun.root_format,
+    )  # fmt: skip
+
+
+def image_of(begun: Work, store: Store) -> Image:
+    """The image in the cache. Raises UserInputError when it is gone, or another one."""
+    folder = store.path("image", begun.image.archive)
+    if not (folder / "image.json").is_file():
+        raise _gone(f"the image {begun.image.reference}")
+    kept = records.load(Image, folder / "image.json")
+    if kept.archive_sha256 != begun.image.archive_sha256:
+        raise _gone(f"the image {begun.image.reference}")
+    store.used(folder / kept.archive)
+    return replace(begun.image, archive=str((folder / kept.archive).absolute()))
+
+
+def source_of(begun: Work, asked: FitOptions) -> SourceTree:
+    """The source of the baseline's version that was planned with: in the cache by its digest, or a folder that the user
+    names again."""
+    wanted = begun.kernel.source_digest
+    folder = asked.store.path("kernel-source", wanted)
+    if folder.is_dir():
+        asked.store.used(folder)
+        tree = SourceTree(folder, wanted)
+    elif asked.source is None:
+        raise _gone("the kernel's source", hint="give it again with --source, or trace again")
+    else:
+        tree = kernel_source.provide(asked.store, asked.source)
+        if tree.digest != wanted:
+            raise UserInputError(
+                f"{asked.source} is not the source that was traced with", hint="give that, or trace again"
+            )
+    kernel_source.require_version(tree, begun.kernel.version, "the baseline")
+    return tree
+
+
+def _kernel_of(begun: Work, store: Store) -> KernelBaseline:
+    """The baseline's kernel in the cache, its paths those of this cache."""
+
+    def there(name: str) -> str:
+        path = store.root / name
+        if not path.exists():
+            raise _gone(f"the baseline's kernel {begun.kernel.release}")
+        store.used(path)
+        return str(path)
+
+    old, at = begun.kernel, there
+    return replace(
+        old, vmlinuz=at(old.vmlinuz), config=at(old.config), system_map=at(old.system_map),
+        modules_dir=at(old.modules_dir), debug_vmlinux=at(old.debug_vmlinux),
+        debug_modules_dir=at(old.debug_modules_dir),
+    )  # fmt: skip
+
+
+def _gone(what: str, hint: str = "trace again: vmtailor trace IMAGE -o FOLDER") -> UserInputError:
+    return UserInputError(f"{what} is no longer in the cache", hint=hint)

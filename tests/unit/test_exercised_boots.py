@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.booting import exercised
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.boots.boot import Outcome
-from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Disk, Machine
 
@@ -52,3 +53,30 @@ def test_without_an_exercise_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, 
     found, _ = boot(machine(tmp_path, "exit"), Exercised(Run(argv=("/x",), key=FIXED_KEY), 20.0), tmp_path)
     assert (found.outcome, found.failures) == (Outcome.READY, ())
     assert found.container is not None and found.container.answers_right is None
+
+
+@pytest.mark.parametrize(
+    ("start_s", "now_s", "given_up"),
+    [
+        (None, 4.9, False),
+        (None, 5.1, True),
+        (1.0, 5.1, False),
+        (1.0, 9.9, False),
+        (1.0, 10.1, True),
+        (None, None, False),
+    ],
+)
+def test_patience_is_of_processor_time(start_s: float | None, now_s: float | None, given_up: bool) -> None:
+    """Until init has spoken, and in all; a machine whose processor time is not known is not given up for it."""
+    assert exercised.Used(start_s, now_s).beyond(Patience(5.0, 10.0)) is given_up
+
+
+def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
+    class Running:
+        cpu_s: float | None = 1.0
+
+    running, used = Running(), exercised.Used()
+    for cpu_s, listening in ((1.0, False), (2.0, False), (3.0, True), (4.0, True), (None, True)):
+        running.cpu_s = cpu_s
+        used.look(running, listening)  # type: ignore[arg-type]
+    assert (used.start_s, used.now_s) == (3.0, 4.0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import boots, kernel_log
@@ -25,7 +25,7 @@ from vmtailor.drivers.qemu.qemu import RunningMachine
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import End
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import Exercised
+from vmtailor.model.boots.workload import Exercised, Patience
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Disk, DiskMode, Machine
 
@@ -52,34 +52,56 @@ def boot(
     with temporary.held_folder(scratch) as folder:
         loaded = counting.prepare(wanted, folder, owners())
         with qemu.start(_with_volumes(machine, work, folder), plugin=loaded) as running:
-            report, end = _drive(running, work, on_progress)
+            report, end, used = _drive(running, work, on_progress)
         _require_space(folder)
         gathered = _gathered(report, end, running.started_s, folder, work, loaded)
+        gathered = replace(gathered, start_cpu_s=used.start_s, cpu_s=used.now_s)
     exercise = work.run.exercise
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
 
+@dataclass
+class Used:
+    """Processor time that QEMU has used: when init first spoke, and by now."""
+
+    start_s: float | None = None
+    now_s: float | None = None
+
+    def look(self, running: RunningMachine, listening: bool) -> None:
+        used = running.cpu_s
+        self.now_s = self.now_s if used is None else used
+        if listening and self.start_s is None:
+            self.start_s = self.now_s
+
+    def beyond(self, patience: Patience) -> bool:
+        """Whether there is no more patience."""
+        if self.now_s is None:
+            return False
+        return self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
+
+
 def _drive(
     running: RunningMachine, work: Exercised, on_progress: Callable[[float], None] | None
-) -> tuple[GuestReport, End]:
+) -> tuple[GuestReport, End, Used]:
     """The conversation with our init, until the machine ends or its time is over."""
     session = GuestSession(running.serial, key=work.run.key)
+    used = Used()
     waits_for_us = work.at_load is not None
     while session.pump(min(1.0, running.left(work.timeout_s))) and running.left(work.timeout_s) > 0:
+        used.look(running, session.listening)
         if on_progress is not None:
             on_progress(running.elapsed_s)
-        if not session.listening and running.elapsed_s > work.start_s:
+        if used.beyond(work.patience):
             break
         if waits_for_us and any(mark.name == "load_end" for mark in session.marks):
             waits_for_us = False
             assert work.at_load is not None
             work.at_load()
             session.go()
-    started = session.listening or running.elapsed_s <= work.start_s
-    end = running.wait(max(0.1, running.left(work.timeout_s)) if started else 0.1)
+    end = running.wait(0.1 if used.beyond(work.patience) else max(0.1, running.left(work.timeout_s)))
     with contextlib.suppress(OSError):
         session.pump(0)
-    return session.report(), replace(end, seconds=running.elapsed_s)
+    return session.report(), replace(end, seconds=running.elapsed_s), used
 
 
 def _gathered(

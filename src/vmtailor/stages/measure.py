@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,16 +25,16 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
 
 #: Host seconds a boot may take beside what the exercise itself allows.
 BOOT_S = 300.0
-#: A machine whose init has not started after so many host seconds, and so many times what it took with more memory,
-#: never will.
-START_S, START_TIMES = 5.0, 5
+#: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
+#: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
+SLACK_S, START_TIMES, ALL_TIMES = 3.0, 4, 10
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 
@@ -87,7 +86,7 @@ def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Cal
         ]
         counted = [future.result() for future in exact]
     note("least memory")
-    search = _MemorySearch(subject, scratch, [found for found, _ in counted])
+    search = _MemorySearch(subject, scratch)
     floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
     least = least_memory(subject.machine.memory_bytes, floor, search.passes)
     wall = []
@@ -157,29 +156,27 @@ def _require(found: Boot, gathered: Gathered) -> None:
 
 class _MemorySearch:
     """Boots of one machine with less memory than it has. A kernel that does not fit may run in circles for ever, and
-    most say nothing then: both init's start and the whole boot have their time, told by boots that work."""
+    most say nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
 
-    def __init__(self, subject: Subject, scratch: Path, works: Sequence[Boot]) -> None:
+    def __init__(self, subject: Subject, scratch: Path) -> None:
         self._subject = subject
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        slowest_s = max(found.seconds for found in works)
-        if subject.machine.cpus > 1:  # several virtual CPUs take turns on this clock, and take longer
-            began = time.monotonic()
-            self._boot(subject.machine.memory_bytes, _deadline(subject.exercise))
-            slowest_s = max(slowest_s, time.monotonic() - began)
-        self._patience_s = 10.0 + 3 * slowest_s
-        self._start_s = math.inf
+        self._timeout_s, self._patience = _deadline(subject.exercise), Patience()
+        began = time.monotonic()
+        _, gathered = self._boot(subject.machine.memory_bytes)
+        # Of a machine that stands still; what goes in circles uses up its processor time before.
+        self._timeout_s = 30.0 + ALL_TIMES * (time.monotonic() - began)
+        if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
+            start_s, all_s = START_TIMES * gathered.start_cpu_s, ALL_TIMES * gathered.cpu_s
+            self._patience = Patience(SLACK_S + start_s, SLACK_S + all_s)
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
-        found, gathered = self._boot(memory_bytes, self._patience_s, self._start_s)
+        found, gathered = self._boot(memory_bytes)
         if found.failures:
             return False
         self._passed[memory_bytes] = gathered
-        started = found.milestone("init")
-        if started is not None and started.wall_s is not None:
-            self._start_s = min(self._start_s, START_S + START_TIMES * started.wall_s)
         return True
 
     def use(self, memory_bytes: int) -> MemoryUse | None:
@@ -192,9 +189,10 @@ class _MemorySearch:
         log = gathered.console.decode("utf-8", "replace")
         return memory.use(memory_bytes, log, gathered.report.file("memory"))
 
-    def _boot(self, memory_bytes: int, timeout_s: float, start_s: float = math.inf) -> tuple[Boot, Gathered]:
+    def _boot(self, memory_bytes: int) -> tuple[Boot, Gathered]:
         machine = replace(self._subject.machine, memory_bytes=memory_bytes)
-        return boot(machine, replace(_work(self._subject, timeout_s), start_s=start_s), self._scratch)
+        work = replace(_work(self._subject, self._timeout_s), patience=self._patience)
+        return boot(machine, work, self._scratch)
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:

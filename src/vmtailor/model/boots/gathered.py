@@ -15,6 +15,7 @@ class Gathered:
     """`end`: how QEMU ended, or that it still ran. `started_s`: the host's monotonic clock when it was started, to
     which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
     init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
+    `start_cpu_s`, `cpu_s`: processor time that QEMU had used when our init first spoke, and when it was last seen.
     `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
 
     end: End
@@ -23,6 +24,8 @@ class Gathered:
     console: bytes = b""
     lines: tuple[tuple[float, str], ...] = ()
     chart: bytes = b""
+    start_cpu_s: float | None = None
+    cpu_s: float | None = None
     requests: bytes = b""
     counts: bytes = b""
     counters: Counters | None = None

@@ -100,9 +100,18 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 
 
 @dataclass(frozen=True)
+class Patience:
+    """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
+    not shorten them."""
+
+    start_s: float = math.inf
+    all_s: float = math.inf
+
+
+@dataclass(frozen=True)
 class Exercised:
     """Our init starts the container on the machine's first disk, and drives it by its exercise. `timeout_s`: of host
-    time for the whole boot; `start_s`: until init has said that it is there. `tools`: the tracer's volume, which has
+    time for the whole boot; `patience`: in which it is given up. `tools`: the tracer's volume, which has
     every system call noted; its file's ending names the format. `at_load`: called when the guest waits after its own
     load, so that host clients can do theirs (`run.hold`)."""
 
@@ -110,7 +119,7 @@ class Exercised:
     timeout_s: float
     tools: Path | None = None
     at_load: Callable[[], None] | None = None
-    start_s: float = math.inf
+    patience: Patience = Patience()
 
     @property
     def signal(self) -> ReadySignal:

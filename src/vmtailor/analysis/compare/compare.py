@@ -23,7 +23,7 @@ from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.comparison import Change, Comparison, ConfigChange, Row, Side
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)

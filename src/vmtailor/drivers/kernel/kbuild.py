@@ -202,14 +202,6 @@ class Compiled:
         return self.build_dir / "System.map"
 
 
-def build_config(
-    source: Path, config_file: Path, build_dir: Path, toolchain: Toolchain, targets: Sequence[str] = ("vmlinux",)
-) -> Compiled:
-    """Build somebody else's whole configuration on this source, to compare with."""
-    configured = configure_file(source, build_dir, config_file, toolchain)
-    return compile_kernel(configured, targets, toolchain, title=f"compiling {config_file.name}")
-
-
 def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
     """What `uname -r` will say of the kernel in this folder."""
     name = build_dir / "include/config/kernel.release"
@@ -217,21 +209,6 @@ def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
         return name.read_text().strip()
     argv = make_argv(source, build_dir, toolchain, ["-s", "kernelrelease"])
     return process.run(argv, timeout_s=300, env=environment()).text.strip()
-
-
-def strip(vmlinux: Path, target: Path) -> None:
-    """A copy without symbols and debug information."""
-    process.run([process.require_tool("strip", "binutils"), "-s", "-o", str(target), str(vmlinux)], timeout_s=300)
-
-
-def ccache_hits() -> tuple[int, int]:
-    """Hits and misses of the compiler cache since it was made; (0, 0) without ccache."""
-    if shutil.which("ccache") is None:
-        return (0, 0)
-    text = process.run(["ccache", "--print-stats"], timeout_s=60, env=environment()).text
-    counts = {name: int(value) for name, _, value in (line.partition("\t") for line in text.splitlines()) if value}
-    hits = counts.get("direct_cache_hit", 0) + counts.get("preprocessed_cache_hit", 0)
-    return (hits, counts.get("cache_miss", 0))
 
 
 class ObjectCounter:

@@ -35,7 +35,7 @@ def wanted_by(machine: MachineType, root: RootFormat, *, network: bool = False) 
     return (*machine.modules, "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
 
 
-_REGULAR, _DIRECTORY, _LINK, _CHARACTER = 0o100000, 0o040000, 0o120000, 0o020000
+_REGULAR, _DIRECTORY, _CHARACTER = 0o100000, 0o040000, 0o020000
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ def directory(path: str, permissions: int = 0o755) -> Entry:
 
 def file(path: str, data: bytes, permissions: int = 0o644) -> Entry:
     return Entry(path, _REGULAR | permissions, data)
-
-
-def link(path: str, target: str) -> Entry:
-    return Entry(path, _LINK | 0o777, target.encode())
 
 
 def node(path: str, major: int, minor: int, permissions: int = 0o600) -> Entry:

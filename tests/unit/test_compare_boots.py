@@ -68,10 +68,10 @@ def test_repeated_boots_tell_what_is_real(tmp_path: Path) -> None:
         "new_init": "new",
     }
     faster = rows["a_init"]
-    assert faster.change_us == -12_000
-    assert faster.low_us is not None
-    assert faster.high_us is not None
-    assert faster.low_us <= -12_000 <= faster.high_us < 0
+    assert faster.change == -12_000
+    assert faster.low is not None
+    assert faster.high is not None
+    assert faster.low <= -12_000 <= faster.high < 0
     assert faster.p is not None
     assert faster.p < 0.05
     assert faster.boots == (6, 6)
@@ -187,7 +187,7 @@ def test_saved_boots_are_compared_by_their_milestones(tmp_path: Path) -> None:
     found = compare_sides(fast, slow, ("fast", "slow"))
     rows = {(r.kind, r.name, r.unit): r for r in found.phases}
     wall = rows["milestone", "ready", "µs"]
-    assert (wall.verdict, wall.before_us, wall.after_us, wall.boots) == ("slower", 1_000_000, 2_000_000, (5, 5))
+    assert (wall.verdict, wall.before, wall.after, wall.boots) == ("slower", 1_000_000, 2_000_000, (5, 5))
     assert rows["milestone", "ready", "instructions"].verdict == "same"
     assert found.before.boots == 5
     assert {r.name for r in found.items} == {"a_init"}

@@ -73,7 +73,7 @@ class Toolchain:
         )
 
 
-def environment(ccache_dir: Path | None = None) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What make and ccache see: a fixed date, user, host and build number, so that equal inputs give equal bytes."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME") if name in os.environ}
     return kept | {
@@ -83,7 +83,7 @@ def environment(ccache_dir: Path | None = None) -> dict[str, str]:
         "KBUILD_BUILD_HOST": "vmtailor",
         "KBUILD_BUILD_VERSION": "1",
         "SOURCE_DATE_EPOCH": "1767225600",
-        "CCACHE_DIR": str(ccache_dir or cache_root() / "ccache"),
+        "CCACHE_DIR": str(cache_root() / "ccache"),
         # Build folders beside each other share results: the source's path is the same for all, the folder's own is not
         # hashed. No CCACHE_BASEDIR: it would make the source's path relative before the compiler sees it, so that the
         # kernel's -fmacro-prefix-map no longer matches, and paths end up in the kernel.

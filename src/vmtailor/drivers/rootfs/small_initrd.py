@@ -7,7 +7,6 @@ from __future__ import annotations
 import lzma
 import tempfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
@@ -111,7 +110,7 @@ def _by_tool(data: bytes, path: Path) -> bytes:
         return out.read(MAX_UNPACKED + 1)
 
 
-def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path, *, more: Sequence[str] = ()) -> tuple[str, ...]:
+def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path) -> tuple[str, ...]:
     """Write the small initial RAM disk, not compressed; returns the modules in it.
 
     Raises UserInputError when the root disk's file system is not known or the user's initial RAM disk lacks it."""
@@ -124,7 +123,7 @@ def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path, *, more: Sequ
             if ".ko" in base and "/kernel/" in path:
                 (modules / "kernel").mkdir(exist_ok=True)
                 (modules / "kernel" / base).write_bytes(data)
-        order = load_order(modules, (*TRANSPORTS, *FILE_SYSTEMS[kind], *more))
+        order = load_order(modules, (*TRANSPORTS, *FILE_SYSTEMS[kind]))
     out.write_bytes(
         cpio(
             [

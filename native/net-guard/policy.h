@@ -33,7 +33,7 @@ bool is_loopback(const struct place *place);
 /* Whether it is port 53 of a name server that the file (resolv.conf(5)) lists. */
 bool is_resolver(const struct place *place, const char *file);
 
-/* Takes down that `place` has sent something to this socket. */
+/* Notes that `place` has sent something to this socket. */
 void heard_from(int fd, const struct place *place);
 
 /* For what is no answer. */

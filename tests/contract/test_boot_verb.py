@@ -17,7 +17,7 @@ import pytest
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.process import run
 from vmtailor.booting.boot import boot
-from vmtailor.drivers.guest.listener import listening
+from vmtailor.booting.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome

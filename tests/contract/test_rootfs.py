@@ -68,13 +68,13 @@ def test_two_builds_give_the_same_bytes(archive: Path, tmp_path: Path, form: Roo
     first = build(archive, tmp_path / "one" / "root", form, EXTRA)
     time.sleep(1.1)  # what takes a time stamp of its own would show it
     second = build(archive, tmp_path / "two" / "other-name", form, EXTRA)
-    assert sha256(first.path) == sha256(second.path)
-    assert first.size_bytes == first.path.stat().st_size > 0
+    assert sha256(first) == sha256(second)
+    assert first.stat().st_size > 0
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["root"]
 
 
 def test_erofs_holds_everything(archive: Path, tmp_path: Path) -> None:
-    image = build(archive, tmp_path / "root", RootFormat.EROFS, EXTRA).path
+    image = build(archive, tmp_path / "root", RootFormat.EROFS, EXTRA)
     run(["fsck.erofs", str(image)], timeout_s=60)
 
     def about(path: str) -> str:
@@ -101,7 +101,7 @@ def test_erofs_holds_everything(archive: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root; the other tests look with the tools' own eyes")
 @pytest.mark.parametrize("form", list(RootFormat))
 def test_a_kernel_reads_back_what_was_put_in(archive: Path, tmp_path: Path, form: RootFormat) -> None:
-    image = build(archive, tmp_path / "root", form, EXTRA).path
+    image = build(archive, tmp_path / "root", form, EXTRA)
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     if run(["mount", "-o", "loop,ro", str(image), str(mounted)], timeout_s=30, ok=range(256)).returncode != 0:
@@ -126,8 +126,8 @@ def test_a_kernel_reads_back_what_was_put_in(archive: Path, tmp_path: Path, form
 def test_erofs_compressed_is_smaller(archive: Path, tmp_path: Path) -> None:
     plain = build(archive, tmp_path / "plain")
     packed = build(archive, tmp_path / "packed", compression="lz4hc")
-    assert packed.size_bytes < plain.size_bytes
-    run(["fsck.erofs", str(packed.path)], timeout_s=60)
+    assert packed.stat().st_size < plain.stat().st_size
+    run(["fsck.erofs", str(packed)], timeout_s=60)
     with pytest.raises(BuildError, match=r"mkfs\.erofs") as caught:
         build(archive, tmp_path / "none", compression="nonsense")
     assert "nonsense" in caught.value.details
@@ -135,7 +135,7 @@ def test_erofs_compressed_is_smaller(archive: Path, tmp_path: Path) -> None:
 
 
 def test_squashfs_holds_everything(archive: Path, tmp_path: Path) -> None:
-    image = build(archive, tmp_path / "root", RootFormat.SQUASHFS, EXTRA).path
+    image = build(archive, tmp_path / "root", RootFormat.SQUASHFS, EXTRA)
     listed = run(["rdsquashfs", "--describe", str(image)], timeout_s=60).text
     assert re.search(r"file /?bin/ping 04755 12 34", listed)
     assert re.search(r"nod /?dev/console 0600 0 0 c 5 1", listed)
@@ -147,7 +147,7 @@ def test_squashfs_holds_everything(archive: Path, tmp_path: Path) -> None:
 
 
 def test_ext4_holds_everything(archive: Path, tmp_path: Path) -> None:
-    image = build(archive, tmp_path / "root", RootFormat.EXT4, EXTRA).path
+    image = build(archive, tmp_path / "root", RootFormat.EXT4, EXTRA)
     run(["e2fsck", "-fn", str(image)], timeout_s=60)
 
     def debugfs(command: str) -> str:
@@ -167,14 +167,14 @@ def test_ext4_has_room_for_many_files_and_for_large_ones(tmp_path: Path) -> None
     many = [file(f"d{n % 7}/{'n' * 200}{n}", b"x" * (n % 3)) for n in range(3000)]
     merge(layers_of(tmp_path, [tar_of(*many, file("large", bytes(30 << 20)))]), tmp_path / "flat")
     image = build(tmp_path / "flat", tmp_path / "root", RootFormat.EXT4)
-    run(["e2fsck", "-fn", str(image.path)], timeout_s=60)
-    assert image.size_bytes < 2 * ((30 << 20) + 3000 * 4096)
+    run(["e2fsck", "-fn", str(image)], timeout_s=60)
+    assert image.stat().st_size < 2 * ((30 << 20) + 3000 * 4096)
 
 
 def test_an_image_whose_dev_is_a_link_cannot_move_the_console(tmp_path: Path) -> None:
     merge(layers_of(tmp_path, [tar_of(symlink("dev", "/etc"), file("etc/passwd", b"x"))]), tmp_path / "flat")
     image = build(tmp_path / "flat", tmp_path / "root", RootFormat.SQUASHFS)
-    listed = run(["rdsquashfs", "--describe", str(image.path)], timeout_s=60).text
+    listed = run(["rdsquashfs", "--describe", str(image)], timeout_s=60).text
     # The link stays as the image has it; the node lies where the link leads, which is where the kernel looks.
     assert re.search(r"nod /?etc/console", listed)
 
@@ -213,7 +213,7 @@ def test_nobody_gets_the_same_bytes_as_root(archive: Path, tmp_path: Path, form:
             ["/usr/bin/python3", "-c", script, str(copied), str(place / "out"), form.value],
             timeout_s=120, env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{source}:{packages}", "HOME": str(place)},
         )  # fmt: skip
-        assert sha256(place / "out") == sha256(ours.path)
+        assert sha256(place / "out") == sha256(ours)
     finally:
         run(["rm", "-rf", str(place)], timeout_s=30)
 

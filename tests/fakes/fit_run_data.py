@@ -13,9 +13,9 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
-from vmtailor.model.sample import Verdict
 from vmtailor.model.syscalls import CallSummary, FailedCall
 from vmtailor.model.trial import Purpose, Trial
+from vmtailor.model.verdict import Verdict
 
 BASE_SUBSYSTEMS = {
     "crypto": 612_400_118,
@@ -283,7 +283,6 @@ def fit_run(**changes: object) -> FitRun:
         plan=plan(),
         baseline=baseline(),
         tailored=tailored(),
-        others=(),
         verified=True,
         degraded=(),
         trials=(

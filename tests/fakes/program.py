@@ -160,7 +160,7 @@ def finish(running: Started, timeout_s: float) -> Ended:
     try:
         running.process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        running.process.terminate()  # it takes down what it started
+        running.process.terminate()  # it ends what it started
         running.process.wait(20.0)
         raise
     left = _left(running)

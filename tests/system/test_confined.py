@@ -25,7 +25,7 @@ from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.process import run, spawn
-from vmtailor.drivers.guest.listener import listening
+from vmtailor.booting.listener import listening
 from vmtailor.drivers.qemu import confinement, qemu
 from vmtailor.drivers.qemu.confinement import Root
 from vmtailor.drivers.qemu.handover import Wanted

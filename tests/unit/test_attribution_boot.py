@@ -71,8 +71,6 @@ def test_rows_and_remainder_are_the_total() -> None:
     assert [(s.symbol, s.instructions, s.functions) for s in cost.symbols] == [
         ("IPV6", 290, ("fib6_init", "inet6_init"))
     ]
-    assert cost.always_built == 580
-    assert cost.attributed_share == pytest.approx(870 / 970)
     assert [(i.name, i.instructions, i.symbol, i.at, i.device_accesses) for i in cost.initcalls] == [
         ("inet6_init", 300, "IPV6", 120, 3)
     ]

@@ -27,7 +27,7 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, DiskMode
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import booting, bundling
 
 

@@ -32,7 +32,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, exact
 from vmtailor.model.machine import Machine
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
 from vmtailor.pipeline.machine_bench import MachineBench

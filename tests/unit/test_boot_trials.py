@@ -40,7 +40,7 @@ from vmtailor.model.boots.timeline import KernelInfo, PhaseSpan, Process, Timeli
 from vmtailor.model.boots.workload import OwnInit, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, Setting
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import machine_bench, trying
 from vmtailor.pipeline.applying import HOW, Means, applied
 

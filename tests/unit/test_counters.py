@@ -143,19 +143,6 @@ def test_milestones_are_the_first_passage() -> None:
     assert [(m.name, m.executed) for m in found][:2] == [("kernel", 10), ("init", 114)]
 
 
-def test_addresses_and_costs_for_attribution() -> None:
-    counters = plugin_file.parse(BOOT)
-    at, cost = analysis.block_costs(counters, [Phase.KERNEL])
-    assert dict(zip(at.tolist(), cost.tolist(), strict=True)) == {
-        IMAGE_MAP + 0x1000100: 4,
-        IMAGE_MAP + 0x1000410: 100,
-    }
-    assert analysis.executed_addresses(counters, [Phase.INIT]).tolist() == [
-        IMAGE_MAP + 0x1000410, IMAGE_MAP + 0x1000411, IMAGE_MAP + 0x1000600, IMAGE_MAP + 0x1000601
-    ]  # fmt: skip
-    assert counters.blocks.addresses(np.empty(0, np.uint32)).tolist() == []
-
-
 def test_coverage_takes_blocks_whole() -> None:
     counters = plugin_file.parse(BOOT.replace(names(b"MODE", "counts", "on"), names(b"MODE", "coverage", "off")))
     assert not counters.exact

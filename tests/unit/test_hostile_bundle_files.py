@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,24 +76,26 @@ def test_only_regular_files_are_started(tmp_path: Path, name: str, kind: str, mo
         start(folder)
 
 
-@pytest.mark.parametrize("name", ["exercise.json", "config", "System.map"])
-def test_only_regular_files_are_read_by_boot(tmp_path: Path, name: str) -> None:
+def bundles_without_the_file(tmp_path: Path, name: str) -> Iterator[Path]:
+    """Bundles in which one file is replaced by something that is no regular file, one bundle a kind."""
     for kind in ("link", "fifo", "folder"):
         folder = write_bundle(tmp_path / kind)
         other = tmp_path / f"other-{kind}"
         other.write_bytes((folder / name).read_bytes())
         put(folder / name, kind, other)
+        yield folder
+
+
+@pytest.mark.parametrize("name", ["exercise.json", "config", "System.map"])
+def test_only_regular_files_are_read_by_boot(tmp_path: Path, name: str) -> None:
+    for folder in bundles_without_the_file(tmp_path, name):
         with pytest.raises(UserInputError, match="not a regular file"):
             boot_bundle.load(folder)
 
 
 @pytest.mark.parametrize("name", ["exercise.json", "trace/trace.json", "trace/requests.strace"])
 def test_only_regular_files_are_read_by_verify(tmp_path: Path, name: str, verified: list[Target]) -> None:
-    for kind in ("link", "fifo", "folder"):
-        folder = write_bundle(tmp_path / kind)
-        other = tmp_path / f"other-{kind}"
-        other.write_bytes((folder / name).read_bytes())
-        put(folder / name, kind, other)
+    for folder in bundles_without_the_file(tmp_path, name):
         with pytest.raises(UserInputError, match="not a regular file"):
             stages.verify(folder)
     assert not verified

@@ -7,7 +7,7 @@ import pytest
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.model.change import Figure, symbol
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 CHANGE = symbol("AUDIT", "n", before="y")
 

@@ -57,23 +57,22 @@ def test_condition_of_a_file(facts: Facts, path: str, condition: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "condition", "optional"),
+    ("call", "condition"),
     [
-        ("read", "1", False),
-        ("futex", "FUTEX", True),
-        ("epoll_create1", "EPOLL", True),
-        ("setuid", "MULTIUSER", True),  # the condition of its lines
-        ("clock_gettime", "1", False),  # defined twice, one or the other is always there
-        ("timer_create", "POSIX_TIMERS", True),
-        ("membarrier", "MEMBARRIER", True),
-        ("socket", "NET", False),
-        ("umount2", "1", False),  # another name in the table than in the source
+        ("read", "1"),
+        ("futex", "FUTEX"),
+        ("epoll_create1", "EPOLL"),
+        ("setuid", "MULTIUSER"),  # the condition of its lines
+        ("clock_gettime", "1"),  # defined twice, one or the other is always there
+        ("timer_create", "POSIX_TIMERS"),
+        ("membarrier", "MEMBARRIER"),
+        ("socket", "NET"),
+        ("umount2", "1"),  # another name in the table than in the source
     ],
 )
-def test_condition_of_a_system_call(facts: Facts, call: str, condition: str, optional: bool) -> None:
+def test_condition_of_a_system_call(facts: Facts, call: str, condition: str) -> None:
     known = facts.syscall(call)
     assert known is not None and str(known[0]) == condition
-    assert facts.is_conditional(call) is optional
     assert known[1], "it must say where"
 
 

@@ -48,4 +48,4 @@ def test_a_damaged_or_foreign_record_is_refused(data: bytes) -> None:
 
 def test_a_wrong_type_inside_is_refused() -> None:
     with pytest.raises(UserInputError, match="damaged"):
-        records.from_bytes(Image, b'{"schema": "vmtailor/image/1", "reference": 7}')
+        records.from_bytes(Image, b'{"schema": "vmtailor/image/2", "reference": 7}')

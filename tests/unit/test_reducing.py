@@ -11,7 +11,7 @@ import pytest
 
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, symbol
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, reducing
 from vmtailor.stages.verify import Verification
 

@@ -12,8 +12,8 @@ import pytest
 from vmtailor.analysis.explain import explain
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change
-from vmtailor.model.sample import Verdict
 from vmtailor.model.trial import Purpose, Trial
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, repairing
 from vmtailor.stages.verify import Verification
 

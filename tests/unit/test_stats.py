@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmtailor.analysis.statistics import bootstats, stats
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 SIDE = st.lists(st.floats(1, 1000, allow_nan=False), min_size=4, max_size=7, unique=True)
 

@@ -14,7 +14,7 @@ from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Figure, symbol
 from vmtailor.model.plan import Plan, RootFormat
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 LOOPS = (LoopNames("calibration", ("wait",), "emulated"),)
 ROWS = {

@@ -85,7 +85,6 @@ def test_before_that_only_what_stage_1_says_counts() -> None:
     decoder = Decoder(KEY)
     frames, _ = decoder.feed(b"".join(encode(kind, b"x", 0, OPEN_KEY) for kind in "HFXORED"))
     assert "".join(frame.type for frame in frames) == "HFD"
-    assert not any(frame.keyed for frame in frames)
 
 
 def test_a_container_cannot_hide_a_frame_in_its_output() -> None:
@@ -96,7 +95,7 @@ def test_a_container_cannot_hide_a_frame_in_its_output() -> None:
 
 def test_without_a_run_volume_the_open_key_is_enough() -> None:
     frames, _ = Decoder(None).feed(encode("X", b"3 0 ", 0))
-    assert frames == [Frame("X", b"3 0 ", 0, False)]
+    assert frames == [Frame("X", b"3 0 ", 0)]
 
 
 def test_lost_frames_are_counted_and_a_new_program_begins_anew() -> None:

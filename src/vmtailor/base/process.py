@@ -140,7 +140,6 @@ def run(
     argv: Sequence[str],
     *,
     timeout_s: float,
-    stdin: IO[bytes] | None = None,
     stdin_bytes: bytes | None = None,
     stdout: IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
@@ -157,7 +156,7 @@ def run(
     """
     started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as feed:
-        source: int | IO[bytes] = stdin if stdin is not None else subprocess.DEVNULL
+        source: int | IO[bytes] = subprocess.DEVNULL
         if stdin_bytes is not None:
             feed.write(stdin_bytes)
             feed.seek(0)

@@ -55,7 +55,7 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class RelayOptions:
     """What the caller wants. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
     init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever. `once_up`: lines
     for standard error once the guest has spoken, and so QEMU has its ports."""
@@ -71,7 +71,7 @@ class Wishes:
 class Relay:
     """One machine's conversation with the caller: `run`, then `say` what there is to say, then `drain`."""
 
-    def __init__(self, running: RunningMachine, key: bytes, wishes: Wishes, signals: CaughtSignals) -> None:
+    def __init__(self, running: RunningMachine, key: bytes, wishes: RelayOptions, signals: CaughtSignals) -> None:
         self.running = running
         self._wishes = wishes
         self._signals = signals
@@ -218,7 +218,7 @@ class Relay:
 
 
 @contextlib.contextmanager
-def relayed(machine: Machine, run: Run, wishes: Wishes, signals: CaughtSignals) -> Iterator[Relay]:
+def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSignals) -> Iterator[Relay]:
     """Start a machine for one run, and relay its terminal. Raises HostError when QEMU does not start."""
     # On no disk: the container's environment is in it.
     with (

@@ -32,7 +32,7 @@ _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunEnding:
     """`status` where `error` is None. `words`: lines for standard error besides."""
 
     status: int = 0
@@ -72,16 +72,16 @@ def memory_of(folder: Path, has_bytes: int) -> Memory:
         return Memory(has_bytes, None)
 
 
-def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> Verdict:
+def verdict(finish: Finish, session: GuestSession, running: RunningMachine, memory: Memory) -> RunEnding:
     """What the end means. Raises HostError when QEMU could not start."""
     report = session.report()
     if report.exit_code is not None:
-        return Verdict(report.exit_code, _words(report, memory))
+        return RunEnding(report.exit_code, _words(report, memory))
     if finish is Finish.KILLED:
-        return Verdict(KILLED)
+        return RunEnding(KILLED)
     if report.fatal is not None:
         return _given_up(report.fatal, memory)
-    return Verdict(error=_without_status(finish, session, running, memory, report))
+    return RunEnding(error=_without_status(finish, session, running, memory, report))
 
 
 def _without_status(
@@ -104,13 +104,13 @@ def _without_status(
     return end.error()
 
 
-def _given_up(fatal: GuestNote, memory: Memory) -> Verdict:
+def _given_up(fatal: GuestNote, memory: Memory) -> RunEnding:
     """Init could not start the container: 126 where what was asked for is why, as with container engines."""
     if fatal.text.startswith("user '"):
-        return Verdict(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
+        return RunEnding(CANNOT_EXECUTE, (f"the container could not be started: {plain(fatal.text)}",))
     if memory.too_little:
-        return Verdict(error=memory.error(f"the machine's init gave up: {fatal.text}"))
-    return Verdict(
+        return RunEnding(error=memory.error(f"the machine's init gave up: {fatal.text}"))
+    return RunEnding(
         error=GuestError(
             f"the machine's init gave up: {fatal.text}",
             hint=f"fit the image again with --keep {fatal.symbol}" if fatal.symbol else "fit the image again",

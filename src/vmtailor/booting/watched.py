@@ -14,7 +14,7 @@ from vmtailor.analysis.timeline import bootmarks
 from vmtailor.base.files import temporary
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
-from vmtailor.drivers.guest.listener import Listener, listening
+from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.ready import POLL_S, ConsoleWatcher, PortWatcher, Watcher, watcher_for
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome

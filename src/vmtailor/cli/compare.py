@@ -15,16 +15,16 @@ from vmtailor.base.files.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text
 from vmtailor.base.words.text import encodable, plural
 from vmtailor.cli.tables.boot_view import duration
-from vmtailor.model.boots.comparison import Change, Comparison, Row
+from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
 _COLOURS = {
-    Change.FASTER: "green",
-    Change.GONE: "green",
-    Change.SLOWER: "red",
-    Change.NEW: "yellow",
-    Change.MOVED: "cyan",
-    Change.UNDECIDED: "dim",
-    Change.SAME: "dim",
+    RowVerdict.FASTER: "green",
+    RowVerdict.GONE: "green",
+    RowVerdict.SLOWER: "red",
+    RowVerdict.NEW: "yellow",
+    RowVerdict.MOVED: "cyan",
+    RowVerdict.UNDECIDED: "dim",
+    RowVerdict.SAME: "dim",
 }
 
 
@@ -70,22 +70,20 @@ def _amount(row: Row, value: float | None) -> str:
 
 
 def _cells(row: Row) -> tuple[str | Text, ...]:
-    change = "–" if row.change_us is None else f"{'+' if row.change_us > 0 else ''}{_amount(row, row.change_us)}"
-    between = (
-        "" if row.low_us is None or row.high_us is None else f"{_amount(row, row.low_us)} … {_amount(row, row.high_us)}"
-    )
+    change = "–" if row.change is None else f"{'+' if row.change > 0 else ''}{_amount(row, row.change)}"
+    between = "" if row.low is None or row.high is None else f"{_amount(row, row.low)} … {_amount(row, row.high)}"
     name = row.name + (f" (run {row.occurrence})" if row.occurrence > 1 else "")
-    exact = {Change.FASTER: "less", Change.SLOWER: "more"} if row.unit != "µs" else {}
-    verdict = Text(exact.get(Change(row.verdict), row.verdict), style=_COLOURS.get(Change(row.verdict), ""))
+    exact = {RowVerdict.FASTER: "less", RowVerdict.SLOWER: "more"} if row.unit != "µs" else {}
+    verdict = Text(exact.get(RowVerdict(row.verdict), row.verdict), style=_COLOURS.get(RowVerdict(row.verdict), ""))
     if row.direction:
         verdict.append(f", {row.direction}?", style="dim")
-    if row.moved and row.verdict != Change.MOVED:
+    if row.moved and row.verdict != RowVerdict.MOVED:
         verdict.append(", moved", style="cyan")
     return (
         row.kind,
         Text(name),
-        _amount(row, row.before_us),
-        _amount(row, row.after_us),
+        _amount(row, row.before),
+        _amount(row, row.after),
         change,
         Text(between, style="dim"),
         verdict,
@@ -95,7 +93,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
 def _table(title: str, rows: list[Row]) -> Table:
     """Rows as a table; the column of intervals is left out where there are none."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
-    between = any(row.low_us is not None for row in rows)
+    between = any(row.low is not None for row in rows)
     for name in ("kind", "name", "before", "after", "change", *(["95 %"] if between else []), ""):
         figure = name in ("before", "after", "change")
         least = {"name": min(18, max(len(row.name) for row in rows)), "": 10}.get(name)
@@ -119,7 +117,7 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
         )
     if found.phases:
         console.print(_table("Phases", list(found.phases)))
-    items = [row for row in found.items if all_rows or row.verdict != Change.SAME]
+    items = [row for row in found.items if all_rows or row.verdict != RowVerdict.SAME]
     if items:
         console.print(_table(f"What changed ({min(top, len(items))} of {len(items)})", items[:top]))
         if any(row.unit == "instructions" for row in items[:top]):

@@ -51,8 +51,8 @@ def gate(
         answer = {
             "schema": "vmtailor/gate/2",
             "kept": all(j.kept for j in judged),
-            "judged": _told(subject),
-            "references": [_told(one) for one in references.values()],
+            "judged": _identity(subject),
+            "references": [_identity(one) for one in references.values()],
             "budgets": rows,
         }
         output.document(answer)
@@ -71,7 +71,7 @@ def gate(
         )
 
 
-def _told(document: Document) -> dict[str, Any]:
+def _identity(document: Document) -> dict[str, Any]:
     return {"file": str(document.path), "sha256": document.sha256, **dict(document.facts)}
 
 

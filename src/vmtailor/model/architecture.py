@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -310,9 +310,9 @@ def of_host() -> Architecture:
     return found
 
 
-def every_kind(rows: Iterable[Architecture] | None = None) -> tuple[str, ...]:
+def every_kind() -> tuple[str, ...]:
     """The kinds of machines of all rows, each once."""
-    return tuple(dict.fromkeys(kind for one in rows or every() for kind in one.kinds))
+    return tuple(dict.fromkeys(kind for one in every() for kind in one.kinds))
 
 
 def _row(path: Traversable | Path) -> Architecture:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vmtailor.model.evidence import Evidence
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 
 class Cause(StrEnum):
@@ -16,7 +16,6 @@ class Cause(StrEnum):
     DEMANDED = "demanded"
     PLATFORM = "platform"
     POLICY = "policy"
-    MARGIN = "margin"  # kept beyond what was demanded
     DEPENDENCY = "dependency"
     REPAIR = "repair"  # a trial showed that it is needed, or is not
     ADVICE = "advice"  # the catalogue's advice

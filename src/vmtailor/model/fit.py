@@ -99,6 +99,7 @@ class Part:
 
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
 # vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
+# vmtailor/fit-run/3: without `others`, which was always empty.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
@@ -107,7 +108,7 @@ class FitRun:
     go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
     beyond what is expected of their symbols is the `remainder`."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/2"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/3"
 
     version: str
     command: str
@@ -119,7 +120,6 @@ class FitRun:
     plan: Plan
     baseline: Side
     tailored: Side
-    others: tuple[Side, ...]
     verified: bool
     degraded: tuple[FailedCall, ...]
     trials: tuple[Trial, ...]

@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The subject: what is fitted. An OCI image, merged into one flat archive, or (later) a root tree with its own init."""
+"""The subject: what is fitted. An OCI image, merged into one flat archive."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar
-
-
-class SubjectKind(StrEnum):
-    """`image`: our init is PID 1. `system`: a root tree or disk that brings its own init."""
-
-    IMAGE = "image"
-    SYSTEM = "system"
 
 
 @dataclass(frozen=True)
@@ -57,11 +49,13 @@ class ImageConfig:
         return self.entrypoint + self.cmd
 
 
+# vmtailor/image/1: with `kind`, which was always the same.
+# vmtailor/image/2: without it.
 @dataclass(frozen=True)
 class Image:
     """A fetched image. `archive` is the absolute path of a flat, uncompressed pax tar: the merged root file system."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/image/1"
+    SCHEMA: ClassVar[str] = "vmtailor/image/2"
 
     reference: str
     digest: str  # sha256:… of the manifest; of the flat archive for a plain directory
@@ -70,4 +64,3 @@ class Image:
     archive_sha256: str
     entries: int
     unpacked_bytes: int
-    kind: SubjectKind = SubjectKind.IMAGE

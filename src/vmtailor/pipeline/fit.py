@@ -124,7 +124,6 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         plan=fitted.plan,
         baseline=baseline,
         tailored=tailored,
-        others=(),
         verified=passed,
         degraded=fitted.verification.degraded,
         trials=tuple(findings.trials),

@@ -19,8 +19,8 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Varian
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.sample import Verdict
 from vmtailor.model.trial import Purpose
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.trials import Ran, Trials
 
 BASE = "base"

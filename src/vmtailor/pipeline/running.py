@@ -12,7 +12,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.words.text import plural
 from vmtailor.booting import run_ending
-from vmtailor.booting.relay import Wishes, relayed
+from vmtailor.booting.relay import RelayOptions, relayed
 from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import terminal
@@ -158,8 +158,8 @@ def _machine(options: RunOptions, bundle: Bundle) -> Machine:
     )
 
 
-def _wishes(options: RunOptions, bundle: Bundle) -> Wishes:
-    return Wishes(
+def _wishes(options: RunOptions, bundle: Bundle) -> RelayOptions:
+    return RelayOptions(
         stop_signal=guest_volume.signal_number(options.stop_signal or bundle.image.stop_signal or "SIGTERM"),
         grace_s=STOP_S if options.stop_timeout_s is None else options.stop_timeout_s,
         start_s=START_S,

@@ -16,8 +16,8 @@ from vmtailor.analysis.changes.judging import TrialRun, judge
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.progress import step
 from vmtailor.model.change import Change, Effect, exact
-from vmtailor.model.sample import Verdict
 from vmtailor.model.trial import Purpose, Trial
+from vmtailor.model.verdict import Verdict
 
 Made = TypeVar("Made")
 Result = TypeVar("Result")

@@ -25,7 +25,7 @@ from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
-VERSION = "2"
+VERSION = "3"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 

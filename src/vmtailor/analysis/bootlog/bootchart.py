@@ -43,7 +43,6 @@ class _Seen:
     name: str
     ppid: int | None
     start: int
-    first: int
     last: int
     cpu_last: float
 
@@ -167,7 +166,7 @@ def _note(
     old = seen.get(key)
     if old is None:
         if len(seen) < MAX_PROCESSES:
-            seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, at, cpu)
+            seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, cpu)
         return
     old.name, old.ppid, old.last, old.cpu_last = decode(raw, 120), ppid, at, max(cpu, old.cpu_last)
 

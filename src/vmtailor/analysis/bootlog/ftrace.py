@@ -28,7 +28,7 @@ def recognise(sample: bytes) -> bool:
 
 def read(path: str, lines: Iterable[bytes]) -> Observed:
     """Read the text of a trace. Other events in it are passed over."""
-    observed = Observed(path, "ftrace initcall events", initcall_source="ftrace")
+    observed = Observed(path, "ftrace initcall events")
     waiting: dict[tuple[str, str | None], list[RawCall]] = {}
     level: str | None = None
     for line in lines:

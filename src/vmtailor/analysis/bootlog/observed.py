@@ -87,7 +87,6 @@ class Observed:
     epoch: bool = False
     relative: bool = False
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
-    initcall_source: str = "log"
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning once per code and text."""

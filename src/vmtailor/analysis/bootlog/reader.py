@@ -197,8 +197,3 @@ def _nothing(path: str, what: str) -> Observed:
     observed = Observed(path, what)
     observed.warn(WarningCode.NOTHING_FOUND, f"{printable(path)}: {what}: nothing in it times a boot")
     return observed
-
-
-def is_saved_timeline(sample: bytes) -> bool:
-    """Whether bytes are a document that `analyze --json` wrote."""
-    return sample.lstrip()[:1] == b"{" and b'"vmtailor/timeline/' in sample[:200]

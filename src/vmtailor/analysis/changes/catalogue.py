@@ -122,10 +122,6 @@ class Catalogue:
         """The entries whose conditions hold, in file order."""
         return tuple(e for e in self.entries if e.when.holds(situation))
 
-    def resolve(self, reference: str) -> CatalogueEntry | None:
-        """The entry that `platform:ID` or `policy:ID` refers to; of several architectures' the first."""
-        return next((e for e in self.entries if e.reference == reference), None)
-
 
 def in_bounds(bounds: str, version: str) -> bool:
     """Whether `version` meets every bound of a list such as `>=6.2,<6.13`. An empty list is met.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vmtailor.analysis.statistics import bootstats
 from vmtailor.model.change import UNITS, Change, Effect, Figure
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 
 @dataclass(frozen=True)

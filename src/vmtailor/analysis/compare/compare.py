@@ -21,9 +21,9 @@ from vmtailor.analysis.statistics.stats import compare as judge
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.boots.comparison import Change, Comparison, ConfigChange, Row, Side
+from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)
@@ -32,7 +32,7 @@ WORTH_US = 100
 
 Key = tuple[str, str, int]
 
-_VERDICTS = {Verdict.BETTER: Change.FASTER, Verdict.WORSE: Change.SLOWER, Verdict.SAME: Change.SAME}
+_VERDICTS = {Verdict.BETTER: RowVerdict.FASTER, Verdict.WORSE: RowVerdict.SLOWER, Verdict.SAME: RowVerdict.SAME}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ def compare_sides(before: Saved, after: Saved, names: tuple[str, str]) -> Compar
     if before.timelines and after.timelines:
         found = compare_boots(before.timelines, after.timelines, names)
     elif before.samples and after.samples:
-        left, right = (Side(n, 0, side.version or None, None) for n, side in zip(names, (before, after), strict=True))
+        left, right = (
+            ComparedSide(n, 0, side.version or None, None) for n, side in zip(names, (before, after), strict=True)
+        )
         found = Comparison(left, right, (), (), (), ())
     else:
         raise UserInputError(
@@ -110,7 +112,7 @@ def _figures(before: Samples, after: Samples) -> Iterator[Row]:
         left, right = before.get(key, []), after.get(key, [])
         row = _row((kind, name, 1), left, right, (len(left), len(right)))
         if left and right and (unit != "µs" or "virtual" in name):
-            verdict = _VERDICTS.get(exact(left, right).verdict, Change.UNDECIDED)
+            verdict = _VERDICTS.get(exact(left, right).verdict, RowVerdict.UNDECIDED)
             row = msgspec.structs.replace(row, verdict=verdict, direction="")
         yield msgspec.structs.replace(row, unit=unit)
 
@@ -142,9 +144,9 @@ def compare_boots(before: Sequence[Timeline], after: Sequence[Timeline], names: 
     )
 
 
-def _side(boots: Sequence[Timeline], name: str) -> Side:
+def _side(boots: Sequence[Timeline], name: str) -> ComparedSide:
     first = boots[0]
-    return Side(name, len(boots), first.kernel.version, first.kernel.command_line, first.phases)
+    return ComparedSide(name, len(boots), first.kernel.version, first.kernel.command_line, first.phases)
 
 
 def _phases(before: Sequence[Timeline], after: Sequence[Timeline]) -> Iterator[Row]:
@@ -208,17 +210,17 @@ def _items(before: Sequence[Timeline], after: Sequence[Timeline]) -> list[Row]:
         row = _row(key, [float(i.duration_us) for i in a], [float(i.duration_us) for i in b], boots)
         paths = a[0].path if a else "", b[0].path if b else ""
         away = key in moved or (bool(a) and bool(b) and paths[0] != paths[1])
-        verdict = Change.MOVED if away and row.verdict == Change.SAME else row.verdict
+        verdict = RowVerdict.MOVED if away and row.verdict == RowVerdict.SAME else row.verdict
         rows.append(
             Row(
                 row.kind,
                 row.name,
                 row.occurrence,
-                row.before_us,
-                row.after_us,
-                row.change_us,
-                row.low_us,
-                row.high_us,
+                row.before,
+                row.after,
+                row.change,
+                row.low,
+                row.high,
                 row.p,
                 verdict,
                 row.direction,
@@ -227,14 +229,14 @@ def _items(before: Sequence[Timeline], after: Sequence[Timeline]) -> list[Row]:
                 *paths,
             )
         )
-    rows.sort(key=lambda r: -abs(r.change_us if r.change_us is not None else (r.before_us or r.after_us or 0.0)))
+    rows.sort(key=lambda r: -abs(r.change if r.change is not None else (r.before or r.after or 0.0)))
     return rows
 
 
 def _row(key: Key, left: list[float], right: list[float], boots: tuple[int, int]) -> Row:
     kind, name, occurrence = key
     if not left or not right:
-        verdict = Change.NEW if not left else Change.GONE
+        verdict = RowVerdict.NEW if not left else RowVerdict.GONE
         us = statistics.median(left or right)
         return Row(
             kind,
@@ -250,10 +252,10 @@ def _row(key: Key, left: list[float], right: list[float], boots: tuple[int, int]
             boots=boots,
         )
     found: Difference = judge(left, right, THRESHOLDS)
-    change = _VERDICTS.get(found.verdict, Change.UNDECIDED)
+    change = _VERDICTS.get(found.verdict, RowVerdict.UNDECIDED)
     if found.low is None and abs(found.change) < THRESHOLDS.least(found.before):
-        change = Change.SAME  # too little to matter, whatever the spread
-    direction = "" if change != Change.UNDECIDED else (Change.FASTER if found.change < 0 else Change.SLOWER)
+        change = RowVerdict.SAME  # too little to matter, whatever the spread
+    direction = "" if change != RowVerdict.UNDECIDED else (RowVerdict.FASTER if found.change < 0 else RowVerdict.SLOWER)
     return Row(
         kind,
         name,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.base import pages
-from vmtailor.model.boots.comparison import Comparison, Side
+from vmtailor.model.boots.comparison import ComparedSide, Comparison
 
 
 def compare_page(comparison: Comparison) -> str:
@@ -19,11 +19,11 @@ def compare_page(comparison: Comparison) -> str:
                 r.kind,
                 r.name,
                 r.occurrence,
-                r.before_us,
-                r.after_us,
-                r.change_us,
-                r.low_us,
-                r.high_us,
+                r.before,
+                r.after,
+                r.change,
+                r.low,
+                r.high,
                 r.p,
                 r.verdict,
                 r.direction,
@@ -42,7 +42,7 @@ def compare_page(comparison: Comparison) -> str:
     )
 
 
-def _known(side: Side) -> list[tuple[str, int, int]]:
+def _known(side: ComparedSide) -> list[tuple[str, int, int]]:
     return [
         (str(p.name), p.start_us, p.end_us)
         for p in side.phases
@@ -50,12 +50,12 @@ def _known(side: Side) -> list[tuple[str, int, int]]:
     ]
 
 
-def _length(side: Side) -> int:
+def _length(side: ComparedSide) -> int:
     known = _known(side)
     return max(end for _, _, end in known) - min(start for _, start, _ in known) if known else 0
 
 
-def _strip(side: Side, longest: int) -> list[dict[str, Any]]:
+def _strip(side: ComparedSide, longest: int) -> list[dict[str, Any]]:
     known = _known(side)
     if not known or not longest:
         return []

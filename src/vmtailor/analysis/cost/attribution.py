@@ -59,16 +59,16 @@ class Attribution:
     remainder: dict[str, int]
     total: dict[str, int]
 
-    def by_symbol(self, to_init: str = Phase.KERNEL, without: Container[str] = ()) -> dict[str, SymbolCost]:
-        """Symbol → cost over all phases, with the costliest functions as evidence of strength `ran`. `to_init` is the
-        phase that ends there; functions named in `without` do not count towards it."""
+    def by_symbol(self, without: Container[str] = ()) -> dict[str, SymbolCost]:
+        """Symbol → cost over all phases, with the costliest functions as evidence of strength `ran`. Functions
+        named in `without` do not count towards the way to init."""
         sums: dict[str, int] = defaultdict(int)
         net: dict[str, int] = defaultdict(int)
         places: dict[str, dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
         for row in self.rows:
             if row.symbol:
                 sums[row.symbol] += row.instructions
-                if row.phase == to_init and row.function.partition(".")[0] not in without:
+                if row.phase == Phase.KERNEL and row.function.partition(".")[0] not in without:
                     net[row.symbol] += row.instructions
                 places[row.symbol][(row.file, row.function)] += row.instructions
         found = {}

@@ -267,30 +267,3 @@ def _executed(counters: Counters, stretch: Stretch) -> NDArray[np.int64]:
     if counters.exact:
         return stretch.executed.astype(np.int64)
     return (stretch.entries * counters.blocks.insns[stretch.block]).astype(np.int64)
-
-
-def block_costs(
-    counters: Counters, wanted: Iterable[Phase] = tuple(Phase)
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Addresses of blocks and the instructions executed in them, over some phases: what attribution to lines needs.
-    Early blocks are at their place in the kernel's image; blocks that did not run are left out."""
-    total = np.zeros(len(counters.blocks), np.int64)
-    chosen = set(wanted)
-    for phase, stretch in phased(counters):
-        if phase in chosen:
-            total[stretch.block] += _executed(counters, stretch)
-    ran = np.flatnonzero(total)
-    vaddr = counters.blocks.vaddr[ran]
-    early = counters.blocks.early[ran]
-    return np.where(early, vaddr + counters.image_map, vaddr), total[ran]
-
-
-def executed_addresses(counters: Counters, wanted: Iterable[Phase] = tuple(Phase)) -> NDArray[np.uint64]:
-    """Addresses of all instructions of the kernel's blocks that were entered in some phases, sorted, each once. Early
-    blocks are at their place in the kernel's image; the firmware is left out."""
-    chosen = set(wanted) - {Phase.FIRMWARE}
-    parts = [s.block for phase, s in phased(counters) if phase in chosen]
-    blocks = np.unique(np.concatenate([np.empty(0, np.uint32), *parts]))
-    early = counters.blocks.early[blocks]
-    low = counters.blocks.addresses(blocks[early]) + counters.image_map
-    return np.union1d(counters.blocks.addresses(blocks[~early]), low)

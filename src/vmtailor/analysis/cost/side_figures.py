@@ -125,7 +125,6 @@ def make_side(
     memory: MemoryUse | None = None,
     subsystems: tuple[tuple[str, int], ...] = (),
     initcalls: tuple[tuple[str, int], ...] = (),
-    symbol_costs: tuple[tuple[str, int], ...] = (),
 ) -> Side:
     """One side's figures from its boots on the instruction clock (at least one), a boot with device accesses counted,
     and boots on the wall clock. Medians; the spread of each figure beside them."""
@@ -171,7 +170,6 @@ def make_side(
         functions=top_functions(first),
         subsystems=subsystems,
         initcalls=initcalls,
-        symbol_costs=symbol_costs,
         loops=from_reset,
         spread=tuple(spreads),
     )

@@ -13,10 +13,6 @@ from dataclasses import dataclass, replace
 
 from vmtailor.model.syscalls import CallSummary, SyscallEvent
 
-#: What the tracer is told, between the program's name and `-o FILE -- COMMAND`. -D: the traced program stays init's
-#: own child. -y: paths of descriptors; not -yy, which opens netlink sockets in the guest. Not -v: it prints secrets.
-FLAGS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
-
 _LINE = re.compile(r"(\d+)\s+(\d+\.\d+)\s(.*)\Z", re.S)
 _CALL = re.compile(r"(\w+)\(")
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
@@ -32,12 +28,9 @@ _MAX_LINE = 65536
 
 @dataclass(frozen=True)
 class Log:
-    """All calls in the order in which they began. `exits`: pid → exit status; `killed`: pid → name of the signal;
-    `skipped`: how many lines were not understood."""
+    """All calls in the order in which they began. `skipped`: how many lines were not understood."""
 
     events: tuple[SyscallEvent, ...]
-    exits: dict[int, int]
-    killed: dict[int, str]
     skipped: int
 
 
@@ -134,8 +127,6 @@ class _Parser:
         self._starts = [start for _, start in phases]
         self._events: list[SyscallEvent | None] = []
         self._pending: dict[int, tuple[int, _Pending]] = {}  # pid → (slot in events, what there is)
-        self._exits: dict[int, int] = {}
-        self._killed: dict[int, str] = {}
         self._skipped = 0
 
     def line(self, number: int, text: str) -> None:
@@ -144,10 +135,7 @@ class _Parser:
             self._skipped += 1
             return
         pid, time, rest = int(match.group(1)), float(match.group(2)), match.group(3)
-        if rest.startswith("---"):
-            return
-        if rest.startswith("+++"):
-            self._end(pid, rest)
+        if rest.startswith(("---", "+++")):  # a signal; the end of a process
             return
         resumed = _RESUMED.match(rest)
         if resumed:
@@ -161,14 +149,6 @@ class _Parser:
             self._pending[pid] = (len(self._events) - 1, _Pending(number, time, rest.removesuffix(_UNFINISHED)))
         else:
             self._whole(pid, _Pending(number, time, rest), -1)
-
-    def _end(self, pid: int, rest: str) -> None:
-        status = re.match(r"\+\+\+ exited with (\d+) \+\+\+", rest)
-        signal = re.match(r"\+\+\+ killed by (\w+)", rest)
-        if status:
-            self._exits[pid] = int(status.group(1))
-        elif signal:
-            self._killed[pid] = signal.group(1)
 
     def _whole(self, pid: int, call: _Pending, slot: int) -> None:
         head = _CALL.match(call.text)
@@ -207,7 +187,7 @@ class _Parser:
                 name, phase = head.group(1), self._phase(call.time)
                 self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
         events = name_tasks(e for e in self._events if e is not None)
-        return Log(tuple(events), self._exits, self._killed, self._skipped)
+        return Log(tuple(events), self._skipped)
 
 
 def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> Log:

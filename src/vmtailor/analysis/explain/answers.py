@@ -241,12 +241,12 @@ def _function(run: FitRun, what: str) -> Explained | None:
     if not facts:
         return None
     there = any(row.function == what for row in run.tailored.functions)
-    told = (
+    where = (
         "is in, and ran" if there else "ran on the baseline, and is not among what the tailored kernel spends most on"
     )
     standing = Standing.IN if there else Standing.OUT
     return Explained(
-        what, NameKind.FUNCTION, standing, f"the function {what} {told}", facts=facts, related=_mentions(run, what)
+        what, NameKind.FUNCTION, standing, f"the function {what} {where}", facts=facts, related=_mentions(run, what)
     )
 
 
@@ -302,12 +302,12 @@ def _file(run: FitRun, what: str) -> Explained | None:
     )
     if costs:
         there = any(name == run.tailored.name for name, _ in costs)
-        told = (
+        where = (
             "code of this folder runs in the tailored kernel"
             if there
             else "no code of this folder runs in the tailored kernel"
         )
-        return Explained(what, NameKind.FILE, Standing.IN if there else Standing.OUT, told, facts=costs)
+        return Explained(what, NameKind.FILE, Standing.IN if there else Standing.OUT, where, facts=costs)
     return None
 
 

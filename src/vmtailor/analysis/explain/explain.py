@@ -66,18 +66,6 @@ def needed_by(name: str, plan: Plan) -> tuple[str, ...]:
     return tuple(c.id for c in plan.symbols if any(r.reference == f"symbol:{name}" for r in c.reasons))
 
 
-def needs(name: str, plan: Plan) -> tuple[str, ...]:
-    """The chain of symbols that a dependency was brought in for, up to one that was asked for directly."""
-    chain: list[str] = []
-    current: str | None = name
-    while current is not None and current not in chain:
-        chain.append(current)
-        symbol = plan.symbol(current)
-        found = [r.reference for r in symbol.reasons if r.reference.startswith("symbol:")] if symbol else []
-        current = found[0].removeprefix("symbol:") if found else None
-    return tuple(chain[1:])
-
-
 def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
     """What would be set in addition if the symbol were kept, itself first. Empty when this tree cannot have it."""
     closure = close(kconfig, [*plan.fragment, (name, "y")])

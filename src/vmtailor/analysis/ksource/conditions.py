@@ -33,7 +33,6 @@ class _Level:
 
     branch: Expr
     not_before: Expr
-    first: int
 
 
 @dataclass
@@ -82,7 +81,7 @@ def line_conditions(text: str, tristates: frozenset[str] | None = None) -> LineC
 def _step(levels: list[_Level], keyword: str, rest: str, line: int, tristates: frozenset[str] | None) -> None:
     if keyword in ("if", "ifdef", "ifndef"):
         condition = _test(keyword, rest, tristates)
-        levels.append(_Level(condition, negation(condition), line))
+        levels.append(_Level(condition, negation(condition)))
     elif not levels:
         return
     elif keyword == "endif":

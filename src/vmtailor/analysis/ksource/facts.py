@@ -41,13 +41,15 @@ class Place:
     condition: str
 
 
+# vmtailor/facts/1: `names` with the system calls that may be missing.
+# vmtailor/facts/2: without them.
 @dataclass(frozen=True)
 class Facts:
     """`files`: source path without ending → condition; `names`: kind → name → places; `table`: call name → entry.
 
     `tristates`: symbols that may be m; None where the tree does not say."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/facts/1"
+    SCHEMA: ClassVar[str] = "vmtailor/facts/2"
 
     kernel_version: str
     files: dict[str, str]
@@ -84,10 +86,6 @@ class Facts:
             return None
         found = self.places("syscall", entry)
         return disjunction(*(parse(p.condition) for p in found)) if found else TRUE, found
-
-    def is_conditional(self, name: str) -> bool:
-        """Whether the kernel may be built without this system call."""
-        return bool(self.places("conditional-syscall", self.table.get(name, name)))
 
 
 @dataclass

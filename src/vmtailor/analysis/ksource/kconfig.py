@@ -170,11 +170,6 @@ class Kconfig:
         """Where the symbol is defined: file:line."""
         return tuple(f"{n.filename}:{n.linenr}" for n in self.symbols[name].nodes)
 
-    def choice_members(self, name: str) -> tuple[str, ...]:
-        """The members of the choice that a symbol belongs to, itself included; empty when it belongs to none."""
-        choice = self.symbols[name].choice
-        return tuple(s.name for s in choice.syms) if choice else ()
-
     # ---- resolving
 
     def apply(self, fragment: Iterable[tuple[str, str]]) -> None:

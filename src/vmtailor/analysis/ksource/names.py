@@ -13,7 +13,6 @@ from dataclasses import dataclass
 Found = Iterator[tuple[str, int]]
 
 _SYSCALL = re.compile(r"^[ \t]*SYSCALL_DEFINE[0-6]\(\s*(\w+)", re.M)
-_COND_SYSCALL = re.compile(r"^COND_SYSCALL\((\w+)\)", re.M)
 _STRUCT = r"struct {}\s+\w+(?:\[[^\]]*\])?\s*(?:__\w+\s*)*=\s*\{{"
 _FAMILY_START = re.compile(_STRUCT.format("net_proto_family"))
 _FAMILY = re.compile(r"\.family\s*=\s*[PA]F_(\w+)")
@@ -55,11 +54,6 @@ def _inside(text: str, start: re.Pattern[str], field: re.Pattern[str]) -> Found:
 def syscalls(text: str) -> Found:
     """SYSCALL_DEFINEn(name, …)."""
     return ((m.group(1), m.start()) for m in _SYSCALL.finditer(text))
-
-
-def conditional_syscalls(text: str) -> Found:
-    """COND_SYSCALL(name) of kernel/sys_ni.c: calls that may be missing."""
-    return ((m.group(1), m.start()) for m in _COND_SYSCALL.finditer(text))
 
 
 def families(text: str) -> Found:
@@ -147,7 +141,6 @@ class Finder:
 
 FINDERS = (
     Finder("syscall", syscalls, ("SYSCALL_DEFINE",)),
-    Finder("conditional-syscall", conditional_syscalls, ("COND_SYSCALL(",)),
     Finder("family", families, ("net_proto_family",)),
     Finder("netlink", netlink, ("netlink_kernel_create(",)),
     Finder("protocol", protocols, ("inet_protosw",)),

@@ -12,7 +12,7 @@ import numpy as np
 
 from vmtailor.analysis.statistics import stats
 from vmtailor.analysis.statistics.modes import Mode, find
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 CONFIDENCE = 0.95
 _DRAWS = 4000
@@ -43,7 +43,7 @@ def summarise(values: Sequence[float]) -> Summary | None:
     if not values:
         return None
     low, high = _interval(np.median(_resampled(values), axis=1)) if len(values) > 1 else (values[0], values[0])
-    return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values).modes)
+    return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values))
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:

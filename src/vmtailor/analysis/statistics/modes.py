@@ -27,26 +27,14 @@ class Mode:
     count: int
 
 
-@dataclass(frozen=True)
-class Modes:
-    """`p`: how often samples that have one mode (the flattest and the normal distribution were tried) would split as
-    well."""
-
-    modes: tuple[Mode, ...]
-    p: float
-
-    @property
-    def two(self) -> bool:
-        return len(self.modes) == 2
-
-
-def find(values: Sequence[float], *, level: float = 0.05) -> Modes:
-    """One mode or two. The figure is the share of the variance that goes when the samples are split in the best
-    place."""
+def find(values: Sequence[float], *, level: float = 0.05) -> tuple[Mode, ...]:
+    """One mode or two, none of no values. The figure is the share of the variance that goes when the samples are split
+    in the best place. Two, where samples that have one mode (the flattest and the normal distribution are tried) would
+    split as well less often than `level`."""
     ordered = np.sort(np.asarray(values, float))
     whole = (Mode(float(statistics.median(values)), len(values)),) if len(values) else ()
     if len(values) < MIN_BOOTS or ordered[0] == ordered[-1]:
-        return Modes(whole, 1.0)
+        return whole
     score, place = _split(ordered[None, :])
     cut, reached = int(np.max(place)), float(np.max(score))
     low, high = ordered[:cut], ordered[cut:]
@@ -58,8 +46,8 @@ def find(values: Sequence[float], *, level: float = 0.05) -> Modes:
     )
     p = max(float(np.mean(_split(np.sort(sample, axis=1))[0] >= reached)) for sample in draws)
     if p >= level or distance < MIN_DISTANCE * abs(statistics.median(values)):
-        return Modes(whole, p)
-    return Modes((Mode(float(np.median(low)), len(low)), Mode(float(np.median(high)), len(high))), p)
+        return whole
+    return (Mode(float(np.median(low)), len(low)), Mode(float(np.median(high)), len(high)))
 
 
 def _split(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -26,8 +26,6 @@ RESAMPLES = 2000
 EXACT_PAIRS = 900
 #: Spread of σ over the mean from which a side counts as unstable.
 UNSTABLE = 0.10
-#: Share of the lowest values whose mean is the floor estimate, where there are enough.
-FLOOR_COUNT = 30
 #: Counts of two runs of one machine agree so well, and a difference below it means nothing.
 EXACT_SHARE = 0.001
 #: Where counts of one side differ by more than this share among themselves, agreement of both sides tells nothing.
@@ -68,12 +66,6 @@ def unstable(values: Sequence[float]) -> bool:
         return False
     mean = statistics.fmean(values)
     return mean != 0 and statistics.stdev(values) >= UNSTABLE * abs(mean)
-
-
-def floor(values: Sequence[float]) -> float:
-    """The mean of the lowest 30 values (of all, where there are fewer): what it costs undisturbed. Shown beside the
-    median."""
-    return statistics.fmean(sorted(values)[:FLOOR_COUNT])
 
 
 def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresholds = Thresholds()) -> Difference:

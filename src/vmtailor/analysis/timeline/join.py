@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
+
+Span = TypeVar("Span", PhaseSpan, Unit, Process)
 
 
 def join(sources: Sequence[Observed]) -> Observed:
@@ -92,7 +95,7 @@ def _items(whole: Observed, source: Observed, shift: int) -> None:
     for name, (at, how) in source.marks.items():
         whole.mark(name, at + shift, how)
     have = {p.name for p in whole.phases}
-    whole.phases.extend(_moved_phase(p, shift) for p in source.phases if p.name not in have)
+    whole.phases.extend(_moved(p, shift) for p in source.phases if p.name not in have)
     if not whole.initcalls:
         whole.initcalls = source.initcalls
     elif source.initcalls:
@@ -100,41 +103,18 @@ def _items(whole: Observed, source: Observed, shift: int) -> None:
         whole.initcalls.extend(c for c in source.initcalls if (c.name, c.module) not in known)
     whole.probes = whole.probes or source.probes
     whole.samples = whole.samples or source.samples
-    _merge_units(whole, [_moved_unit(u, shift) for u in source.units])
+    _merge_units(whole, [_moved(u, shift) for u in source.units])
     pids = {(p.pid, p.name) for p in whole.processes}
-    whole.processes.extend(
-        _moved_process(p, shift) for p in source.processes if (p.pid, p.name) not in pids or p.pid is None
-    )
+    whole.processes.extend(_moved(p, shift) for p in source.processes if (p.pid, p.name) not in pids or p.pid is None)
 
 
-def _moved_phase(phase: PhaseSpan, shift: int) -> PhaseSpan:
+def _moved(span: Span, shift: int) -> Span:
     if not shift:
-        return phase
-    return PhaseSpan(
-        phase.name,
-        None if phase.start_us is None else phase.start_us + shift,
-        None if phase.end_us is None else phase.end_us + shift,
-        phase.source,
-    )
-
-
-def _moved_unit(unit: Unit, shift: int) -> Unit:
-    if not shift:
-        return unit
+        return span
     return msgspec.structs.replace(
-        unit,
-        start_us=None if unit.start_us is None else unit.start_us + shift,
-        end_us=None if unit.end_us is None else unit.end_us + shift,
-    )
-
-
-def _moved_process(process: Process, shift: int) -> Process:
-    if not shift:
-        return process
-    return msgspec.structs.replace(
-        process,
-        start_us=None if process.start_us is None else process.start_us + shift,
-        end_us=None if process.end_us is None else process.end_us + shift,
+        span,
+        start_us=None if span.start_us is None else span.start_us + shift,
+        end_us=None if span.end_us is None else span.end_us + shift,
     )
 
 

@@ -34,7 +34,6 @@ from vmtailor.model.boots.timeline import (
     Probe,
     SourceFile,
     Timeline,
-    Warn,
     WarningCode,
 )
 
@@ -310,10 +309,3 @@ def _warnings(
     put_off = sum(1 for p in probes if p.deferred)
     if put_off:
         observed.warn(WarningCode.PROBES_DEFERRED, f"{put_off} probes were put off to be tried again")
-
-
-def with_warnings(timeline: Timeline, warnings: Sequence[Warn]) -> Timeline:
-    """The same with more warnings."""
-    import msgspec
-
-    return msgspec.structs.replace(timeline, warnings=(*timeline.warnings, *warnings))

@@ -22,15 +22,16 @@ def kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "no file")
 
 
-def open_regular(path: Path, what: str, *, hint: str = "give a regular file", follow: bool = True) -> IO[bytes]:
-    """Open a file that must be a regular one; messages call it `what`. Never blocks. `follow`: a symbolic link at the
-    end of the path. Raises UserInputError: another kind, not there, not readable."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+def open_regular(path: Path, what: str, *, hint: str = "give a regular file") -> IO[bytes]:
+    """Open a file that must be a regular one; messages call it `what`. Never blocks.
+
+    Raises UserInputError: another kind, not there, not readable."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         if "\0" in str(path):
             raise UserInputError(f"{what} {str(path)!r} holds a NUL", hint=hint)
         # Looked at before it is opened, too: opening some devices has effects, and a socket cannot be opened.
-        _require(os.stat(path, follow_symlinks=follow).st_mode, path, what, hint)  # noqa: PTH116
+        _require(path.stat().st_mode, path, what, hint)
         handle = os.open(path, flags)
     except OSError as error:
         words = (error.strerror or "").lower()

@@ -18,7 +18,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.change import Change, Effect, Figure
 from vmtailor.model.machine import Clock
-from vmtailor.model.sample import Verdict
+from vmtailor.model.verdict import Verdict
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "yellow"}
 

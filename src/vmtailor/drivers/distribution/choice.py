@@ -25,6 +25,6 @@ def by_name(name: str) -> Distribution:
 def of_host(ids: Sequence[str] | None = None) -> Distribution:
     """The distribution of this host (or of one that calls itself `ids`), or the one it is like; one without packaged
     kernels when none is known."""
-    told = installing.host_ids() if ids is None else ids
-    known = next((one for one in told if one in _KNOWN), None)
-    return by_name(known) if known else Unpackaged(told[0] if told else "")
+    names = installing.host_ids() if ids is None else ids
+    known = next((one for one in names if one in _KNOWN), None)
+    return by_name(known) if known else Unpackaged(names[0] if names else "")

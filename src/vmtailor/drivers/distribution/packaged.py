@@ -68,36 +68,32 @@ def provide(
     wanted: str | None = None,
     *,
     debug_modules: Collection[str] | None = None,
-    source: str | None = None,
 ) -> KernelBaseline:
-    """The baseline, from the cache where it is there already. `source` replaces the packaged source (kernel_source).
+    """The baseline, from the cache where it is there already.
 
     Every package is a step of its own, so that an interrupted run goes on with the next one. Raises HostError for
-    lists, network and disk, UserInputError when nothing fits `wanted` or the source is of another version.
+    lists, network and disk, UserInputError when nothing fits `wanted`.
     """
     # Asking for packages takes seconds; the answer holds until the lists change.
     modules = debug_modules_of(row) if debug_modules is None else debug_modules
     key = digest(_CHOICE, distribution.name, row.name, distribution.state(), wanted or "", *sorted(modules))
     memo = store.root / "baselines" / f"{key}.json"
-    if source is None and memo.exists():
+    if memo.exists():
         known = records.load(KernelBaseline, memo)
         parts = (known.vmlinuz, known.debug_vmlinux, known.debug_modules_dir, known.source_dir, known.modules_dir)
         if all(Path(path).exists() for path in parts):
             store.used(memo, *parts)
             return known
-    baseline = _provide(store, select(distribution, row, wanted), modules, source)
-    if source is None:
-        records.save(baseline, memo, private=True)
+    baseline = _provide(store, select(distribution, row, wanted), modules)
+    records.save(baseline, memo, private=True)
     return baseline
 
 
-def _provide(
-    store: Store, kernel: PackagedKernel, debug_modules: Collection[str], source: str | None
-) -> KernelBaseline:
+def _provide(store: Store, kernel: PackagedKernel, debug_modules: Collection[str]) -> KernelBaseline:
     image = kernel.image(store)
     debug = kernel.debug(store)
     modules = kernel.debug_modules(store, debug_modules)
-    tree = kernel_source.provide(store, source) if source else kernel.source(store)
+    tree = kernel.source(store)
     kernel_source.require_version(tree, kernel.version, f"the baseline ({kernel.packages[0]})")
     return KernelBaseline(
         version=kernel.version,
@@ -110,7 +106,7 @@ def _provide(
         debug_modules_dir=str(modules),
         source_dir=str(tree.path),
         source_digest=tree.digest,
-        origin=(*kernel.packages, kernel.source_package if source is None else f"source {source}"),
+        origin=(*kernel.packages, kernel.source_package),
     )
 
 

@@ -58,12 +58,11 @@ _EARLY = frozenset({FromGuest.HELLO, FromGuest.MARK, FromGuest.NOTE, FromGuest.F
 
 @dataclass(frozen=True)
 class Frame:
-    """One whole frame. `type` is a single letter; `keyed`: tagged with the run's own key."""
+    """One whole frame. `type` is a single letter."""
 
     type: str
     payload: bytes
     sequence: int
-    keyed: bool
 
 
 def _tag(key: bytes, kind: int, sequence: int, payload: bytes) -> bytes:
@@ -155,11 +154,11 @@ class Decoder:
         if self._key is not None and hmac.compare_digest(tag, _tag(self._key, kind, sequence, payload)):
             if not self._keyed_seen:
                 self._keyed_seen, self._next = True, None
-            return Frame(name, payload, sequence, True)
+            return Frame(name, payload, sequence)
         if self._keyed_seen or (self._key is not None and name not in _EARLY):
             return None
         if hmac.compare_digest(tag, _tag(OPEN_KEY, kind, sequence, payload)):
-            return Frame(name, payload, sequence, False)
+            return Frame(name, payload, sequence)
         return None
 
     def _count(self, frame: Frame) -> None:

@@ -62,10 +62,6 @@ class BundleFolder:
             raise self._changed(name)
         return found
 
-    def text(self, name: str) -> str:
-        """The same as text; what is not UTF-8 is replaced."""
-        return self.data(name).decode("utf-8", "replace")
-
     def file(self, name: str) -> Path:
         """A path under which a file can be opened that is what the record says; `data` says what is raised."""
         wanted = self.listed(name)

@@ -58,12 +58,12 @@ def parse_json(data: bytes, name: str, *, folded: bool = False) -> Any:
         raise BadConfig(f"{name} is not JSON: {error}") from error
 
 
-def read_json(path: Path, *, name: str = "", folded: bool = False) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises BadConfig, or UserInputError where it is no regular file."""
     if not path.exists():
-        raise BadConfig(f"{name or path.name} is missing")
+        raise BadConfig(f"{path.name} is missing")
     with open_regular(path, "the document") as file:
-        return parse_document(file.read(DOCUMENT_BYTES + 1), name or path.name, folded=folded)
+        return parse_document(file.read(DOCUMENT_BYTES + 1), path.name)
 
 
 _Pairs = list[tuple[str, Any]]

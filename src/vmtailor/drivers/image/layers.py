@@ -46,7 +46,6 @@ _ZEROS = bytes(1 << 20)
 class Merged:
     """What came out. `entries` without the root; `unpacked_bytes` is the sum of file sizes, each file counted once."""
 
-    tree: Tree
     sha256: str
     entries: int
     unpacked_bytes: int
@@ -85,7 +84,7 @@ def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes]) -> Merged
         writer.header(path, node, link=target)
     writer.end()
     size = sum(node.size for chosen in files.values() for _, node in chosen)
-    return Merged(tree, writer.digest.hexdigest(), writer.entries, size)
+    return Merged(writer.digest.hexdigest(), writer.entries, size)
 
 
 def _write_bodiless(

@@ -73,7 +73,7 @@ class Toolchain:
         )
 
 
-def environment(ccache_dir: Path | None = None) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What make and ccache see: a fixed date, user, host and build number, so that equal inputs give equal bytes."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME") if name in os.environ}
     return kept | {
@@ -83,7 +83,7 @@ def environment(ccache_dir: Path | None = None) -> dict[str, str]:
         "KBUILD_BUILD_HOST": "vmtailor",
         "KBUILD_BUILD_VERSION": "1",
         "SOURCE_DATE_EPOCH": "1767225600",
-        "CCACHE_DIR": str(ccache_dir or cache_root() / "ccache"),
+        "CCACHE_DIR": str(cache_root() / "ccache"),
         # Build folders beside each other share results: the source's path is the same for all, the folder's own is not
         # hashed. No CCACHE_BASEDIR: it would make the source's path relative before the compiler sees it, so that the
         # kernel's -fmacro-prefix-map no longer matches, and paths end up in the kernel.
@@ -202,14 +202,6 @@ class Compiled:
         return self.build_dir / "System.map"
 
 
-def build_config(
-    source: Path, config_file: Path, build_dir: Path, toolchain: Toolchain, targets: Sequence[str] = ("vmlinux",)
-) -> Compiled:
-    """Build somebody else's whole configuration on this source, to compare with."""
-    configured = configure_file(source, build_dir, config_file, toolchain)
-    return compile_kernel(configured, targets, toolchain, title=f"compiling {config_file.name}")
-
-
 def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
     """What `uname -r` will say of the kernel in this folder."""
     name = build_dir / "include/config/kernel.release"
@@ -217,21 +209,6 @@ def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
         return name.read_text().strip()
     argv = make_argv(source, build_dir, toolchain, ["-s", "kernelrelease"])
     return process.run(argv, timeout_s=300, env=environment()).text.strip()
-
-
-def strip(vmlinux: Path, target: Path) -> None:
-    """A copy without symbols and debug information."""
-    process.run([process.require_tool("strip", "binutils"), "-s", "-o", str(target), str(vmlinux)], timeout_s=300)
-
-
-def ccache_hits() -> tuple[int, int]:
-    """Hits and misses of the compiler cache since it was made; (0, 0) without ccache."""
-    if shutil.which("ccache") is None:
-        return (0, 0)
-    text = process.run(["ccache", "--print-stats"], timeout_s=60, env=environment()).text
-    counts = {name: int(value) for name, _, value in (line.partition("\t") for line in text.splitlines()) if value}
-    hits = counts.get("direct_cache_hit", 0) + counts.get("preprocessed_cache_hit", 0)
-    return (hits, counts.get("cache_miss", 0))
 
 
 class ObjectCounter:

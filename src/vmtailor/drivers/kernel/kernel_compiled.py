@@ -63,7 +63,6 @@ def provide(
     source: str,
     config_file: Path | None = None,
     *,
-    debug_modules: Collection[str] | None = None,
     architecture: str | None = None,
 ) -> KernelBaseline:
     """Compile `source` (a folder, or a tarball with its checksum) as a baseline, or find it in the cache.
@@ -74,7 +73,7 @@ def provide(
     given = dot_config.read(config_file) if config_file is not None else b"defconfig"
     tree = kernel_source.provide(store, source)
     row = presumed() if architecture is None else named(architecture)
-    wanted = debug_modules_of(row) if debug_modules is None else debug_modules
+    wanted = debug_modules_of(row)
     toolchain = kbuild.Toolchain.of(row)
     key = digest(_LAYOUT, tree.digest, toolchain.describe(), given, dot_config.render(added(row)), *sorted(wanted))
     work = store.root / "kernel-build" / f"baseline-{key[:16]}"

@@ -48,19 +48,19 @@ class KvmVerdict:
         return self.state is KvmState.WORKS
 
 
-def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm", device: Path = DEVICE) -> KvmVerdict:
+def kvm_works(deadline_s: float = 5.0, *, accelerator: str = "kvm") -> KvmVerdict:
     """Start a small guest under KVM and see whether it gets to its end within `deadline_s` seconds of host time.
 
     The guest takes a millisecond where KVM works. `accelerator` is for tests: TCG runs the same guest. Raises HostError
     when QEMU or the guest is not installed."""
     if accelerator == "kvm":
-        if not device.exists():
-            return KvmVerdict(KvmState.ABSENT, f"there is no {device}")
+        if not DEVICE.exists():
+            return KvmVerdict(KvmState.ABSENT, f"there is no {DEVICE}")
         try:
-            with device.open("r+b", buffering=0):
+            with DEVICE.open("r+b", buffering=0):
                 pass
         except OSError as error:
-            return KvmVerdict(KvmState.FORBIDDEN, f"{device} cannot be opened: {os.strerror(error.errno or 0)}")
+            return KvmVerdict(KvmState.FORBIDDEN, f"{DEVICE} cannot be opened: {os.strerror(error.errno or 0)}")
     return _try(accelerator, deadline_s)
 
 

@@ -35,7 +35,7 @@ def wanted_by(machine: MachineType, root: RootFormat, *, network: bool = False) 
     return (*machine.modules, "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
 
 
-_REGULAR, _DIRECTORY, _LINK, _CHARACTER = 0o100000, 0o040000, 0o120000, 0o020000
+_REGULAR, _DIRECTORY, _CHARACTER = 0o100000, 0o040000, 0o020000
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ def directory(path: str, permissions: int = 0o755) -> Entry:
 
 def file(path: str, data: bytes, permissions: int = 0o644) -> Entry:
     return Entry(path, _REGULAR | permissions, data)
-
-
-def link(path: str, target: str) -> Entry:
-    return Entry(path, _LINK | 0o777, target.encode())
 
 
 def node(path: str, major: int, minor: int, permissions: int = 0o600) -> Entry:
@@ -167,17 +163,20 @@ def baseline_initramfs(out: Path, *, stage1: Path, modules: Path, wanted: Sequen
     """Write the initial RAM disk that boots a packaged kernel: stage 1 as /init, and the modules, in the order in which
     it loads them. `modules` is lib/modules/VERSION. Returns the names of the modules in it."""
     order = load_order(modules, wanted)
-    write_atomic(
-        out,
-        cpio(
-            [
-                directory("dev"),
-                node("dev/console", 5, 1),
-                directory("modules"),
-                file("modules/list", "".join(f"{name}.ko\n" for name, _ in order).encode()),
-                *(file(f"modules/{name}.ko", content) for name, content in order),
-                file("init", stage1.read_bytes(), 0o755),
-            ]
-        ),
-    )
+    write_atomic(out, archive(order, stage1.read_bytes()))
     return tuple(name for name, _ in order)
+
+
+def archive(order: Sequence[tuple[str, bytes]], init: bytes) -> bytes:
+    """An initial RAM disk: `init`, a console for it, and modules (name, content) with the list by which it loads
+    them."""
+    return cpio(
+        [
+            directory("dev"),
+            node("dev/console", 5, 1),
+            directory("modules"),
+            file("modules/list", "".join(f"{name}.ko\n" for name, _ in order).encode()),
+            *(file(f"modules/{name}.ko", content) for name, content in order),
+            file("init", init, 0o755),
+        ]
+    )

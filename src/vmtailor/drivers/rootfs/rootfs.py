@@ -76,24 +76,16 @@ _TOOLS = {
 }
 
 
-@dataclass(frozen=True)
-class RootImage:
-    """A root file system on disk. `compression` is empty when there is none."""
-
-    path: Path
-    format: RootFormat
-    size_bytes: int
-    compression: str
-
-
 def build(
     archive: Path, out: Path, form: RootFormat = RootFormat.EROFS, extra: Sequence[Extra] = (), *, compression: str = ""
-) -> RootImage:
+) -> Path:
     """Make a root file system. `archive` is a flat archive, `extra` comes on top (a `/dev/console` always does); any
     top directory of `extra` whose name begins with a dot hides what the image has there.
 
     `compression`: erofs takes `lz4` or `lz4hc`, squashfs `zstd` (its default), `gzip`, `lz4`, `xz`; ext4 none.
-    Raises HostError (tool missing, disk full) or BuildError with what the tool said. `out` is replaced whole or not."""
+    Raises HostError (tool missing, disk full) or BuildError with what the tool said. `out` is replaced whole or not.
+
+    Returns `out`."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk_full_is_a_host_error(out.parent),
@@ -109,7 +101,7 @@ def build(
         _BUILDERS[form](source, made, work, compression)
         made.chmod(0o644)
         made.replace(out)
-    return RootImage(out, form, out.stat().st_size, compression)
+    return out
 
 
 def extra_layer(extra: Sequence[Extra]) -> bytes:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import lzma
 import tempfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.base.words import sizes
-from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, load_order, node
+from vmtailor.drivers.rootfs.initramfs import archive, load_order
 from vmtailor.model.machine import Disk, DiskFormat
 
 #: Bytes that an initial RAM disk may unpack to.
@@ -111,7 +110,7 @@ def _by_tool(data: bytes, path: Path) -> bytes:
         return out.read(MAX_UNPACKED + 1)
 
 
-def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path, *, more: Sequence[str] = ()) -> tuple[str, ...]:
+def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path) -> tuple[str, ...]:
     """Write the small initial RAM disk, not compressed; returns the modules in it.
 
     Raises UserInputError when the root disk's file system is not known or the user's initial RAM disk lacks it."""
@@ -124,17 +123,6 @@ def rebuild(initrd: Path, root: Disk, small_init: Path, out: Path, *, more: Sequ
             if ".ko" in base and "/kernel/" in path:
                 (modules / "kernel").mkdir(exist_ok=True)
                 (modules / "kernel" / base).write_bytes(data)
-        order = load_order(modules, (*TRANSPORTS, *FILE_SYSTEMS[kind], *more))
-    out.write_bytes(
-        cpio(
-            [
-                directory("dev"),
-                node("dev/console", 5, 1),
-                directory("modules"),
-                file("modules/list", "".join(f"{one}.ko\n" for one, _ in order).encode()),
-                *(file(f"modules/{one}.ko", data) for one, data in order),
-                file("init", small_init.read_bytes(), 0o755),
-            ]
-        )
-    )
+        order = load_order(modules, (*TRANSPORTS, *FILE_SYSTEMS[kind]))
+    out.write_bytes(archive(order, small_init.read_bytes()))
     return tuple(one for one, _ in order)

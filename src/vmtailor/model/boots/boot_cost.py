@@ -67,12 +67,3 @@ class BootCost:
     symbols: tuple[CostOfSymbol, ...]
     initcalls: tuple[CostOfInitcall, ...]
     helpers: Helpers = Helpers()
-
-    @property
-    def always_built(self) -> int:
-        return sum(f.instructions for f in self.functions if not f.symbol)
-
-    @property
-    def attributed_share(self) -> float:
-        """Share of the total that a function, with its file, is named for."""
-        return sum(f.instructions for f in self.functions) / self.total if self.total else 0.0

@@ -11,7 +11,7 @@ import msgspec
 from vmtailor.model.boots.timeline import PhaseSpan, Warn
 
 
-class Change(StrEnum):
+class RowVerdict(StrEnum):
     """What became of an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way."""
 
     GONE = "gone"
@@ -24,18 +24,18 @@ class Change(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One phase, item or figure. Medians in `unit` (the fields say µs, as nearly all are); `low` and `high` bound the
+    """One phase, item or figure. Medians, in `unit`; `low` and `high` bound the
     difference (95 %), None where a side is a single boot. `direction` says which way an undecided one leans. `boots`
     counts in how many boots of each side it was."""
 
     kind: str
     name: str
     occurrence: int
-    before_us: float | None
-    after_us: float | None
-    change_us: float | None
-    low_us: float | None
-    high_us: float | None
+    before: float | None
+    after: float | None
+    change: float | None
+    low: float | None
+    high: float | None
     p: float | None
     verdict: str
     direction: str = ""
@@ -54,7 +54,7 @@ class ConfigChange(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class Side(msgspec.Struct, frozen=True):
+class ComparedSide(msgspec.Struct, frozen=True):
     """One side: its name, how many boots, its kernel, and the phases of its first boot."""
 
     name: str
@@ -65,12 +65,12 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """History of the format: /1 first."""
+    """History of the format: /1 first; /2: figures are named without a unit, which `unit` says."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/comparison/1"
+    SCHEMA: ClassVar[str] = "vmtailor/comparison/2"
 
-    before: Side
-    after: Side
+    before: ComparedSide
+    after: ComparedSide
     phases: tuple[Row, ...]
     items: tuple[Row, ...]
     config: tuple[ConfigChange, ...]

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 
 from vmtailor.model.architecture import named, presumed_name
 
-#: Owner of kernel work done before any user code ran.
-BOOT_OWNER = "boot"
-#: Owner of user code outside every named range: the container.
-OTHER_OWNER = "other"
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""
 

@@ -81,7 +81,7 @@ def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path 
             option = name.replace("_", "-")
             raise UserInputError(
                 f"--{option} does not go with the work folder {folder}, whose records say it",
-                hint=f"give it to the stage before: vmtailor {context.info_name} --help says which takes it",
+                hint="vmtailor plan takes --keep, --drop and --terminal; everything else is for vmtailor trace",
             )
     return folder
 

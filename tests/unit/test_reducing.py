@@ -40,7 +40,7 @@ class Bench:
     """Plans as Kconfig would make them, and machines that work while all of `needed` is in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, needed: set[str]) -> None:
-        self.findings: Any = SimpleNamespace(trials=[], inputs=None)
+        self.findings: Any = SimpleNamespace(trials=[], inputs=SimpleNamespace(options=None, root=None))
         self.tried: list[set[str]] = []
         self.unbuildable: set[str] = set()
         self._needed = needed

@@ -22,7 +22,7 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
     tried: list[tuple[str, ...]] = []
     findings: Any = SimpleNamespace(
         tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
-        inputs=SimpleNamespace(options=SimpleNamespace(budget=12)),
+        inputs=SimpleNamespace(options=SimpleNamespace(budget=12), root=None),
         trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
     )
     failing: Any = SimpleNamespace(

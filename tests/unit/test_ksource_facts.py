@@ -112,6 +112,13 @@ def test_facts_are_kept_by_the_identity_of_the_source(tmp_path: Path) -> None:
     assert ksource_facts.load(tmp_path / "gone", VERSION, "two", store).files == {}
 
 
+def test_facts_of_an_older_schema_are_collected_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(Facts, "SCHEMA", "vmtailor/facts/0")
+        ksource_facts.load(SOURCE, VERSION, "one", Store(tmp_path))
+    assert ksource_facts.load(SOURCE, VERSION, "one", Store(tmp_path)).files
+
+
 def test_facts_survive_saving(facts: Facts) -> None:
     assert records.from_bytes(Facts, records.to_bytes(facts)) == facts
 

@@ -25,7 +25,7 @@ from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
-VERSION = "3"
+VERSION = "2"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 
@@ -321,7 +321,7 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
             folder / "image.json",
         )
 
-    key = digest("image", VERSION, layers.VERSION, manifest_digest)
+    key = digest("image", Image.SCHEMA, VERSION, layers.VERSION, manifest_digest)
     return _stored(store.get("image", key, fill))
 
 
@@ -340,7 +340,8 @@ def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limi
         )
         records.save(image, folder / "image.json")
 
-    return _stored(store.get("image", digest("directory", VERSION, archived.sha256, options.architecture), fill))
+    key = digest("directory", Image.SCHEMA, VERSION, archived.sha256, options.architecture)
+    return _stored(store.get("image", key, fill))
 
 
 def _stored(folder: Path) -> Image:

@@ -196,5 +196,5 @@ def load(
     def fill(folder: Path) -> None:
         records.save(collect(kernel_version, reader(source), c_files(source, row), row), folder / "facts.json")
 
-    key = digest("facts", FORMAT, row.name, kernel_version, source_id)
+    key = digest(Facts.SCHEMA, FORMAT, row.name, kernel_version, source_id)
     return records.load(Facts, (store or Store()).get("facts", key, fill) / "facts.json")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.fakes import work_data
-from tests.fakes.bundle_data import EXERCISE
+from tests.fakes.bundle_data import EXERCISE, write_bundle
 from tests.fakes.hostile_bundles import own_cache, verified
 from tests.fakes.started import Start
 
@@ -55,7 +55,8 @@ def begun(tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch) -> 
     record = work_data.traced(tmp_path / "traced")
     built: list[Plan] = []
 
-    def build(made: Plan, *_: object) -> KernelFiles:
+    def build(made: Plan, *_: object, **explained: object) -> KernelFiles:
+        assert explained == {"explain": {}}
         built.append(made)
         return work_data.kernel_files(tmp_path / "built")
 
@@ -292,6 +293,11 @@ def test_a_folder_with_something_else_is_left_alone(begun: Begun, tmp_path: Path
     with pytest.raises(UserInputError, match="is no work folder"):
         WorkFolder(other).save_trace(begun.inputs, begun.findings.trace, tmp_path / "traced")
     assert names(other) == {"letter"} and not is_work_folder(other) and not is_work_folder(tmp_path / "nowhere")
+
+
+def test_a_bundle_whose_init_counts_otherwise_is_not_measured(begun: Begun, start: Start, tmp_path: Path) -> None:
+    code, _, said = start("measure", write_bundle(tmp_path / "bundle"))
+    assert code == 2 and "is of another version, and counts otherwise" in " ".join(said.split())
 
 
 def test_of_a_work_folder_trace_shows_what_was_seen(begun: Begun, start: Start) -> None:

@@ -172,8 +172,13 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     )
 
 
-def machine_of(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
+def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
     """The tailored machine."""
+    return machine_with(inputs.options, inputs.root, made, kernel)
+
+
+def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
+    """The same with this root."""
     return machines.tailored_machine(
         named(made.architecture),
         made.machine,
@@ -224,8 +229,7 @@ class FitBench:
         """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
-        inputs = self.findings.inputs
-        return Built(made, kernel, machine_of(inputs.options, inputs.root, made, kernel)), tuple(changes)
+        return Built(made, kernel, machine_of(self.findings.inputs, made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
         """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be

@@ -42,12 +42,12 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     )
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
     sides = []
-    for side, machine, symbols in (
-        (run.baseline, inputs.baseline, inputs.table),
-        (run.tailored, tailored, table),
+    for name, side, machine, symbols in (
+        ("baseline", run.baseline, inputs.baseline, inputs.table),
+        ("tailored", run.tailored, tailored, table),
     ):
-        found = measuring.measured(inputs, machine, symbols, f"the {side.name} machine")
-        sides.append(measuring.side_of(inputs, _facts(side), side.name, machine, found, {}))
+        found = measuring.measured(inputs, machine, symbols, f"the {name} machine")
+        sides.append(measuring.side_of(inputs, _facts(side), name, machine, found, {}))
     return BothSides(*sides)
 
 

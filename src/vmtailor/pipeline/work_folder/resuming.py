@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,10 +56,11 @@ def plan(folder: Path, asked: FitOptions) -> Plan:
 @dataclass(frozen=True)
 class Resolved:
     """A plan that may have been edited. `differing`: symbols that its fragment resolves to other values than its
-    changes say."""
+    changes say; `lost`: symbols that do not get their value, each with the dependency that loses it."""
 
     plan: Plan
     differing: tuple[str, ...]
+    lost: Mapping[str, str]
 
 
 def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]]:
@@ -74,7 +76,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
             source.path, source.version, source.digest, asked.store, architecture=begun.architecture
         ).kconfig
         resolved = resolve(kconfig, made, f"{work.path}/plan.json")
-    files = build_stage.build_kernel(resolved.plan, source.path, source.digest, asked.store)
+    files = build_stage.build_kernel(resolved.plan, source.path, source.digest, asked.store, explain=resolved.lost)
     return work.save_kernel(sha256, files), resolved.differing
 
 
@@ -89,7 +91,7 @@ def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     said = {change.id: change.value for change in made.symbols if change.value != "n"}
     differing = {name for name in resolution.enabled | set(said) if resolution.values.get(name) != said.get(name)}
     counted = replace(made, fragment=fragment, total_y=resolution.total_y, prompted_y=resolution.prompted_y)
-    return Resolved(counted, tuple(sorted(differing)))
+    return Resolved(counted, tuple(sorted(differing)), {one.name: one.expression for one in resolution.lost})
 
 
 def prepare_verify(request: Request, store: Store | None = None) -> Prepared:
@@ -104,7 +106,7 @@ def prepare_verify(request: Request, store: Store | None = None) -> Prepared:
 
     def machine(accelerator: Accelerator) -> Machine:
         root = build_root(image, begun.root_format, native_parts.locate(), store)
-        found = fitting.machine_of(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
+        found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
         cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
         return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
@@ -126,7 +128,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     kernel = work.kernel(sha256)
     found = findings(work, asked)
     resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
-    machine = fitting.machine_of(found.inputs.options, found.inputs.root, resolved, kernel)
+    machine = fitting.machine_of(found.inputs, resolved, kernel)
     sides = measuring.both_sides(found, Built(resolved, kernel, machine))
     measured = BothSides(sides.baseline, sides.tailored)
     work.save_measured(measured)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,11 +37,13 @@ def build_kernel(
     store: Store,
     *,
     toolchain: kbuild.Toolchain | None = None,
+    explain: Mapping[str, str] | None = None,
 ) -> KernelFiles:
     """Compile the planned configuration, or find it in the cache.
 
     All kernels of one source and compiler are compiled in one folder, so that a repair compiles only what a few symbols
-    change. Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
+    change. `explain` may give, for a symbol, the dependency that loses it: it is quoted when that happens.
+    Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
     row = named(plan.architecture)
     toolchain = toolchain or kbuild.Toolchain.of(row)
@@ -51,7 +54,7 @@ def build_kernel(
         store.used(work)
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
-            require_nothing_lost(configured)
+            require_nothing_lost(configured, explain or {})
             compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain)
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
@@ -60,11 +63,15 @@ def build_kernel(
     return located(records.load(KernelFiles, folder / _RECORD), folder)
 
 
-def require_nothing_lost(configured: Configured) -> None:
-    """Raise BuildError naming every symbol that did not resolve as planned."""
+def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:
+    """Raise BuildError naming every symbol that did not resolve as planned, with its dependency where it is known."""
     if not configured.lost:
         return
-    lines = [f"{one.name}: planned {one.wanted}, resolved to {one.got}" for one in configured.lost]
+    lines = [
+        f"{one.name}: planned {one.wanted}, resolved to {one.got}"
+        + (f" ({explain[one.name]})" if one.name in explain else "")
+        for one in configured.lost
+    ]
     raise BuildError(
         f"{len(lines)} planned symbol(s) were lost when the configuration was resolved",
         hint="a dependency is missing in the plan, or the source is of another version than the one planned for",

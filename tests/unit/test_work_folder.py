@@ -201,7 +201,9 @@ def test_a_stage_that_runs_again_takes_away_what_was_made_of_the_one_before(
 ) -> None:
     resuming.plan(begun.path, begun.asked)
     resuming.build(begun.path, begun.asked)
+    (begun.path / "measured.json").write_text("")
     resuming.verify(resuming.prepare_verify(request(begun)))
+    assert {"measured.json", "verification.json"} < names(begun.path)  # nothing is made of a verification
     resuming.build(begun.path, begun.asked)
     assert names(begun.path) == {*FILES["trace"], *FILES["plan"], *FILES["build"]} and len(verified) == 1
     resuming.plan(begun.path, begun.asked)

@@ -161,10 +161,10 @@ class WorkFolder:
         return build.located(files, self.path)
 
     def save_verification(self, found: Verification) -> None:
-        self._save("verify", found, VERIFIED)
+        records.save(found, self.path / VERIFIED)  # nothing is made of it
 
     def save_measured(self, found: BothSides) -> None:
-        self._save("measure", found, MEASURED)
+        records.save(found, self.path / MEASURED)
 
     def work(self) -> Work:
         """What all stages begin with."""

@@ -42,6 +42,7 @@ def test_the_document(lighttpd: Fitted) -> None:
     document = lighttpd.document
     assert set(document) == {
         "schema", "bundle", "verified", "degraded", "repairs", "symbols", "unexplained", "baseline", "tailored",
+        "waterfall",
     }  # fmt: skip
     assert document["schema"] == "vmtailor/fit/1"
     assert Path(document["bundle"]) == lighttpd.bundle

@@ -120,7 +120,7 @@ def test_variables_from_a_file(talker: Path, tmp_path: Path) -> None:
 def test_too_little_memory_is_said(lighttpd: Fitted, hello: Path, tmp_path: Path) -> None:
     """The kernel is too large for it and silent, or dies; either way the message names what was measured."""
     least = lighttpd.document["tailored"]["min_memory_bytes"] >> 20
-    ended = run_program(tmp_path, "run", "-m", "20m", hello)
+    ended = run_program(tmp_path, "run", "-m", "9m", hello)
     assert_clear(ended, 125, f"least memory is measured as {least} MiB", f"--memory {least}M")
 
 

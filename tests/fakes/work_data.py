@@ -28,9 +28,9 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import fitting
+from vmtailor.pipeline import inputs as fit_inputs
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder import resuming
 from vmtailor.stages import plan as planning
 
 LOG = b"""\
@@ -57,9 +57,9 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(catalogue, "load", lambda **_: BOOK)
     monkeypatch.setattr(planning, "read_tree", lambda *_, **__: tree)
     monkeypatch.setattr(fitting, "attributed", _attributed)
-    monkeypatch.setattr(resuming, "baseline_of", lambda *_: BASELINE)
-    monkeypatch.setattr(resuming, "build_root", lambda *_: folder / "root.erofs")
-    monkeypatch.setattr(resuming, "tools_volume", lambda *_: folder / "tools.erofs")
+    monkeypatch.setattr(fit_inputs, "baseline_of", lambda *_: BASELINE)
+    monkeypatch.setattr(fit_inputs, "build_root", lambda *_: folder / "root.erofs")
+    monkeypatch.setattr(fit_inputs, "tools_volume", lambda *_: folder / "tools.erofs")
 
 
 def _attributed(_inputs: FitInputs, record: Trace, folder: Path, _tree: object) -> Attribution:

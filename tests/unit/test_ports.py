@@ -16,7 +16,7 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.cli.main import app
 from vmtailor.drivers.qemu.forwards import explained, refusal
 from vmtailor.model.machine import PublishedPort
-from vmtailor.pipeline.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
+from vmtailor.pipeline.running.ports import MOST_PORTS, announced, chosen, parse_all, parse_ports
 
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 

@@ -17,13 +17,15 @@ from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.qemu import kvm, qemu_program
+from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import bundling, running
+from vmtailor.pipeline import bundling
 from vmtailor.pipeline.bundles import load_bundle
-from vmtailor.pipeline.running import RunOptions, best_accelerator, run_bundle
+from vmtailor.pipeline.running import run as running
+from vmtailor.pipeline.running.run import RunOptions, run_bundle
 
 FAKE = Path(__file__).parents[1] / "fakes" / "qemu-system"
 

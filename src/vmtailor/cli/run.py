@@ -16,8 +16,8 @@ from vmtailor.cli.options import docker_options
 from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
-from vmtailor.pipeline.ports import parse_all
-from vmtailor.pipeline.running import RunOptions, run_bundle
+from vmtailor.pipeline.running.ports import parse_all
+from vmtailor.pipeline.running.run import RunOptions, run_bundle
 
 
 class RunCommand(Command):

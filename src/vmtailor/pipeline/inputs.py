@@ -89,13 +89,17 @@ def prepare(options: FitOptions) -> FitInputs:
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
-    row = named(options.architecture)
     exercise = exercise_of(options, image)
-    parts = native_parts.locate()
     kernel = kernel_of(options)
-    source = source_of(options, kernel)
-    root = build_root(image, options.root_format, parts, store)
-    config = dot_config.parse(Path(kernel.config).read_text())
+    return assembled(options, image, exercise, kernel, source_of(options, kernel))
+
+
+def assembled(
+    options: FitOptions, image: Image, exercise: Exercise, kernel: KernelBaseline, source: SourceTree
+) -> FitInputs:
+    """The inputs of what was fetched: root file system, tools and the baseline machine are made, or found."""
+    parts = native_parts.locate()
+    root = build_root(image, options.root_format, parts, options.store)
     return FitInputs(
         options=options,
         image=image,
@@ -104,10 +108,10 @@ def prepare(options: FitOptions) -> FitInputs:
         source=source,
         natives=parts,
         root=root,
-        tools=tools_volume(store, options.root_format),
+        tools=tools_volume(options.store, options.root_format),
         baseline=baseline_of(options, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
-        config=config,
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
+        config=dot_config.parse(Path(kernel.config).read_text()),
     )
 
 

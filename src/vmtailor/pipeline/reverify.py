@@ -19,6 +19,7 @@ from vmtailor.base.files import records
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import Image
@@ -27,7 +28,6 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.inputs import scratch_of, tools_volume
-from vmtailor.pipeline.running import best_accelerator
 from vmtailor.stages import exercise_file, trace, verify
 from vmtailor.stages.verify import Target, Verification
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base import natives as native_parts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import dot_config, records, temporary
+from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -23,7 +22,7 @@ from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.pipeline import fitting, measuring, reverify
 from vmtailor.pipeline.fitting import Built, Findings
-from vmtailor.pipeline.inputs import FitInputs, baseline_of, prepare, tools_volume
+from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import Prepared, Request, Subject
 from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
@@ -143,24 +142,10 @@ def findings(work: WorkFolder, asked: FitOptions) -> Findings:
 def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
     """What the trace began with: from the cache, with the root made again where it is gone."""
     temporary.require_usable()
-    store, begun, exercise = asked.store, work.work(), work.exercise()
-    options = _options(begun, asked)
-    image, source, parts = image_of(begun, store), source_of(begun, asked), native_parts.locate()
-    kernel = replace(_kernel_of(begun, store), source_dir=str(source.path))
-    root = build_root(image, begun.root_format, parts, store)
-    return FitInputs(
-        options=options,
-        image=image,
-        exercise=exercise,
-        kernel=kernel,
-        source=source,
-        natives=parts,
-        root=root,
-        tools=tools_volume(store, begun.root_format),
-        baseline=baseline_of(options, kernel, parts, root),
-        table=SymbolTable.parse(Path(kernel.system_map).read_text(), begun.architecture),
-        config=dot_config.parse(Path(kernel.config).read_text()),
-    )
+    begun = work.work()
+    source = source_of(begun, asked)
+    kernel = replace(_kernel_of(begun, asked.store), source_dir=str(source.path))
+    return assembled(_options(begun, asked), image_of(begun, asked.store), work.exercise(), kernel, source)
 
 
 def _options(begun: Work, asked: FitOptions) -> FitOptions:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.files import records, temporary
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import temporary
 from vmtailor.base.words.text import plural
 from vmtailor.booting import run_ending
 from vmtailor.booting.relay import RelayOptions, relayed
@@ -17,14 +15,13 @@ from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
-from vmtailor.drivers.qemu import kvm
-from vmtailor.model.architecture import named
+from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
-from vmtailor.pipeline import ports, run_variables
 from vmtailor.pipeline.bundles import load_bundle, machine_of
+from vmtailor.pipeline.running import ports, variables
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -61,30 +58,13 @@ class RunOptions:
     privileged: bool | None = None
 
 
-def best_accelerator(architecture: str, store: Store | None = None) -> Accelerator:
-    """KVM where a guest of this host's own architecture really runs under it. The answer is kept until the host is
-    started again: asking a KVM that hangs takes seconds."""
-    if not named(architecture).is_host or not kvm.DEVICE.exists():
-        return Accelerator.TCG
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    state = ""
-    # Where the cache cannot be used, it is asked each time.
-    with contextlib.suppress(OSError, HostError):
-        state = ((store or Store()).root / "kvm" / boot).read_text()
-    if not state:
-        state = kvm.kvm_works().state.value
-        with contextlib.suppress(OSError, HostError):
-            records.write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
-    return Accelerator.KVM if state == kvm.KvmState.WORKS.value else Accelerator.TCG
-
-
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
     UserInputError when there is nothing to execute."""
     rows, columns = terminal.size()
     return Run(
         argv=_argv(options, image),
-        env=run_variables.variables(options.env_files, options.env),
+        env=variables.variables(options.env_files, options.env),
         user=options.user,
         cwd=options.cwd,
         hostname=options.hostname,

@@ -40,7 +40,7 @@ from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import presumed
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
-from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import fitting, measuring, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
@@ -167,11 +167,12 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     )
     table = SymbolTable.parse(Path(kernel.system_map).read_text())
     try:
-        found = measuring.measured(findings, machine, table, name)
+        found = measuring.measured(inputs, machine, table, name)
     except GuestError as error:
         say(error.details)
         return Peer(name, None, added, f"{remark}; {error.message}: {error.details.partition(chr(10))[0]}")
-    return Peer(name, measuring.side_of(findings, facts, name, machine, found), added, remark)
+    where = {row.function: row.file for row in findings.costs.rows}
+    return Peer(name, measuring.side_of(inputs, facts, name, machine, found, where), added, remark)
 
 
 def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
@@ -197,11 +198,11 @@ def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path
     def fill(folder: Path) -> None:
         symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
-        configured = kbuild.Configured(str(work), str(source), str(work / ".config"), kept, ())
+        configured = Configured(str(work), str(source), str(work / ".config"), kept, ())
         compiled = kbuild.compile_kernel(
             configured, ("vmlinux",), kbuild.Toolchain.of(presumed()), title=f"compiling {title}'s kernel"
         )
-        records.save(collect(configured, compiled, folder), folder / "kernel.json")
+        records.save(collect(presumed(), configured, compiled, folder), folder / "kernel.json")
 
     return store.get("kernel", key, fill)
 

@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 
 from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.cost import counters, sides
+from vmtailor.analysis.cost import counters, side_figures
 from vmtailor.analysis.cost import loops as emulation
 from vmtailor.base.cache.store import Store
 from vmtailor.base.natives import locate
-from vmtailor.booting import boot as booting
+from vmtailor.booting.boot import boot as boot_machine
 from vmtailor.booting.counting import counting
-from vmtailor.drivers.distribution import kernel_packages
+from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.kernel import elf_pack, kbuild, kernel_source
 from vmtailor.drivers.qemu import plugin
@@ -47,7 +47,7 @@ def fragment(kind: str, version: str, changed: dict[str, str], unset: list[str])
 def build(kind: str, changed: dict[str, str], unset: list[str], folder: Path) -> tuple[Path, Path, str]:
     """Compile; returns the kernel file, its System.map and a line about its size."""
     store = Store()
-    baseline = kernel_packages.provide(store)
+    baseline = packaged.provide(choice.of_host(), presumed(), store)
     source = Path(baseline.source_dir)
     wanted = fragment(kind, kernel_source.version_of(source), changed, unset)
     work = store.root / "kernel-build" / "boot-cost"
@@ -69,7 +69,7 @@ def boot(machine: Machine, system_map: Path, folder: Path) -> Counters:
     marks = [*counters.kernel_marks(table), CodeMark("init", locate().marks()["init"])]
     run = Run(argv=("/nothing",), key=FIXED_KEY)
     config = plugin.PluginConfig(kernel=table.addresses["start_kernel"], marks=tuple(marks))
-    _, gathered = booting.boot(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
+    _, gathered = boot_machine(machine, Exercised(run, 600), folder, counting=counting(locate(), config))
     assert gathered.counters is not None
     return gathered.counters
 
@@ -98,7 +98,7 @@ def main() -> None:
         root = rootfs.build(folder / "empty.tar", folder / "root", RootFormat.EROFS, entries)
         machine = Machine(
             given.machine, given.memory << 20, str(kernel), (*WORDS.split(), *given.word),
-            disks=(Disk(str(root.path)),), cpu_model=given.cpu,
+            disks=(Disk(str(root)),), cpu_model=given.cpu,
         )  # fmt: skip
         report(boot(machine, system_map, folder), system_map, size, given.top)
 
@@ -108,12 +108,12 @@ def report(counted: Counters, system_map: Path, size: str, top: int) -> None:
     loops = emulation.functions(emulation.table(presumed_name()))
     total, waited = 0, 0
     for row in rows:
-        if row.phase in sides.FROM_RESET[1:]:
+        if row.phase in side_figures.FROM_RESET[1:]:
             total += row.instructions
             waited += row.instructions if row.function in loops else 0
     print(size)
     print(f"kernel entry to init: {total:,} instructions, {total - waited:,} net of loops that only emulation causes")
-    kernel = [row for row in rows if row.phase in sides.FROM_RESET[1:]]
+    kernel = [row for row in rows if row.phase in side_figures.FROM_RESET[1:]]
     for row in sorted(kernel, key=lambda one: -one.instructions)[:top]:
         print(f"{row.instructions:13,}  {row.function}{'  (emulation only)' if row.function in loops else ''}")
 

@@ -16,6 +16,7 @@ class Cause(StrEnum):
     DEMANDED = "demanded"
     PLATFORM = "platform"
     POLICY = "policy"
+    MARGIN = "margin"  # kept beyond what was demanded: what the image could ask, what servers usually need
     DEPENDENCY = "dependency"
     REPAIR = "repair"  # a trial showed that it is needed, or is not
     ADVICE = "advice"  # the catalogue's advice

@@ -8,10 +8,12 @@ from enum import StrEnum
 
 
 class Strength(StrEnum):
-    """`demanded`: asked for by name and got. `ran`: executed, but would have been as a hook of what else is there."""
+    """`demanded`: asked for by name and got. `ran`: executed, but would have been as a hook of what else is there.
+    `reachable`: not seen, but a program of the image could ask for it."""
 
     DEMANDED = "demanded"
     RAN = "ran"
+    REACHABLE = "reachable"
 
 
 class EvidenceKind(StrEnum):

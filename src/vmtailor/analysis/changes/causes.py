@@ -10,7 +10,7 @@ from vmtailor.model.change import Cause, Change
 
 #: A symbol with several reasons counts under the first of these. A symbol that something asked for directly is no mere
 #: dependency, and one that is kept for the container or the machine anyway is not put down to policy.
-ORDER = (Cause.DEMANDED, Cause.PLATFORM, Cause.REPAIR, Cause.POLICY, Cause.DEPENDENCY)
+ORDER = (Cause.DEMANDED, Cause.PLATFORM, Cause.REPAIR, Cause.POLICY, Cause.MARGIN, Cause.DEPENDENCY)
 
 #: What each cause means, in a sentence.
 MEANING = {
@@ -18,6 +18,7 @@ MEANING = {
     Cause.PLATFORM: "the machine or our init needs it, whatever the container is",
     Cause.REPAIR: "verification failed without it",
     Cause.POLICY: "a written rule asks for it: protection, speed, what the user keeps",
+    Cause.MARGIN: "not seen, but the image could ask for it, or servers usually do: the margin that the user chose",
     Cause.DEPENDENCY: "another kept symbol depends on it or selects it",
 }
 

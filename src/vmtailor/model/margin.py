@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Margins: what is kept beyond what was demanded, chosen by the user, with its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Margin(StrEnum):
+    """`reachable`: what the image could ask for. `server`: what servers usually need (data/margins/server.toml).
+    No margin at all is the empty set, which the command line calls `none`."""
+
+    REACHABLE = "reachable"
+    SERVER = "server"
+
+
+@dataclass(frozen=True)
+class MarginPrice:
+    """What one choice of margins costs, from a kernel that was compiled. `margins` is empty for `none`. Instructions
+    are from kernel entry to init, net; `calls` is how many system calls of the processor's table the kernel has. A
+    figure that was not taken is None."""
+
+    margins: tuple[Margin, ...]
+    symbols_prompted: int
+    symbols_y: int
+    calls: int
+    kernel_bytes: int | None = None
+    init_instructions_net: int | None = None
+    min_memory_bytes: int | None = None
+    chosen: bool = False

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reach: what the image's programs could ask the kernel for, read from the image without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from vmtailor.model.evidence import EvidenceKind
+
+
+class Nearness(StrEnum):
+    """How near a file of the image is to what was seen: opened in the trace; led to by what was opened (needed by it,
+    run by it, loadable into it); merely in the image."""
+
+    OPENED = "opened"
+    LED_TO = "led to"
+    IN_IMAGE = "in the image"
+
+
+#: The nearest first.
+NEARNESS = tuple(Nearness)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One thing that a file of the image could ask the kernel for.
+
+    `key` names it as the field does: a system call (`flock`), a family (`AF_INET6`), a path (`/proc/self/status`), a
+    binary format (`#!`, `ELF32`), a credential (`setuid`, `file capabilities`). `call` is the system call that takes
+    it, `argument` the word of the call's arguments that is told by the code (`F_SETLK`); both empty where there is
+    none. `by` is what in the file says so: an imported symbol, an address of code, a string."""
+
+    kind: EvidenceKind
+    key: str
+    call: str = ""
+    argument: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class ReachedFile:
+    """A file of the image and what it could ask for. `via`: the file that led to it, and how; empty for one that was
+    opened, or merely is there."""
+
+    path: str
+    nearness: Nearness
+    asks: tuple[Ask, ...]
+    via: str = ""
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """A file that could not be read to its end, and why, in words."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What an image could ask for, by file: the nearest files first, then by path. `files` and `bytes` were read."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/reach/1"
+
+    files: tuple[ReachedFile, ...]
+    not_read: tuple[NotRead, ...] = ()
+    bytes_read: int = 0

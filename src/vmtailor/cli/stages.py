@@ -81,7 +81,7 @@ def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path 
             option = name.replace("_", "-")
             raise UserInputError(
                 f"--{option} does not go with the work folder {folder}, whose records say it",
-                hint="vmtailor plan takes --keep, --drop and --terminal; everything else is for vmtailor trace",
+                hint="vmtailor plan takes --keep, --drop, --margin and --terminal; everything else is for vmtailor trace",
             )
     return folder
 
@@ -143,7 +143,7 @@ def plan(
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
-    folder = folder_of(asked, context, "keep", "drop", "terminal", "source", "out")
+    folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
     made = fitting.planned(fitting.find(prepare(asked))) if folder is None else resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)

@@ -15,6 +15,16 @@ class Margin(StrEnum):
     SERVER = "server"
 
 
+#: Every choice of margins, the smallest first.
+CHOICES: tuple[tuple[Margin, ...], ...] = ((), (Margin.REACHABLE,), (Margin.SERVER,), (Margin.REACHABLE, Margin.SERVER))
+NONE = "none"
+
+
+def label(margins: tuple[Margin, ...]) -> str:
+    """A choice as the command line writes it: `none`, `reachable+server`."""
+    return "+".join(margin.value for margin in margins) or NONE
+
+
 @dataclass(frozen=True)
 class MarginPrice:
     """What one choice of margins costs, from a kernel that was compiled. `margins` is empty for `none`. Instructions

@@ -73,7 +73,7 @@ def fit_key(inputs: FitInputs) -> str:
         repr(
             (
                 *(options.machine, options.cpus, options.keep, options.drop, options.terminal),
-                *(options.boots, options.budget, options.effort),
+                *(options.boots, options.budget, options.effort, options.margins, options.price_margins),
             )
         ),
     )

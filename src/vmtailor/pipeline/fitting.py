@@ -165,6 +165,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
         terminal=options.terminal,
         keep=options.keep,
         drop=(*options.drop, *drop),
+        margins=options.margins or (),
     )
     ran = findings.costs.by_symbol(without=loops.functions(loops.table(options.architecture)))
     return plan.make_plan(

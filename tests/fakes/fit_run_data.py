@@ -10,7 +10,7 @@ from tests.fakes.plan_data import plan
 from vmtailor.model.boots.boot import FunctionCost, Phase, PhaseCounts
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import Exercise, Expect, Proof, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 from vmtailor.model.syscalls import CallSummary, FailedCall

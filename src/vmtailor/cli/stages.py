@@ -81,7 +81,7 @@ def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path 
             option = name.replace("_", "-")
             raise UserInputError(
                 f"--{option} does not go with the work folder {folder}, whose records say it",
-                hint="vmtailor plan takes --keep, --drop, --margin and --terminal; everything else is for vmtailor trace",
+                hint="vmtailor plan takes --keep, --drop, --margin, --terminal; everything else is for vmtailor trace",
             )
     return folder
 

@@ -223,20 +223,7 @@ def _collect(
     kconfig: Kconfig,
     wishes: Wishes,
 ) -> _Wanted:
-    wanted = _Wanted()
-    for entry in entries:
-        for name, value in entry.symbols:
-            if value == "n" and not kconfig.known(name):
-                continue
-            reason = Reason(entry.cause, entry.reference, entry.reason)
-            wanted.add(name, value, reason, optional=entry.if_possible)
-    for found in demands:
-        for name in found.symbols:
-            if kconfig.known(name):
-                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
-    for name, value, reason in margin:  # a margin that cannot be had is given up, whatever it is
-        if kconfig.known(name):
-            wanted.add(name, value, reason, optional=True)
+    wanted = _wanted(demands, entries, margin, kconfig)
     for change in tried:
         name, value = change.setting.name, change.setting.value or "n"
         if value == "n":
@@ -252,6 +239,30 @@ def _collect(
         _require_known(kconfig, name)
         wanted.forget(name)
         wanted.add(name, "n", Reason(Cause.POLICY, "user:drop", "the user drops it"))
+    return wanted
+
+
+def _wanted(
+    demands: Sequence[Demand],
+    entries: Sequence[CatalogueEntry],
+    margin: Sequence[tuple[str, str, Reason]],
+    kconfig: Kconfig,
+) -> _Wanted:
+    """What is wanted whatever was tried, and before the user has said anything of single symbols."""
+    wanted = _Wanted()
+    for entry in entries:
+        for name, value in entry.symbols:
+            if value == "n" and not kconfig.known(name):
+                continue
+            reason = Reason(entry.cause, entry.reference, entry.reason)
+            wanted.add(name, value, reason, optional=entry.if_possible)
+    for found in demands:
+        for name in found.symbols:
+            if kconfig.known(name):
+                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
+    for name, value, reason in margin:  # a margin that cannot be had is given up, whatever it is
+        if kconfig.known(name):
+            wanted.add(name, value, reason, optional=True)
     return wanted
 
 

@@ -14,8 +14,8 @@ Format of `data/platform/*.toml`, `data/policy/*.toml` and `data/margins/*.toml`
                                          # all must hold; what is left out does not matter
 
 What belongs to one architecture stands in its file of `data/architectures`, in the same form: `[[platform]]` and
-`[[policy]]` tables, which hold for that architecture alone. A file of `data/margins` is one margin and named like it; its
-entries hold where the user, or the default, chose it, and whatever of them cannot be had is given up.
+`[[policy]]` tables, which hold for that architecture alone. A file of `data/margins` is one margin and named like it:
+its entries hold where that was chosen, and whatever of them cannot be had is given up.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ MarginOption = Annotated[
     typer.Option(
         metavar="WHAT",
         help="What is kept beyond what was demanded: none, reachable (what the image could ask for), server (what "
-        "servers usually need), or reachable+server. May be repeated. Default: reachable; where the exercise is derived "
-        "or gives no load, reachable+server.",
+        "servers usually need), or reachable+server. May be repeated. Default: reachable; where the exercise is "
+        "derived or gives no load, reachable+server.",
         show_default=False,
     ),
 ]

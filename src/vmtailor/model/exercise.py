@@ -70,6 +70,11 @@ class Proof(StrEnum):
     STARTED = "started, no load"  # the user's exercise asks for nothing but a connection once the container is ready
     DERIVED = "derived, no load"  # there was none: what the image's configuration says was asked
 
+    @property
+    def headline(self) -> str:
+        """What may be said of a container that passed."""
+        return {Proof.LOAD: "verified with load", Proof.ENDED: "ran to its end"}.get(self, "started; no load seen")
+
 
 #: What `Exercise.origin` says of one that was derived from the image's configuration.
 DERIVED = ("healthcheck", "ports", "run-to-end")

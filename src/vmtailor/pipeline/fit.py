@@ -17,7 +17,7 @@ from vmtailor.analysis.reach import lacking
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import kbuild, kernel_uses
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
@@ -25,7 +25,7 @@ from vmtailor.model.margin import FoundKernel, KernelUse, KernelUses
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs, prepare
-from vmtailor.pipeline.margins import family, prices
+from vmtailor.pipeline.margins import prices
 from vmtailor.pipeline.options import Effort, FitOptions
 
 
@@ -154,12 +154,12 @@ def found_kernel(findings: Findings, fitted: Fitted) -> FoundKernel:
     """Where the kernel came from. One that works is noted to serve this image."""
     options, image, plan = findings.inputs.options, findings.inputs.image, fitted.plan
     key = fitting.kernel_key(findings, plan)
-    uses = family.uses_of(options.store, key)
+    uses = kernel_uses.uses_of(options.store, key)
     if fitted.verification.passed:
         kernel = KernelUses(
             plan.kernel_version, plan.architecture, plan.prompted_y, plan.total_y, fitted.kernel.image_bytes
         )
-        uses = family.note(options.store, key, kernel, KernelUse(image.reference, image.digest, plan.margins))
+        uses = kernel_uses.note(options.store, key, kernel, KernelUse(image.reference, image.digest, plan.margins))
     images = uses.images if uses is not None else ()
     first = images[0].reference if images and images[0].digest != image.digest else ""
     more = uses.more if uses is not None else 0

@@ -23,7 +23,7 @@ from vmtailor.base.files import records
 from vmtailor.base.progress import step
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
-from vmtailor.drivers.kernel import symbolizer
+from vmtailor.drivers.kernel import kernel_uses, symbolizer
 from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
@@ -36,7 +36,6 @@ from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.inputs import FitInputs
-from vmtailor.pipeline.margins import family
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
@@ -185,7 +184,7 @@ def planned(
         terminal=options.terminal,
         keep=options.keep,
         drop=(*options.drop, *drop),
-        margins=(options.margins or ()) if margins is None else margins,
+        margins=inputs.margins if margins is None else margins,
     )
     return plan.make_plan(
         inputs.image.config, demands, findings.tree, inputs.config, wishes,
@@ -221,7 +220,7 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
         findings.compiled.add(key)
     elif key not in findings.compiled and key not in findings.found:
         findings.found.add(key)
-        uses = family.uses_of(store, key)
+        uses = kernel_uses.uses_of(store, key)
         made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
         output.note(f"✓ kernel found in the cache{made_for}")
     return build.build_kernel(made, inputs.source.path, inputs.source.digest, store)

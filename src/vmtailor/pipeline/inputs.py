@@ -66,6 +66,11 @@ class FitInputs:
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
 
     @property
+    def margins(self) -> tuple[Margin, ...]:
+        """What is kept beyond what is demanded."""
+        return with_margins(self.options, self.exercise).margins or ()
+
+    @property
     def scratch(self) -> Path:
         return scratch_of(self.options.store)
 

@@ -48,7 +48,7 @@ def prices(findings: Findings, fitted: Fitted, tailored: Side, *, all_of_them: b
     rows: dict[tuple[Margin, ...], MarginPrice] = {}
     open_: dict[tuple[Margin, ...], Plan] = {}
     known: dict[tuple[tuple[str, str], ...], MarginPrice] = {}
-    chosen = findings.inputs.options.margins or ()
+    chosen = findings.inputs.margins
     with step("what the other margins would cost"):
         for choice in (chosen, *(one for one in CHOICES if one != chosen)):
             try:

@@ -12,9 +12,10 @@ from pathlib import Path
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.demands import demand
+from vmtailor.analysis.demands import demand, demand_rules
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
+from vmtailor.analysis.reach import asked
 from vmtailor.analysis.reach.asked import Reached
 from vmtailor.base import output
 from vmtailor.base.cache.store import digest
@@ -34,7 +35,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial
-from vmtailor.pipeline import keys
+from vmtailor.pipeline import keys, reaching
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
@@ -102,7 +103,17 @@ def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
         )  # fmt: skip
     with step("attribution of the baseline's cost"):
         costs = attributed(inputs, record, folder, tree)
-    return Findings(inputs, record, folder, events, archive, tree, costs)
+    return Findings(inputs, record, folder, events, archive, tree, costs, reached(inputs, record, archive, tree))
+
+
+def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
+    """What the image could ask the kernel for, and the symbols that takes: of those that the baseline has."""
+    row, rules = named(inputs.options.architecture), demand_rules.load()
+    baseline = {name: value for name, value in inputs.config.items() if value in ("y", "m")}
+    with step("reach: what the image could ask for"):
+        kernel = reaching.names_of(tree.facts, inputs.source.path, row)
+        reach = reaching.reach_of(inputs.image, archive, reaching.opened_in(record), kernel, row, inputs.options.store)
+        return asked.of_reach(reach, tree.facts, rules, baseline)
 
 
 def trace_key(inputs: FitInputs) -> str:

@@ -96,7 +96,7 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     elif not ask.argument:
         yield asked.call(ask.call or ask.key)
     for rule in asked.rules.for_call(ask.call):
-        if _holds(rule, ask.argument):
+        if not rule.only_seen and _holds(rule, ask.argument):
             yield rule.symbols
 
 

@@ -75,16 +75,20 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "schema",
         "bundle",
         "verified",
+        "proof",
         "degraded",
         "repairs",
         "symbols",
         "unexplained",
         "baseline",
         "tailored",
+        "margin",
+        "lacks",
+        "kernel",
         "waterfall",
     ]
-    assert document["schema"] == "vmtailor/fit/1"
-    assert set(document["symbols"]) == {"demanded", "platform", "policy", "dependency", "repair", "total_y"}
+    assert document["schema"] == "vmtailor/fit/2"
+    assert set(document["symbols"]) == {"demanded", "platform", "policy", "margin", "dependency", "repair", "total_y"}
     assert set(document["baseline"]) == set(document["tailored"]) == SIDE_KEYS
     assert document["repairs"] == 1
     json.dumps(document)
@@ -134,7 +138,7 @@ def test_unlike_accelerators_are_said_in_the_table() -> None:
 def test_terminal_says_what_happened_and_what_to_do_next() -> None:
     text = printed(fit_run())
     for part in (
-        "✓ verified",
+        "✓ verified with load",
         "26.9\u202fM",
         "÷\u202f46.3",
         "APIC timer calibration",

@@ -15,12 +15,18 @@ from vmtailor.base.cache import entries as caches
 from vmtailor.base.cache.entries import Entry, Limits
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import Console, Table, box
+from vmtailor.base.terminal import Console, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options.sizes import parse_age, parse_room
+from vmtailor.drivers.kernel import kernel_uses
+from vmtailor.model.margin import KernelUses, label
 
-CACHE_SCHEMA = "vmtailor/cache/1"
+# vmtailor/cache/1: without `kernels`.
+CACHE_SCHEMA = "vmtailor/cache/2"
+
+#: Images of a kernel that are named on a terminal.
+MOST_IMAGES = 6
 
 #: What each kind of result is, and what it costs to make it again.
 _KINDS = {
@@ -69,8 +75,9 @@ def cache(
 ) -> None:
     """Say what the cache holds, and make it smaller: never what a running vmtailor may use.
 
-    Without a limit it only says. All of it can be made again; a kernel's source and packages are fetched again then,
-    and kernels are compiled again. Bundles do not need it."""
+    Without a limit it only says, with the kernels that images were fitted with, and the images that each serves. All
+    of it can be made again; a kernel's source and packages are fetched again then, and kernels are compiled again.
+    Bundles do not need it."""
     limits = _limits(older_than, max_size, everything)
     if dry_run and limits is None:
         raise UserInputError("--dry-run needs to know what would be removed", hint="--older-than, --max-size or --all")
@@ -84,6 +91,7 @@ def cache(
         return
     left = there if dry_run else tuple(entry for entry in there if entry not in gone)
     _show(store, left)
+    _show_family(store)
     if limits is not None:
         output.say(_sentence(gone, dry_run))
         kept = len(chosen) - len(gone)
@@ -135,6 +143,25 @@ def _show(store: Store, there: Sequence[Entry]) -> None:
     output.say(f"{store.root}; {free} are free there")
 
 
+def _show_family(store: Store) -> None:
+    """The kernels that images were fitted with, each with the images that it serves."""
+    members = tuple(kernel_uses.members(store))
+    if not members:
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("kernel", "version", "size", "symbols", "serves"):
+        table.add_column(name, overflow="fold", justify="right" if name in ("size", "symbols") else "left")
+    for digest, kernel in members:
+        named = [f"{one.reference} ({label(one.margins)})" for one in kernel.images[:MOST_IMAGES]]
+        left = len(kernel.images) + kernel.more - len(named)
+        size = figures.file_bytes(kernel.kernel_bytes)
+        serves = "\n".join([*named, *([f"and {left} more"] if left else [])])
+        table.add_row(digest[:12], Text(kernel.version), size, str(kernel.symbols_prompted), Text(serves))
+    images = len({one.digest for _, kernel in members for one in kernel.images})
+    Console().print(table)
+    output.say(f"{plural(len(members), 'kernel')} for {plural(images, 'image')}; symbols are those with a prompt")
+
+
 def _ago(seconds: float) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
@@ -156,9 +183,25 @@ def _document(
             {"kind": kind, "what": _KINDS.get(kind, ""), "results": len(found), "bytes": _bytes(found)}
             for kind, found in _kinds(there)
         ],
+        "kernels": [_kernel(digest, uses) for digest, uses in kernel_uses.members(store)],
         "results": [_row(entry) for entry in there],
         "removed" if removed else "surplus": [_row(entry) for entry in gone],
         "in_use": [_row(entry) for entry in chosen if entry not in gone],
+    }
+
+
+def _kernel(digest: str, uses: KernelUses) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "version": uses.version,
+        "architecture": uses.architecture,
+        "bytes": uses.kernel_bytes,
+        "symbols_prompted": uses.symbols_prompted,
+        "symbols_y": uses.symbols_y,
+        "images": [
+            {"reference": one.reference, "digest": one.digest, "margin": label(one.margins)} for one in uses.images
+        ],
+        "more_images": uses.more,
     }
 
 

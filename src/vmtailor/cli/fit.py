@@ -32,8 +32,8 @@ def fit(
         bool,
         typer.Option(
             "--price-margins",
-            help="Compile and measure the kernels of the other margins, too, for the table of what each costs: up to "
-            "three compiles. Without it their symbols and system calls are counted, and the cache is asked for the rest.",
+            help="Compile and measure the kernels of the other margins, too, for the table of what each costs: up "
+            "to three compiles. Without it their symbols and system calls are counted; the rest is what the cache has.",
         ),
     ] = False,
     json: common.JsonOption = False,

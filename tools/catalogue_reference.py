@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/catalogue.md from the catalogue of platform, policy and margins; with --check only say whether it is
-up to date."""
+"""Write docs/reference/catalogue.md from the catalogue of platform, policy and margins; with --check only say
+whether it is up to date."""
 
 from __future__ import annotations
 

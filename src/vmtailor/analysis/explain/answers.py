@@ -186,7 +186,9 @@ def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tupl
     for lack in run.lacks:
         if name in lack.symbols:
             near = "--margin reachable" if lack.nearness is not Nearness.IN_IMAGE else "no margin"
-            ways.append(f"{near}, as {lack.files[0]} could ask for {', '.join(lack.keys)} ({lack.nearness})")
+            ways.append(
+                f"{near}, as {', '.join(lack.files[:1])} could ask for {', '.join(lack.keys)} ({lack.nearness})"
+            )
     if not ways:
         ways.append("an exercise in which the container asks for it: by a call, a file, a device or a module")
     ways.append(f"your word: vmtailor fit … --keep {name}")

@@ -84,7 +84,9 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "waterfall",
     ]
     assert document["schema"] == "vmtailor/fit/1"
-    assert set(document["symbols"]) == {"demanded", "platform", "policy", "dependency", "repair", "total_y"}
+    assert set(document["symbols"]) == {
+        *("demanded", "platform", "policy", "margin", "dependency", "repair", "total_y")
+    }
     assert set(document["baseline"]) == set(document["tailored"]) == SIDE_KEYS
     assert document["repairs"] == 1
     json.dumps(document)

@@ -56,10 +56,14 @@ class CallRule:
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(self.text)
 
+    def asks(self, arguments: str) -> bool:
+        """Whether arguments, joined by ", ", are of its pattern."""
+        return self._pattern.search(arguments) is not None
+
     def match(self, event: SyscallEvent) -> str | None:
         """What it asks for by this rule (a word, or the rule's id), or None."""
         joined = ", ".join(event.args)
-        if self.text and not self._pattern.search(joined):
+        if self.text and not self.asks(joined):
             return None
         if not self.words:
             return self.id

@@ -58,7 +58,7 @@ def reach_of(
     code = keys.code_of(find.__name__)
     wanted = asks.wanted(rules, kernel.families)
     how = digest(code, row.name, *sorted(wanted.words), *sorted(wanted.functions))
-    key = digest(Reach.SCHEMA, how, image.archive_sha256, records.to_bytes(image.config), *_listed(kernel), *paths)
+    key = digest(Reach.SCHEMA, how, image.archive_sha256, records.encode(image.config), *_listed(kernel), *paths)
 
     def read(path: str) -> Contents:
         if archive.content(path, most=2) == b"#!":

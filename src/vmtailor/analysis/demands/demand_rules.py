@@ -22,6 +22,17 @@ calls     = ["setsockopt"]         # system calls, and the C functions of these 
 functions = ["prlimit"]            # the C functions, where they are called otherwise; may be left out
 position  = 2                      # of the words of rules, from 0
 level     = 1                      # of the word that says whose the option is; may be left out
+begins    = ["SO_", "TCP_"]        # how the words begin that stand there; may be left out
+
+[[company]]
+calls  = ["futex"]                 # mean nothing in a program that, read whole, makes none of the others
+others = ["clone", "clone3"]
+reason = "why"
+
+[[harmless]]                       # as [[path]], without symbols: where a C library looks, and does without
+id     = "login-name"
+paths  = ["/proc/self/loginuid"]
+reason = "why"
 """
 
 from __future__ import annotations
@@ -81,8 +92,8 @@ class CallRule:
 class PathRule:
     id: str
     paths: tuple[str, ...]
-    symbols: tuple[str, ...]
     reason: str
+    symbols: tuple[str, ...] = ()
     kernel: str = ""
 
     @cached_property
@@ -105,6 +116,20 @@ class ArgumentRule:
     position: int
     functions: tuple[str, ...] = ()
     level: int | None = None
+    begins: tuple[str, ...] = ()
+
+    def has(self, word: str) -> bool:
+        """Whether a word may stand there."""
+        return not self.begins or word.startswith(self.begins)
+
+
+@dataclass(frozen=True)
+class CompanyRule:
+    """System calls that mean nothing in a program that makes none of the others."""
+
+    calls: tuple[str, ...]
+    others: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -112,6 +137,8 @@ class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
+    company: tuple[CompanyRule, ...] = ()
+    harmless: tuple[PathRule, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +155,8 @@ class Rules:
             tuple(r for r in self.calls if in_bounds(r.kernel, version)),
             tuple(r for r in self.paths if in_bounds(r.kernel, version)),
             self.arguments,
+            self.company,
+            self.harmless,
         )
 
 
@@ -156,6 +185,8 @@ def parse(text: str, origin: str) -> Rules:
         tuple(_rows(document, "call", CallRule, origin)),
         tuple(_rows(document, "path", PathRule, origin)),
         tuple(_rows(document, "argument", ArgumentRule, origin)),
+        tuple(_rows(document, "company", CompanyRule, origin)),
+        tuple(_rows(document, "harmless", PathRule, origin)),
     )
 
 
@@ -165,12 +196,16 @@ def load(folder: Traversable | Path | None = None) -> Rules:
     calls: list[CallRule] = []
     paths: list[PathRule] = []
     arguments: list[ArgumentRule] = []
+    company: list[CompanyRule] = []
+    harmless: list[PathRule] = []
     for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
         rules = parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
         calls += rules.calls
         paths += rules.paths
         arguments += rules.arguments
+        company += rules.company
+        harmless += rules.harmless
     ids = [r.id for r in calls] + [r.id for r in paths]
     if twice := {i for i in ids if ids.count(i) > 1}:
         raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
-    return Rules(tuple(calls), tuple(paths), tuple(arguments))
+    return Rules(tuple(calls), tuple(paths), tuple(arguments), tuple(company), tuple(harmless))

@@ -104,6 +104,10 @@ class Program:
         known = np.isin(what, np.fromiter(self._slots, np.int64, len(self._slots)))
         return where[known], what[known]
 
+    @cached_property
+    def _references(self) -> tuple[Numbers, Numbers]:
+        return self._real(*self._named_by("references"))
+
     def _is_code(self, addresses: Numbers) -> NDArrayBool:
         inside = np.zeros(len(addresses), np.bool_)
         for one in self.elf.code:
@@ -179,7 +183,7 @@ class Program:
             sources = self._index(np.asarray([source for source, _ in pointed], np.int64))
             values = np.asarray([self._slots[slot] for _, slot in pointed], np.int64)
             self._add_starts(inner, sources, values)
-        where, what = self._real(*self._named_by("references"))
+        where, what = self._references
         self._add_starts(inner, self._index(where), what)
         self._add_tables(inner, where, what)
         return inner, outer
@@ -323,15 +327,21 @@ class Program:
             for index, at, _, held in self._read(sites)
         ]
 
-    def reached_from(self, roots: Iterable[int]) -> set[int]:
-        """The functions that roots lead to, themselves included."""
+    def naming(self, addresses: Iterable[int]) -> Iterable[tuple[int, int]]:
+        """Functions that name some of these addresses, and which."""
+        where, what = self._references
+        hit = np.isin(what, np.asarray(sorted(addresses), np.int64))
+        return zip(self._index(where[hit]).tolist(), what[hit].tolist(), strict=True)
+
+    def reached_from(self, roots: Iterable[int], most: int | None = None) -> set[int]:
+        """The functions that roots lead to, themselves included. `most`: by so many calls."""
         inner, _ = self.edges
         found = {one for one in roots if one >= 0}
-        todo = list(found)
-        while todo:
-            fresh = inner.get(todo.pop(), set()) - found
+        fresh = set(found)
+        while fresh and most != 0:
+            fresh = {other for one in fresh for other in inner.get(one, ())} - found
             found |= fresh
-            todo += fresh
+            most = None if most is None else most - 1
         return found
 
     def at(self, addresses: Iterable[int]) -> set[int]:

@@ -29,6 +29,11 @@ calls  = ["futex"]                 # mean nothing in a program that, read whole,
 others = ["clone", "clone3"]
 reason = "why"
 
+[[untold]]
+calls  = ["socket"]                # where the code does not tell their first argument
+words  = ["AF_INET", "AF_INET6"]   # what counts as asked for
+reason = "why"
+
 [[harmless]]                       # as [[path]], without symbols: where a C library looks, and does without
 id     = "login-name"
 paths  = ["/proc/self/loginuid"]
@@ -133,12 +138,22 @@ class CompanyRule:
 
 
 @dataclass(frozen=True)
+class UntoldRule:
+    """What counts as asked for where code does not tell a call's first argument."""
+
+    calls: tuple[str, ...]
+    words: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
     company: tuple[CompanyRule, ...] = ()
     harmless: tuple[PathRule, ...] = ()
+    untold: tuple[UntoldRule, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -157,6 +172,7 @@ class Rules:
             self.arguments,
             self.company,
             self.harmless,
+            self.untold,
         )
 
 
@@ -187,25 +203,26 @@ def parse(text: str, origin: str) -> Rules:
         tuple(_rows(document, "argument", ArgumentRule, origin)),
         tuple(_rows(document, "company", CompanyRule, origin)),
         tuple(_rows(document, "harmless", PathRule, origin)),
+        tuple(_rows(document, "untold", UntoldRule, origin)),
     )
 
 
 def load(folder: Traversable | Path | None = None) -> Rules:
     """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "demand"
-    calls: list[CallRule] = []
-    paths: list[PathRule] = []
-    arguments: list[ArgumentRule] = []
-    company: list[CompanyRule] = []
-    harmless: list[PathRule] = []
-    for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
-        rules = parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
-        calls += rules.calls
-        paths += rules.paths
-        arguments += rules.arguments
-        company += rules.company
-        harmless += rules.harmless
-    ids = [r.id for r in calls] + [r.id for r in paths]
+    every = [
+        parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
+        for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    ]
+    found = Rules(
+        tuple(rule for one in every for rule in one.calls),
+        tuple(rule for one in every for rule in one.paths),
+        tuple(rule for one in every for rule in one.arguments),
+        tuple(rule for one in every for rule in one.company),
+        tuple(rule for one in every for rule in one.harmless),
+        tuple(rule for one in every for rule in one.untold),
+    )
+    ids = [r.id for r in found.calls] + [r.id for r in (*found.paths, *found.harmless)]
     if twice := {i for i in ids if ids.count(i) > 1}:
         raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
-    return Rules(tuple(calls), tuple(paths), tuple(arguments), tuple(company), tuple(harmless))
+    return found

@@ -164,6 +164,9 @@ class Asks:
 
     def _socket(self, call: str, constants: Mapping[int, int], by: str) -> Iterator[Ask]:
         kernel = self.kernel
+        if 0 not in constants:
+            for word in dict.fromkeys(w for rule in self.rules.untold if call in rule.calls for w in rule.words):
+                yield Ask(EvidenceKind.SOCKET, word, call, word, f"{by}, the family is not told")
         family = next((f for f in sorted(kernel.families) if kernel.constants.get(f) == constants.get(0)), "")
         if not family:
             return

@@ -54,7 +54,8 @@ class Called:
 
 @dataclass(frozen=True)
 class Given:
-    """A call of a function: its name, which constants it is given at which positions, and where."""
+    """A call of a function: its name, which constants it is given at which positions, and where. What is missing among
+    the constants is not told."""
 
     name: str
     constants: tuple[tuple[int, int], ...]
@@ -249,8 +250,7 @@ class _Code:
             if self.functions is not None or (self.reached is not None and index not in self.reached):
                 continue
             constants = tuple((place, value) for place, value in enumerate(values) if isinstance(value, int))
-            if constants:
-                merged.setdefault((name, constants), at)
+            merged.setdefault((name, constants), at)
         for (name, constants), at in merged.items():
             yield Given(name, constants, at)
 

@@ -19,6 +19,8 @@ _LONGEST = 1 << 16
 _MOST_READ = 24 << 20
 #: Pointers of a table that is named by its address.
 _TABLE = 128
+#: Bytes from the begin of a stub to its jump.
+_STUB = 8
 #: How deep calls are wrapped.
 _WRAPPED = 6
 
@@ -125,7 +127,7 @@ class Program:
         # Each stub that jumps through a pointer is a function of its own: what is called right before such a jump.
         where, _ = self._uses
         called = np.unique(np.concatenate([self._calls[1], self._jumps[1]]))
-        parts.append(called[np.isin(called, np.concatenate([where - back for back in range(8)]))])
+        parts.append(called[np.isin(called, np.concatenate([where - back for back in range(_STUB)]))])
         found = np.unique(np.concatenate(parts))
         return found[self._is_code(found)]
 
@@ -176,14 +178,14 @@ class Program:
             value = self._slots[slot]
             if isinstance(value, str):
                 outer[source].add(value)
-        pointed = [
-            (s, v) for s, v in zip(where.tolist(), what.tolist(), strict=True) if isinstance(self._slots[v], int)
+        known = [
+            (s, v)
+            for s, slot in zip(where.tolist(), what.tolist(), strict=True)
+            if isinstance(v := self._slots[slot], int)
         ]
-        if pointed:
-            sources = self._index(np.asarray([source for source, _ in pointed], np.int64))
-            values = np.asarray([self._slots[slot] for _, slot in pointed], np.int64)
-            self._add_starts(inner, sources, values)
+        users, pointed = (np.asarray([pair[side] for pair in known], np.int64) for side in (0, 1))
         where, what = self._references
+        where, what = np.concatenate([where, users]), np.concatenate([what, pointed])
         self._add_starts(inner, self._index(where), what)
         self._add_tables(inner, where, what)
         return inner, outer
@@ -287,15 +289,25 @@ class Program:
         """Caller, site, taker and what the caller gives, for functions that take a number in a register."""
         sites: dict[int, list[int]] = defaultdict(list)
         target_of: dict[int, int] = {}
-        wanted = self.functions[np.asarray(sorted(takers), np.int64)]
+        taker_at = {int(self.functions[index]): index for index in takers}
+        # A stub that jumps through a pointer to such a function stands for it; so does a call through the pointer.
+        where, what = self._uses
+        for at, slot, index in zip(where.tolist(), what.tolist(), self._index(where).tolist(), strict=True):
+            value = self._slots[slot]
+            taker = taker_at.get(value) if isinstance(value, int) else None
+            if taker is not None and index >= 0:
+                if at - self.functions[index] < _STUB:
+                    taker_at.setdefault(int(self.functions[index]), taker)
+                sites[index].append(at)
+                target_of[at] = taker
+        wanted = np.asarray(sorted(taker_at), np.int64)
         for where, what in (self._calls, self._jumps):
             hit = np.isin(what, wanted)
-            for caller, at, target in zip(
-                self._index(where[hit]).tolist(), where[hit].tolist(), self._index(what[hit]).tolist(), strict=True
-            ):
-                if caller != target:
+            callers = self._index(where[hit]).tolist()
+            for caller, at, target in zip(callers, where[hit].tolist(), what[hit].tolist(), strict=True):
+                if caller != taker_at[target]:
                     sites[caller].append(at)
-                    target_of[at] = target
+                    target_of[at] = taker_at[target]
         return [(index, at, target_of[at], held.get(takers[target_of[at]])) for index, at, _, held in self._read(sites)]
 
     def arguments_of(self, names: frozenset[str]) -> list[tuple[int, int, str, tuple[Value | None, ...]]]:
@@ -310,7 +322,7 @@ class Program:
             name = value if isinstance(value, str) else targets.get(value, "")
             if name in names:
                 direct.append((at, name))
-                if index >= 0 and at - self.functions[index] < 8:
+                if index >= 0 and at - self.functions[index] < _STUB:
                     targets[int(self.functions[index])] = name  # a stub
         known = np.fromiter(targets, np.int64, len(targets))
         for where, what in (self._calls, self._jumps):

@@ -12,7 +12,7 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.cache import entries as caches
-from vmtailor.base.cache.entries import Entry, Limits
+from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Console, Table, Text, box
@@ -101,32 +101,32 @@ def cache(
             output.say(f"{plural(kept, 'result')} stay: {why}")
 
 
-def _limits(older_than: str | None, max_size: str | None, everything: bool) -> Limits | None:
+def _limits(older_than: str | None, max_size: str | None, everything: bool) -> PruneLimits | None:
     if everything:
-        return Limits(size_bytes=-1)
+        return PruneLimits(size_bytes=-1)
     if older_than is None and max_size is None:
         return None
-    return Limits(
+    return PruneLimits(
         None if older_than is None else parse_age(older_than), None if max_size is None else parse_room(max_size)
     )
 
 
-def _sentence(gone: Sequence[Entry], dry_run: bool) -> str:
+def _sentence(gone: Sequence[CacheEntry], dry_run: bool) -> str:
     size = figures.file_bytes(_bytes(gone))
     return f"{plural(len(gone), 'result')}, {size}: {'would be removed' if dry_run else 'removed'}"
 
 
-def _bytes(entries: Iterable[Entry]) -> int:
+def _bytes(entries: Iterable[CacheEntry]) -> int:
     return sum(entry.size_bytes for entry in entries)
 
 
-def _kinds(there: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
+def _kinds(there: Sequence[CacheEntry]) -> list[tuple[str, list[CacheEntry]]]:
     """The kinds with their entries, the largest first."""
     kinds = [(kind, list(found)) for kind, found in groupby(there, key=lambda entry: entry.kind)]
     return sorted(kinds, key=lambda one: -_bytes(one[1]))
 
 
-def _show(store: Store, there: Sequence[Entry]) -> None:
+def _show(store: Store, there: Sequence[CacheEntry]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("kind", footer="all")
     table.add_column("what it is")
@@ -170,9 +170,13 @@ def _ago(seconds: float) -> str:
 
 
 def _document(
-    store: Store, there: Sequence[Entry], chosen: Sequence[Entry], gone: Sequence[Entry], running: Sequence[int],
+    store: Store,
+    there: Sequence[CacheEntry],
+    chosen: Sequence[CacheEntry],
+    gone: Sequence[CacheEntry],
+    running: Sequence[int],
     removed: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The JSON document. `removed`: whether what is `gone` was removed, or only would be."""
     return {
         "schema": CACHE_SCHEMA,
@@ -205,5 +209,5 @@ def _kernel(digest: str, uses: KernelUses) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: CacheEntry) -> dict[str, Any]:
     return {"kind": entry.kind, "name": entry.name, "bytes": entry.size_bytes, "used": round(entry.used_s, 3)}

@@ -213,7 +213,7 @@ def verify(
 ) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
     verify the kernel that was built there."""
-    request = reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands)
+    request = reverify.VerifyRequest(bundle, clock, accelerator, exercise, trust_host_commands)
     working = is_work_folder(bundle)
     prepared = resuming.prepare_verify(request) if working else reverify.prepare(request)
     for command in prepared.runs:

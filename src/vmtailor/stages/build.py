@@ -107,7 +107,7 @@ def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
 def collect(
     row: Architecture,
     configured: Configured,
-    compiled: kbuild.Compiled,
+    compiled: kbuild.CompiledKernel,
     folder: Path,
     unplanned_symbols: tuple[str, ...] = (),
 ) -> KernelFiles:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
-from vmtailor.analysis.demands.strace_log import Log
+from vmtailor.analysis.demands.strace_log import CallLog
 from vmtailor.analysis.guests import boots, machines
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
@@ -117,12 +117,12 @@ def _requests(
     return seen_boot, seen, machine, tuple(asked)
 
 
-def read_log(folder: Path, record: Trace) -> Log:
+def read_log(folder: Path, record: Trace) -> CallLog:
     """The calls of the container in a saved trace."""
     return log_of((folder / record.requests_file).read_bytes(), record)
 
 
-def log_of(requests: bytes, record: Trace) -> Log:
+def log_of(requests: bytes, record: Trace) -> CallLog:
     """The same from the tracer's log."""
     return container_log.read(requests, record.phases)
 

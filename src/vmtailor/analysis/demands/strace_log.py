@@ -27,7 +27,7 @@ _MAX_LINE = 65536
 
 
 @dataclass(frozen=True)
-class Log:
+class CallLog:
     """All calls in the order in which they began. `skipped`: how many lines were not understood."""
 
     events: tuple[SyscallEvent, ...]
@@ -179,7 +179,7 @@ class _Parser:
     def _phase(self, time: float) -> str:
         return self._names[max(0, bisect_right(self._starts, time) - 1)] if self._names else ""
 
-    def finish(self) -> Log:
+    def finish(self) -> CallLog:
         for pid, (slot, call) in self._pending.items():  # calls that never returned
             head = _CALL.match(call.text)
             if head:
@@ -187,10 +187,10 @@ class _Parser:
                 name, phase = head.group(1), self._phase(call.time)
                 self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
         events = name_tasks(e for e in self._events if e is not None)
-        return Log(tuple(events), self._skipped)
+        return CallLog(tuple(events), self._skipped)
 
 
-def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> Log:
+def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> CallLog:
     """Read a whole log; what follows the first NUL byte (the rest of a raw disk) is ignored.
 
     `phases`: (name, second of the guest's clock at which it begins), in order; what is earlier counts to the first.

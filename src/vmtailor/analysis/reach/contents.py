@@ -20,6 +20,9 @@ MOST_CODE = 160 << 20
 #: Calls from a C library's function to where a path is named: farther away lie what it does when all goes wrong, and
 #: the settings that it reads for itself.
 _NEAR = 2
+#: Code whose calls are followed, and functions that are passed on the way in all.
+_MOST_FOLLOWED = 64 << 20
+_MOST_STEPS = 20_000_000
 #: A library with so many kinds of system calls in its own code is told apart function by function: a C library.
 _C_LIBRARY = 8
 _MOST_STRINGS = 2000
@@ -119,27 +122,32 @@ def read(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
         return Contents(FileKind.ELF, not_read=f"it is damaged: {type(error).__name__}")
 
 
-def _strings(data: bytes, pattern: re.Pattern[bytes]) -> tuple[str, ...]:
-    """Whole strings, each once: what stands before one is no character of a text."""
+def _strings(
+    parts: Iterable[memoryview], pattern: re.Pattern[bytes], wanted: frozenset[str] | None = None
+) -> tuple[str, ...]:
+    """Whole strings, each once, `wanted` ones or all: what stands before one is no character of a text."""
     found: dict[str, None] = {}
-    for match in pattern.finditer(data):
-        if match.start() == 0 or not 0x20 <= data[match.start() - 1] < 0x7F:
-            found[match.group().decode("ascii", "replace")] = None
-            if len(found) >= _MOST_STRINGS:
-                break
+    for data in parts:
+        for match in pattern.finditer(data):
+            if match.start() == 0 or not 0x20 <= data[match.start() - 1] < 0x7F:
+                text = match.group().decode("ascii", "replace")
+                if wanted is None or text in wanted:
+                    found[text] = None
+                if len(found) >= _MOST_STRINGS:
+                    return tuple(found)
     return tuple(found)
 
 
 def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
     elf = ElfFile(data)
-    constants = b"\0".join(
-        data[one.offset : one.offset + one.size] for one in elf.segments if not one.executable or len(elf.segments) == 1
-    )
-    # Linkers that keep constants beside code have them in executable segments; what is not text is never whole there.
-    words = tuple(word for word in _strings(constants, _WORDS) if word in wanted.words)
-    names, paths = _strings(constants, _NAMES), _strings(constants, _PATHS)
-    programs = _strings(constants, _PROGRAMS)
-    del constants
+    whole = memoryview(data)
+    constants = [
+        whole[one.offset : one.offset + one.size + 1]
+        for one in elf.segments
+        if not one.executable or len(elf.segments) == 1
+    ]
+    words = _strings(constants, _WORDS, wanted.words)
+    names, paths, programs = (_strings(constants, pattern) for pattern in (_NAMES, _PATHS, _PROGRAMS))
     imports = elf.imports
     program, why = None, ""
     if code is not None and elf.code:
@@ -148,7 +156,7 @@ def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
         else:
             why = "its code is too large to be read: it counts by imports and strings"
     coded = _Code(program, elf, wanted) if program is not None else None
-    if coded is not None and program is not None and program.bytes_left <= 0:
+    if coded is not None and program is not None and (program.cut or coded.cut):
         why = "its code is too large to be read whole"
     return Contents(
         FileKind.ELF,
@@ -182,14 +190,16 @@ class _Code:
         kinds = {number for calls in found.values() for number in calls}
         static = not elf.imports and not elf.needed and not elf.interpreter
         exported = bool(elf.exports)
+        self.cut = False
+        small = sum(one.size for one in elf.code) <= _MOST_FOLLOWED
         self._used: dict[int, set[str]] = defaultdict(set)
         self.functions: dict[str, int] | None = None
         self.called: tuple[Called, ...] = ()
         self.reached: set[int] | None = None
-        if len(kinds) >= _C_LIBRARY and exported:
+        if len(kinds) >= _C_LIBRARY and exported and small:
             self._used = _used_strings(program, elf)
             self._by_function()
-        elif static and not exported:
+        elif static and not exported and small:
             self._used = _used_strings(program, elf)
             self.reached = program.reached_from(program.at(elf.begun_by_itself))
         if self.functions is not None:
@@ -228,14 +238,20 @@ class _Code:
         program, elf = self._program, self._elf
         self.functions = {}
         places: dict[Called, int] = {}
+        left = _MOST_STEPS
         known: dict[frozenset[int], int] = {}
         for name, addresses in sorted(elf.exports.items()):
             roots = frozenset(program.at(addresses))
             if not roots:
                 continue
+            if left < 0:
+                self.cut = True
+                break
             if roots not in known:
+                reached = program.reached_from(roots)
+                left -= len(reached)
                 called = replace(
-                    self._called(program.reached_from(roots)),
+                    self._called(reached),
                     strings=tuple(
                         sorted({text for one in program.reached_from(roots, _NEAR) for text in self._used[one]})
                     ),

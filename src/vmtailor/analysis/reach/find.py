@@ -15,7 +15,7 @@ from vmtailor.model.reach import NEARNESS, Nearness, NotRead, Reach, ReachedFile
 
 #: Files that are looked at in one image, and the size from which on one is not.
 MOST_FILES = 50_000
-MOST_BYTES = 400 << 20
+MOST_BYTES = 256 << 20
 
 #: Gives what a file says: read now, or kept from another time.
 Read = Callable[[str], Contents]

@@ -19,6 +19,8 @@ _LONGEST = 1 << 16
 _MOST_READ = 24 << 20
 #: Pointers of a table that is named by its address.
 _TABLE = 128
+#: Instructions of one kind that are looked at.
+_MOST_SITES = 1 << 20
 #: Bytes from the begin of a stub to its jump.
 _STUB = 8
 #: How deep calls are wrapped.
@@ -36,7 +38,9 @@ class Program:
         self.elf = elf
         self.code = code
         self._tracker = Tracker(code)
-        self.bytes_left = _MOST_READ
+        self._left = _MOST_READ
+        #: Whether there was more code than is read.
+        self.cut = False
 
     # ---- pointers that the loader fills in
 
@@ -65,7 +69,7 @@ class Program:
         slots = np.asarray([slot for slot, _ in rows], np.int64)
         values = np.asarray([value for _, value in rows], np.int64)
         if self.elf.fixed:
-            for one in self.elf.segments:
+            for one in (one for one in self.elf.segments if not one.executable):
                 first = -one.address % 8
                 count = max(0, one.size - first) // 8
                 words = (
@@ -186,6 +190,9 @@ class Program:
         users, pointed = (np.asarray([pair[side] for pair in known], np.int64) for side in (0, 1))
         where, what = self._references
         where, what = np.concatenate([where, users]), np.concatenate([what, pointed])
+        if len(where) > _MOST_SITES:
+            self.cut = True
+            where, what = where[:_MOST_SITES], what[:_MOST_SITES]
         self._add_starts(inner, self._index(where), what)
         self._add_tables(inner, where, what)
         return inner, outer
@@ -230,9 +237,12 @@ class Program:
                 start = min(wanted)  # too far to be followed: what stands before the first is not known
             size = min(max(wanted) + 16, end) - start
             offset = self.elf.offset_of(start)
-            if offset is None or size > _LONGEST or self.bytes_left < size:
+            if offset is None or size > _LONGEST:
                 continue
-            self.bytes_left -= size
+            if self._left < size:
+                self.cut = True
+                continue
+            self._left -= size
             for at, word, held in self._tracker.states(self.elf.data[offset : offset + size], start, wanted):
                 yield index, at, word, held
 
@@ -243,13 +253,16 @@ class Program:
         wanted = bytes.fromhex(self.code.system_call)
         sites: dict[int, list[int]] = defaultdict(list)
         for one in self.elf.code:
-            data = self.elf.data[one.offset : one.offset + one.size]
-            at = data.find(wanted)
-            while at >= 0:
-                if at % self.code.unit == 0:
-                    address = one.address + at
-                    sites[int(self._index(np.asarray([address], np.int64))[0])].append(address)
-                at = data.find(wanted, at + 1)
+            data, begin, end = self.elf.data, one.offset, one.offset + one.size
+            found_at: list[int] = []
+            at = data.find(wanted, begin, end)
+            while at >= 0 and len(found_at) < _MOST_SITES:
+                if (at - begin) % self.code.unit == 0:
+                    found_at.append(one.address + at - begin)
+                at = data.find(wanted, at + 1, end)
+            addresses = np.asarray(found_at, np.int64)
+            for address, index in zip(found_at, self._index(addresses).tolist(), strict=True):
+                sites[index].append(address)
         found: dict[int, list[tuple[int, Value | None]]] = defaultdict(list)
         for index, at, word, held in self._read(sites):
             if word == self.code.system_call_word:

@@ -152,7 +152,7 @@ def compile_kernel(
     toolchain: Toolchain,
     jobs: int | None = None,
     title: str = "compiling the kernel",
-) -> Compiled:
+) -> CompiledKernel:
     """Compile the targets (`vmlinux`, `modules`) of a configured folder.
 
     Raises BuildError for lost symbols and for compile errors, whose lines are in `details`.
@@ -181,11 +181,11 @@ def compile_kernel(
             raise _compile_error(error) from error
     seconds = time.monotonic() - started
     _remember_objects(build_dir, configured.total_y, _objects_in(build_dir))
-    return Compiled(build_dir, progress.done, seconds, toolchain.describe())
+    return CompiledKernel(build_dir, progress.done, seconds, toolchain.describe())
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """What a compile did. The files are where the kernel's make puts them, below `build_dir`."""
 
     build_dir: Path

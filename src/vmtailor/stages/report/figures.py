@@ -22,7 +22,7 @@ class Pair(Protocol):
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One measured figure of both sides. `what` says precisely what was counted; `exact` are the unrounded values."""
 
     title: str
@@ -40,7 +40,7 @@ class Group:
 
     title: str
     conditions: str
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
 
 
 def groups(run: Pair) -> tuple[Group, ...]:
@@ -61,9 +61,9 @@ def _row(
     form: Callable[[float | None], str],
     *,
     strong: bool = False,
-) -> Row:
+) -> FigureRow:
     before, after = of(run.baseline), of(run.tailored)
-    return Row(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong)
+    return FigureRow(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong)
 
 
 def _size(run: Pair) -> Group:

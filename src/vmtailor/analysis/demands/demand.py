@@ -27,7 +27,8 @@ from vmtailor.model.trace import ModuleRequest
 #: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
 Head = Callable[[str], bytes]
 
-_PSEUDO = ("/proc", "/sys", "/dev")
+#: Where the kernel makes the files.
+PSEUDO = ("/proc", "/sys", "/dev")
 _PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?(?=/|\Z)")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
@@ -47,7 +48,7 @@ class Demand:
 
     @property
     def reference(self) -> str:
-        """What a reason of the plan refers to: `trace:requests:LINE`, `image:…` or `exercise:…`."""
+        """What a reason of the plan refers to: `trace:requests:LINE`, `observed:NUMBER`, `image:…` or `exercise:…`."""
         where = self.evidence.where
         return f"trace:{where}" if where.startswith("requests:") else where
 
@@ -90,10 +91,28 @@ class Demands:
     # ---- system calls
 
     def event(self, event: SyscallEvent) -> None:
-        """Take one system call into account."""
+        """Take one system call of the trace into account."""
         if event.error and event.error not in NORMAL and event.name != "rt_sigreturn":
             return
-        where = f"requests:{event.line}"
+        self._asks(event, f"requests:{event.line}")
+
+    def alone(self, event: SyscallEvent, where: str) -> tuple[Demand, ...]:
+        """What a call that failed would ask for if it worked, as if nothing else had been seen."""
+        before, network, self._found = self._found, self.network, {}
+        try:
+            self._asks(replace(event, error="", result=0), where)
+            return self.result()
+        finally:
+            self._found, self.network = before, network
+
+    def add_found(self, found: Demand) -> None:
+        """Note a demand that was found by itself."""
+        self.add(
+            found.evidence.kind, found.evidence.key, found.symbols, found.evidence.where, found.text,
+            detail=found.evidence.detail,
+        )  # fmt: skip
+
+    def _asks(self, event: SyscallEvent, where: str) -> None:
         self._call(event, where)
         for rule in self._rules.for_call(event.name):
             found = rule.match(event)
@@ -117,7 +136,7 @@ class Demands:
             self._address(event, where)
             self._algorithm(event, where)
         for path in paths(event):
-            if path.startswith(_PSEUDO):
+            if path.startswith(PSEUDO):
                 self.path(path, where)
 
     def _call(self, event: SyscallEvent, where: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
 from vmtailor.analysis.cost.attribution import Attribution
-from vmtailor.analysis.demands import demand
+from vmtailor.analysis.demands import demand, refused
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.base.cache.store import digest
@@ -26,6 +26,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
+from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
@@ -51,6 +52,11 @@ class Findings:
     tree: Tree
     costs: Attribution
     trials: list[Trial] = field(default_factory=list)
+    #: What was refused in runs, and what repair put back in the fit before (`refit`).
+    observed: tuple[ObservedCall, ...] = ()
+    before: tuple[Change, ...] = ()
+    #: Names a trace that was not made here: what is found with it is not what is found with the one made here.
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +163,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     )
     read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
+    refused.of_observed(findings.observed, demands, inputs.config)
     wishes = Wishes(
         architecture=options.architecture,
         machine=options.machine,
@@ -168,7 +175,7 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
     )
     ran = findings.costs.by_symbol(without=loops.functions(loops.table(options.architecture)))
     return plan.make_plan(
-        inputs.image.config, demands, findings.tree, inputs.config, wishes, ran=ran, tried=tuple(tried)
+        inputs.image.config, demands, findings.tree, inputs.config, wishes, ran=ran, tried=(*findings.before, *tried)
     )
 
 
@@ -201,7 +208,8 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     inputs = findings.inputs
-    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, trace_key(inputs), digest(str(made.network)))
+    traced = (trace_key(inputs), *([findings.trace_id] if findings.trace_id else []))
+    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, *traced, digest(str(made.network)))
     store = inputs.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")

@@ -80,14 +80,15 @@ def source_at_hand(loaded: Loaded, store: Store) -> SourceTree | None:
         tree = SourceTree(folder, wanted)
         require_version(tree, version, f"the kernel of {loaded.folder}")
         return tree
-    for kernel in _at_hand(store, version):
+    for kernel in baselines_at_hand(store, version):
         if kernel.source_digest == wanted:
             store.used(kernel.source_dir)
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
     return None
 
 
-def _at_hand(store: Store, version: str) -> list[KernelBaseline]:
+def baselines_at_hand(store: Store, version: str) -> list[KernelBaseline]:
+    """Packaged baselines of an upstream version that the cache has, with their source."""
     files = sorted((store.root / "baselines").glob("*.json"))
     found = [records.load(KernelBaseline, file) for file in files]
     return [kernel for kernel in found if kernel.version == version and Path(kernel.source_dir).is_dir()]

@@ -81,7 +81,7 @@ class Told:
                 event.name, event.args, signature(event), event.error, self._counts[number], event.task,
                 named[0] if named else "",
             )  # fmt: skip
-            key = (one.name, one.arguments, one.error, one.task, one.path)
+            key = (one.name, one.arguments, one.error, one.task)
             before = found.get(key)
             found[key] = one if before is None else replace(before, count=before.count + one.count)
         return tuple(sorted(found.values(), key=lambda c: (-c.count, c.name, c.arguments, c.task)))

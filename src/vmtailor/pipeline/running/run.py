@@ -92,8 +92,8 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
 
 
 def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
-    """Run to the end; returns the container's exit status. `watch` is told what is refused. Raises GuestError when the machine ended before the
-    container had one, HostError when the host could not do its part."""
+    """Run to the end; returns the container's exit status. `watch` is told what is refused. Raises GuestError when the
+    machine ended before the container had one, HostError when the host could not do its part."""
     terminal.require_streams()
     bundle = load_bundle(options.bundle)
     if options.ports and not bundle.network:

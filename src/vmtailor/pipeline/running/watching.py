@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -25,16 +24,15 @@ from vmtailor.drivers.guest.guest_volume import tells_refused
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.image import flat_archive
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, IMAGE, INIT, PLAN, TRACE
-from vmtailor.model.image import Image
+from vmtailor.model.bundle import BASELINE_CONFIG, INIT, PLAN, TRACE
 from vmtailor.model.observed import Observed
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.inputs import tools_volume
 
 _TRACED = f"{TRACE}/trace.json"
-_KEY = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -152,20 +150,3 @@ class _Heads:
             return flat_archive.read(Path(image.archive)) if image is not None else None
         except (VmtailorError, OSError):
             return None
-
-
-def cached_image(files: BundleFolder, store: Store) -> Image | None:
-    """The image of a bundle as the cache has it, or None. The bundle says under which key it would be there; it is
-    taken when it is the image of the bundle's digest."""
-    if not files.lists(IMAGE):
-        return None
-    said = records.from_bytes(Image, files.data(IMAGE, RECORD_BYTES), str(files.path / IMAGE))
-    key = Path(said.archive).parent.name
-    folder = store.path("image", key)
-    if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
-        return None
-    kept = records.load(Image, folder / "image.json")
-    if kept.digest != files.bundle.image_digest or kept.archive_sha256 != said.archive_sha256:
-        return None
-    store.used(folder / kept.archive)
-    return replace(kept, archive=str((folder / kept.archive).absolute()))

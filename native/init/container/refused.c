@@ -85,7 +85,7 @@ static const char *error_of(const char *call, const char *end, size_t *length) {
             const char *name = at + size - 1;
             for (*length = 0; name + *length < end && isupper((unsigned char)name[*length]);)
                 ++*length;
-            return name;
+            return name + *length == end || name[*length] == ' ' ? name : NULL;
         }
     return NULL;
 }

@@ -84,6 +84,10 @@ def test_what_cannot_be_executed_is_said_as_ever(asker: Path, tmp_path: Path) ->
     assert ended.code == 127 and "execve(/nope): No such file or directory" in ended.stderr
     nowhere = run_program(tmp_path, "run", "--observed", tmp_path / "none" / "o.json", asker)
     assert_clear(nowhere, 125, "cannot be written")
+    # What never ran was not watched, and nothing is claimed of it.
+    portless = run_program(tmp_path, "run", "--explain-failures", "-p", "8080:80", asker)
+    assert_clear(portless, 125, "no port can be published")
+    assert "refused" not in portless.stderr
 
 
 @pytest.mark.attack

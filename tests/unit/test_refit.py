@@ -22,6 +22,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.cli import refit as refit_verb
+from vmtailor.cli.saved import TraceLines
 from vmtailor.cli.tables import refused_table
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, symbol
@@ -151,6 +152,14 @@ def test_modules_of_a_trace_have_names_that_modules_have(tmp_path: Path, monkeyp
     made = write_bundle(tmp_path / "b", trace=trace)
     with pytest.raises(UserInputError, match="module"):
         refitting.prepare(Request(made, FitOptions("", tmp_path / "out")))
+
+
+def test_a_reason_quotes_what_was_seen(tmp_path: Path) -> None:
+    lines = TraceLines(tmp_path)
+    assert lines.quote("observed:1") is None
+    records.save(SEEN, tmp_path / "observed.json")
+    assert lines.quote("observed:1") == "flock(3</x>, LOCK_EX) = -1 ENOSYS (sh, 4 times)"
+    assert lines.quote("observed:2") is None and lines.quote("observed:0") is None
 
 
 # ---- the difference

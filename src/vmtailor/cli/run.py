@@ -139,9 +139,10 @@ def _watched(options: RunOptions, out: Path | None) -> int:
     try:
         return run_bundle(options, watch)
     finally:
-        if out is not None:
-            records.save(watch.observed(), out)
-        refused_table.show(watch.findings(), options.bundle, out)
+        if watch.began:
+            if out is not None:
+                records.save(watch.observed(), out)
+            refused_table.show(watch.findings(), options.bundle, out)
 
 
 def _cpus(text: str) -> int:

@@ -112,7 +112,10 @@ def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
     temporary.require_usable()
     with caught() as signals:
         with relayed(machine, run, wishes, signals) as relay:
-            end = run_ending.verdict(relay.run(), relay.session, relay.running, memory)
+            finish = relay.run()
+            if watch is not None:
+                watch.began = relay.session.listening
+            end = run_ending.verdict(finish, relay.session, relay.running, memory)
         for line in end.words:
             relay.say(line)
         relay.drain()

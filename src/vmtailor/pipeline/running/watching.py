@@ -73,6 +73,8 @@ class Watch:
                 hint="fit the image again",
             )
         self._told = Told()
+        #: Whether the machine's init has spoken: before, nothing was watched.
+        self.began = False
         self.observer = Observer(tools_volume(self._store, self._loaded.bundle.root_format), self._told.hear)
 
     def observed(self) -> Observed:

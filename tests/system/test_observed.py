@@ -70,7 +70,7 @@ def test_a_run_that_is_stopped_gives_its_answer(asker: Path, tmp_path: Path) -> 
 
 
 def test_a_run_that_is_killed_gives_what_it_knows(asker: Path, tmp_path: Path) -> None:
-    with started(tmp_path, "run", "--explain-failures", "--stop-signal", "0", asker, "wait") as running:
+    with started(tmp_path, "run", "--explain-failures", "--stop-signal", "CONT", asker, "wait") as running:
         running.wait_for("waiting", where=running.out)
         interrupt(running)
         interrupt(running)
@@ -98,7 +98,7 @@ def test_a_guest_that_lies_and_floods(asker: Path, tmp_path: Path) -> None:
     assert ended.code == 5 and set(LACKING) <= set(lines_of(ended))
     assert "\x1b" not in ended.stderr and len(ended.stderr) < 100_000
     assert (tmp_path / "o.json").stat().st_size < 4 << 20
-    assert records.load(Observed, tmp_path / "o.json").untold > 10_000
+    assert records.load(Observed, tmp_path / "o.json").untold > 5_000
 
 
 def test_refit_shows_what_comes_in(lighttpd: Fitted, asker: Path, tmp_path: Path) -> None:

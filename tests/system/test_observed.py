@@ -21,7 +21,7 @@ from tests.fakes.program import (
 from tests.system.conftest import FIT_S, Fitted, with_image
 
 from vmtailor.base.files import records
-from vmtailor.model.observed import Observed
+from vmtailor.model.observed import ObservedRun
 
 pytestmark = pytest.mark.system
 
@@ -51,7 +51,7 @@ def test_what_was_refused_is_named_with_its_symbol(asker: Path, tmp_path: Path) 
     for call, symbol in LACKING.items():
         assert rows[call].split()[-1] == symbol, ended.stderr
     assert "/nowhere" not in ended.stderr  # that is a file of the image's, and the kernel is not why
-    seen = records.load(Observed, tmp_path / "o.json")
+    seen = records.load(ObservedRun, tmp_path / "o.json")
     assert seen.whole and {call.name: call.count for call in seen.calls}["flock"] == 1001
 
 
@@ -98,7 +98,7 @@ def test_a_guest_that_lies_and_floods(asker: Path, tmp_path: Path) -> None:
     assert ended.code == 5 and set(LACKING) <= set(lines_of(ended))
     assert "\x1b" not in ended.stderr and len(ended.stderr) < 100_000
     assert (tmp_path / "o.json").stat().st_size < 4 << 20
-    assert records.load(Observed, tmp_path / "o.json").untold > 5_000
+    assert records.load(ObservedRun, tmp_path / "o.json").untold > 5_000
 
 
 def test_refit_shows_what_comes_in(lighttpd: Fitted, asker: Path, tmp_path: Path) -> None:

@@ -29,18 +29,18 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting, sy
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.image import Image, ImageConfig
-from vmtailor.model.observed import Observed, ObservedCall
+from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.trace import ModuleRequest
 from vmtailor.pipeline import bundling, refitting
 from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.refitting import Request
-from vmtailor.pipeline.running.watching import Findings
+from vmtailor.pipeline.refitting import RefitRequest
+from vmtailor.pipeline.running.watching import WatchedRun
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 CALL = ObservedCall("flock", ("3</x>", "LOCK_EX"), "/x, LOCK_EX", "ENOSYS", 4, "sh", "")
-SEEN = Observed("oci:x", "sha256:0", "6.12.7", "5a" * 32, (CALL,))
+SEEN = ObservedRun("oci:x", "sha256:0", "6.12.7", "5a" * 32, (CALL,))
 EVIL = "\x1b[31mred\x1b[0m\r\n[bold]x\u202e"
 
 
@@ -71,7 +71,7 @@ def reaches(monkeypatch: pytest.MonkeyPatch) -> None:
 def begins_with(folder: Path, **more: Any) -> Reached:
     options = FitOptions("", folder.with_name("out"), **more.pop("options", {}))
     with pytest.raises(Reached) as caught:
-        refitting.prepare(Request(folder, options, **more))
+        refitting.prepare(RefitRequest(folder, options, **more))
     return caught.value
 
 
@@ -151,7 +151,7 @@ def test_modules_of_a_trace_have_names_that_modules_have(tmp_path: Path, monkeyp
     trace = trace_record(modules_requested=(ModuleRequest("x", "x", "../../etc/x"),))
     made = write_bundle(tmp_path / "b", trace=trace)
     with pytest.raises(UserInputError, match="module"):
-        refitting.prepare(Request(made, FitOptions("", tmp_path / "out")))
+        refitting.prepare(RefitRequest(made, FitOptions("", tmp_path / "out")))
 
 
 def test_a_reason_quotes_what_was_seen(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_difference_of_two_plans() -> None:
 def test_a_strangers_plan_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     before = plan_of({EVIL: "y"}, EVIL)
     after = replace(plan_of({"C": "y"}), changes=(symbol("C", "y", reason(EVIL)),))
-    prepared = refitting.Prepared(None, before, after, None, (), ())  # type: ignore[arg-type]
+    prepared = refitting.Replanned(None, before, after, None, (), ())  # type: ignore[arg-type]
     refit_verb.show(prepared, Console())
     json.dumps(refit_verb.document(prepared))
     said = capsys.readouterr().out
@@ -197,7 +197,7 @@ def test_what_a_guest_says_cannot_steer_the_terminal(tmp_path: Path, capsys: pyt
     call = ObservedCall(EVIL, (EVIL,), EVIL * 200, EVIL, 7, EVIL, EVIL)
     evidence = Evidence(EvidenceKind.SYSCALL, EVIL, Strength.DEMANDED, "observed:1")
     many = (Refused(1, call, (Demand(evidence, ("FLOCK",), EVIL),)), *(Refused(n, call, ()) for n in range(2, 9000)))
-    refused_table.show(Findings(replace(SEEN, untold=3, whole=False), many, False), tmp_path, None)
+    refused_table.show(WatchedRun(replace(SEEN, untold=3, whole=False), many, False), tmp_path, None)
     said = capsys.readouterr().err
     assert "FLOCK" in said and "--keep FLOCK" in said and "more" in said
     assert "\x1b" not in said and "\r" not in said and "\u202e" not in said

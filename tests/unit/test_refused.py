@@ -14,7 +14,7 @@ from vmtailor.analysis.demands.demand import Demands
 from vmtailor.analysis.demands.refused import MOST_KINDS, MOST_LINE_BYTES, Told
 from vmtailor.analysis.demands.strace_log import parse_line
 from vmtailor.base.files import records
-from vmtailor.model.observed import Observed, ObservedCall
+from vmtailor.model.observed import ObservedCall, ObservedRun
 
 FACTS = read_facts()
 RULES = demand_rules.load()
@@ -162,8 +162,8 @@ def test_any_bytes_can_be_told(parts: list[bytes]) -> None:
         found.hear(part)
     demands = Demands(FACTS, RULES, BASELINE)
     judged = refused.judged(found.calls(), demands, BASELINE, {})
-    record = Observed("r", "d", "v", "s", tuple(one.call for one in judged))
-    assert records.from_bytes(Observed, records.to_bytes(record)) == record
+    record = ObservedRun("r", "d", "v", "s", tuple(one.call for one in judged))
+    assert records.from_bytes(ObservedRun, records.to_bytes(record)) == record
 
 
 @given(st.text(max_size=60))

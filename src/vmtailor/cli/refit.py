@@ -20,7 +20,7 @@ from vmtailor.cli.options import common
 from vmtailor.model.change import Change
 from vmtailor.pipeline import bundling, refitting
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.refitting import Prepared, Request
+from vmtailor.pipeline.refitting import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
 
 REFIT_SCHEMA = "vmtailor/refit/1"
@@ -76,7 +76,7 @@ def refit(
     )  # fmt: skip
     if not dry_run:
         bundling.require_writable(target)
-    prepared = refitting.prepare(Request(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
+    prepared = refitting.prepare(RefitRequest(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
     found = prepared.difference
     if json and (dry_run or not found):
         output.document(document(prepared))
@@ -104,7 +104,7 @@ def refit(
         )
 
 
-def document(prepared: Prepared) -> dict[str, Any]:
+def document(prepared: Replanned) -> dict[str, Any]:
     """The difference as a JSON document."""
     found = prepared.difference
     return {
@@ -130,7 +130,7 @@ def _row(change: Change) -> dict[str, Any]:
     }
 
 
-def show(prepared: Prepared, console: Console) -> None:
+def show(prepared: Replanned, console: Console) -> None:
     """Print the difference for a person."""
     found = prepared.difference
     if prepared.before.kernel_version != prepared.after.kernel_version:

@@ -18,7 +18,7 @@ from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import OBSERVED, TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.observed import Observed
+from vmtailor.model.observed import ObservedRun
 from vmtailor.stages.plan import Tree, read_tree
 
 #: The record's name in a bundle.
@@ -94,7 +94,7 @@ class TraceLines:
         """A call that was refused in a run, by its place in the record."""
         try:
             data = plain_files.read(self._folder, OBSERVED, RECORD_BYTES)
-            calls = records.from_bytes(Observed, data).calls
+            calls = records.from_bytes(ObservedRun, data).calls
         except (VmtailorError, OSError):
             return None
         if not 1 <= number <= len(calls):

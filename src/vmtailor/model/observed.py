@@ -23,7 +23,7 @@ class ObservedCall:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRun:
     """What was refused, most often first. Image and kernel say which machine it was seen in (`kernel_sha256`: of the
     kernel's file). `untold`: refused calls of further kinds, for which there was no room. `whole`: the last counts
     have come; otherwise the machine was ended before, and calls may have been refused more often."""

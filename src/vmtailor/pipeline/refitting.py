@@ -32,7 +32,7 @@ from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock
-from vmtailor.model.observed import Observed, ObservedCall
+from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
@@ -49,7 +49,7 @@ _TERMINAL = "platform:terminal"
 
 
 @dataclass(frozen=True)
-class Request:
+class RefitRequest:
     """What is fitted again. `options`: what the user said; what the bundle says is put in. `kernel` in them: another
     kernel, whose baseline is traced anew. `exercise`: a file of the user's, whose host commands are run."""
 
@@ -61,14 +61,14 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Replanned:
     """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
     refused, in this and earlier fits."""
 
     findings: Findings
     before: Plan
     after: Plan
-    observed: Observed | None
+    observed: ObservedRun | None
     runs: tuple[str, ...]
     skipped: tuple[str, ...]
 
@@ -77,7 +77,7 @@ class Prepared:
         return difference.between(self.before, self.after)
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(request: RefitRequest) -> Replanned:
     """Read the bundle, and plan again. Builds nothing; boots only the baseline of another kernel, to trace it.
 
     Raises UserInputError for a bundle that is damaged, whose image or source is not at hand, or that what was refused
@@ -89,7 +89,7 @@ def prepare(request: Request) -> Prepared:
     before = records.from_bytes(Plan, loaded.files.data(PLAN, RECORD_BYTES), str(loaded.folder / PLAN))
     observed = _observed(request, loaded)
     subject = reverify.of_bundle(loaded.files)
-    verified = reverify.Request(
+    verified = reverify.VerifyRequest(
         request.bundle, Clock.INSTRUCTIONS, exercise=request.exercise, trust_host_commands=request.trust_host_commands
     )
     allowed = reverify.allowed(verified, subject, store)
@@ -113,10 +113,10 @@ def prepare(request: Request) -> Prepared:
     _require_harmless(kconfig, before, loaded.folder / PLAN)
     findings.before = tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id))
     findings.observed = observed.calls if observed is not None else ()
-    return Prepared(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
+    return Replanned(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
 
 
-def refit(prepared: Prepared) -> FitRun:
+def refit(prepared: Replanned) -> FitRun:
     """Build, verify, measure, and write the bundle."""
     findings = prepared.findings
     options = findings.inputs.options
@@ -203,16 +203,16 @@ def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Pa
     return options.store.get("work", key, fill), key
 
 
-def _observed(request: Request, loaded: Loaded) -> Observed | None:
+def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:
     """What was refused, by the files that the user names and by what the bundle knew before."""
     found = []
     if loaded.files.lists(OBSERVED):
         where = str(loaded.folder / OBSERVED)
-        found.append(records.from_bytes(Observed, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
+        found.append(records.from_bytes(ObservedRun, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
     for path in request.observed:
         data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
         hint = "vmtailor run BUNDLE --observed FILE writes it"
-        one = records.from_bytes(Observed, data, str(path), hint=hint)
+        one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
         if one.image_digest != loaded.bundle.image_digest:
             raise UserInputError(
                 f"{path} was seen in a machine of another image ({plain(one.image_reference[:200])}) than "
@@ -225,7 +225,7 @@ def _observed(request: Request, loaded: Loaded) -> Observed | None:
     return replace(found[-1], calls=_together(found), untold=sum(one.untold for one in found))
 
 
-def _together(found: Sequence[Observed]) -> tuple[ObservedCall, ...]:
+def _together(found: Sequence[ObservedRun]) -> tuple[ObservedCall, ...]:
     """All calls, those that were known before first, so that references to them stay; each kind once."""
     calls: dict[tuple[str, ...], ObservedCall] = {}
     for one in found:

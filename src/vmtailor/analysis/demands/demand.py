@@ -27,8 +27,7 @@ from vmtailor.model.trace import ModuleRequest
 #: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
 Head = Callable[[str], bytes]
 
-#: Where the kernel makes the files.
-PSEUDO = ("/proc", "/sys", "/dev")
+_PSEUDO = ("/proc", "/sys", "/dev")
 _PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?(?=/|\Z)")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
@@ -136,7 +135,7 @@ class Demands:
             self._address(event, where)
             self._algorithm(event, where)
         for path in paths(event):
-            if path.startswith(PSEUDO):
+            if path.startswith(_PSEUDO):
                 self.path(path, where)
 
     def _call(self, event: SyscallEvent, where: str) -> None:

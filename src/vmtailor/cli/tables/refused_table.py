@@ -12,14 +12,14 @@ from vmtailor.analysis.demands.refused import Refused
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words.figures import grouped
 from vmtailor.base.words.text import plural
-from vmtailor.pipeline.running.watching import Findings
+from vmtailor.pipeline.running.watching import WatchedRun
 
 #: Rows of each table; the record has all.
 MOST_ROWS = 30
 _MOST_CHARACTERS = 160
 
 
-def show(found: Findings, bundle: Path, saved: Path | None) -> None:
+def show(found: WatchedRun, bundle: Path, saved: Path | None) -> None:
     """Print what was refused, what would bring it in, and what nothing explains."""
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 160)
     explained, unexplained = found.explained, found.unexplained
@@ -63,14 +63,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
-def _command(found: Findings, bundle: Path, saved: Path | None) -> str:
+def _command(found: WatchedRun, bundle: Path, saved: Path | None) -> str:
     words = ["vmtailor", "refit", str(bundle)]
     if saved is not None:
         return shlex.join([*words, "--observed", str(saved)])
     return shlex.join([*words, *(word for name in found.symbols for word in ("--keep", name))])
 
 
-def _doubts(found: Findings) -> list[str]:
+def _doubts(found: WatchedRun) -> list[str]:
     sentences = []
     if not found.observed.whole:
         sentences.append("the machine ended before its init could give the last counts: there may have been more")

@@ -25,7 +25,7 @@ from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.image import flat_archive
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, INIT, PLAN, TRACE
-from vmtailor.model.observed import Observed
+from vmtailor.model.observed import ObservedRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import rebuilding
@@ -36,11 +36,11 @@ _TRACED = f"{TRACE}/trace.json"
 
 
 @dataclass(frozen=True)
-class Findings:
+class WatchedRun:
     """What a watched run found. `by_source`: the kernel's source was at hand; otherwise only rules of ours were asked,
     and calls stand without the symbols that the source would name."""
 
-    observed: Observed
+    observed: ObservedRun
     refused: tuple[Refused, ...]
     by_source: bool
 
@@ -77,10 +77,10 @@ class Watch:
         self.began = False
         self.observer = Observer(tools_volume(self._store, self._loaded.bundle.root_format), self._told.hear)
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedRun:
         """What was refused so far."""
         bundle = self._loaded.bundle
-        return Observed(
+        return ObservedRun(
             image_reference=bundle.image_reference,
             image_digest=bundle.image_digest,
             kernel_version=bundle.kernel_version,
@@ -90,12 +90,12 @@ class Watch:
             whole=self._told.whole,
         )
 
-    def findings(self) -> Findings:
+    def findings(self) -> WatchedRun:
         """What was refused, judged."""
         return judge(self._loaded, self.observed(), self._store)
 
 
-def judge(loaded: Loaded, observed: Observed, store: Store) -> Findings:
+def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
     """What was refused in a bundle's machine, held against the kernel's source and the baseline's configuration."""
     facts = _facts(loaded, store)
     baseline = baseline_config(loaded)
@@ -103,7 +103,7 @@ def judge(loaded: Loaded, observed: Observed, store: Store) -> Findings:
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
     demands = Demands(known, demand_rules.load(), enabled, _Heads(loaded.files, store))
     found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
-    return Findings(observed, found, facts is not None)
+    return WatchedRun(observed, found, facts is not None)
 
 
 def baseline_config(loaded: Loaded) -> Mapping[str, str]:

@@ -31,10 +31,11 @@ from vmtailor.model.exercise import StepKind
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.observed import ObservedCall, ObservedRun
 from vmtailor.model.trace import ModuleRequest
-from vmtailor.pipeline import bundling, refitting
+from vmtailor.pipeline import bundling
+from vmtailor.pipeline.again import refitting
+from vmtailor.pipeline.again.refitting import RefitRequest
 from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.refitting import RefitRequest
 from vmtailor.pipeline.running.watching import WatchedRun
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -18,9 +18,10 @@ from vmtailor.base.terminal import Console, Table, Text, box
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.change import Change
-from vmtailor.pipeline import bundling, refitting
+from vmtailor.pipeline import bundling
+from vmtailor.pipeline.again import refitting
+from vmtailor.pipeline.again.refitting import RefitRequest, Replanned
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.refitting import RefitRequest, Replanned
 from vmtailor.stages import report as report_stage
 
 REFIT_SCHEMA = "vmtailor/refit/1"

@@ -52,6 +52,7 @@ def symbols_of(call: str, error: str, *, here: dict[str, str] | None = None, fai
         ("socket(AF_INET6, SOCK_STREAM, IPPROTO_IP)", "EAFNOSUPPORT", {"NET", "IPV6"}),
         ("socket(AF_INET6, SOCK_STREAM, IPPROTO_IP)", "ENOSYS", {"NET", "IPV6"}),
         ("socket(AF_INET6, SOCK_STREAM, IPPROTO_IP)", "EMFILE", None),
+        ("socket(AF_DECnet, SOCK_STREAM, 0)", "ENOSYS", set()),  # no kernel has it
         # without FILE_LOCKING a lock is refused as if another held it
         ("fcntl(3</db>, F_SETLK, {l_type=F_WRLCK})", "EACCES", {"FILE_LOCKING"}),
         ("fcntl(3</db>, F_SETLK, {l_type=F_WRLCK})", "EBADF", None),

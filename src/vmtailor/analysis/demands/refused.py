@@ -29,6 +29,7 @@ _TOLD = re.compile(rb"(\d{1,10}) (\d{1,10})(?: (.*))?\Z", re.S)
 _OWN = frozenset({"EBADF", "EFAULT", "ENOMEM", "EMFILE", "ENFILE", "EPERM", "ENOENT", "ENOTDIR", "ENOSPC"})
 #: What the use of a file fails with that the kernel does not make.
 _NOT_THERE = frozenset({"ENOENT", "ENOTDIR", "ENODEV", "ENXIO"})
+_OPENS_SOCKET = ("socket", "socketpair")
 #: Where the kernel makes the files.
 _PSEUDO = ("/proc", "/sys", "/dev")
 #: How programs ask whether something is a terminal: "no" is an answer.
@@ -136,10 +137,17 @@ def judged(
 def _lacking(
     call: ObservedCall, asked: Iterable[Demand], baseline: Mapping[str, str], here: Mapping[str, str]
 ) -> Iterable[Demand]:
+    asked = tuple(asked)
+    if call.name in _OPENS_SOCKET and not any(_has_family(one, baseline) for one in asked):
+        return  # the family is none that the baseline has, whatever else the call needs
     for one in asked:
         names = tuple(s for s in one.symbols if baseline.get(s) in ("y", "m") and here.get(s) not in ("y", "m"))
         if names and _can_be_why(one.evidence.kind, call):
             yield replace(one, symbols=names)
+
+
+def _has_family(one: Demand, baseline: Mapping[str, str]) -> bool:
+    return one.evidence.kind is EvidenceKind.SOCKET and all(baseline.get(s) in ("y", "m") for s in one.symbols)
 
 
 def _can_be_why(kind: EvidenceKind, call: ObservedCall) -> bool:

@@ -30,6 +30,9 @@ def page() -> str:
         "| option | |",
         "| --- | --- |",
         "| `--accelerator` | kvm or tcg |",
+        "| `--explain-failures` | the container is watched, and at the end it is said what its kernel refused that the "
+        "baseline would have given ([how](../how-to/see-what-was-refused.md)) |",
+        "| `--observed FILE` | the same, and what was refused is written to the file |",
         "| `--no-outbound` | the guest can open no connections; published ports still lead in |",
         "",
     ]

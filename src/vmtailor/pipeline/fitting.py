@@ -12,7 +12,7 @@ from pathlib import Path
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.demands import demand, demand_rules
+from vmtailor.analysis.demands import demand, demand_rules, refused
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
 from vmtailor.analysis.reach import asked
@@ -31,6 +31,7 @@ from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin
+from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
@@ -60,6 +61,11 @@ class Findings:
     #: Keys of the kernels that were compiled in this run, and of those that were there.
     compiled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
+    #: What was refused in runs, and what repair put back in the fit before (`refit`).
+    observed: tuple[ObservedCall, ...] = ()
+    before: tuple[Change, ...] = ()
+    #: Names a trace that was not made here: what is found with it is not what is found with the one made here.
+    trace_id: str = ""
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
@@ -187,6 +193,7 @@ def planned(
     )
     read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
+    refused.of_observed(findings.observed, demands, inputs.config)
     wishes = Wishes(
         architecture=options.architecture,
         machine=options.machine,
@@ -199,7 +206,7 @@ def planned(
     )
     return plan.make_plan(
         inputs.image.config, demands, findings.tree, inputs.config, wishes,
-        ran=findings.ran, tried=tuple(tried), reached=findings.reached,
+        ran=findings.ran, tried=(*findings.before, *tried), reached=findings.reached,
     )  # fmt: skip
 
 
@@ -245,7 +252,8 @@ def kernel_key(findings: Findings, made: Plan) -> str:
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     inputs = findings.inputs
-    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, trace_key(inputs), digest(str(made.network)))
+    traced = (trace_key(inputs), *([findings.trace_id] if findings.trace_id else []))
+    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, *traced, digest(str(made.network)))
     store = inputs.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from vmtailor.model.syscalls import CallSummary, SyscallEvent
 
-_LINE = re.compile(r"(\d+)\s+(\d+\.\d+)\s(.*)\Z", re.S)
+_LINE = re.compile(r"(\d+)(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d+\.\d+)\s(.*)\Z", re.S)  # <name>: with -Y
 _CALL = re.compile(r"(\w+)\(")
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
 _UNFINISHED = " <unfinished ...>"
@@ -134,7 +134,7 @@ class _Parser:
         if match is None or len(text) > _MAX_LINE:
             self._skipped += 1
             return
-        pid, time, rest = int(match.group(1)), float(match.group(2)), match.group(3)
+        pid, time, rest = int(match.group(1)), float(match.group(3)), match.group(4)
         if rest.startswith(("---", "+++")):  # a signal; the end of a process
             return
         resumed = _RESUMED.match(rest)
@@ -188,6 +188,18 @@ class _Parser:
                 self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
         events = name_tasks(e for e in self._events if e is not None)
         return CallLog(tuple(events), self._skipped)
+
+
+def parse_line(text: str) -> SyscallEvent | None:
+    """One line that is a whole call; its task is the name that the tracer gives (-Y), or the process. None for all
+    else."""
+    match = _LINE.match(text)
+    events = parse(text.encode("utf-8", "replace")).events if match is not None and "\n" not in text else ()
+    if match is None or len(events) != 1 or events[0].result is None:
+        return None
+    return replace(
+        events[0], task=unquote(f'"{match.group(2)}"')[:15] if match.group(2) else f"process {events[0].pid}"
+    )
 
 
 def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> CallLog:

@@ -76,6 +76,7 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "bundle",
         "verified",
         "degraded",
+        "absent",
         "repairs",
         "symbols",
         "unexplained",

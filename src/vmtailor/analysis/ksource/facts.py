@@ -29,7 +29,7 @@ SEARCHED = (
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "12"
+FORMAT = "13"
 
 
 @dataclass(frozen=True)

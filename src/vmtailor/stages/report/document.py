@@ -26,6 +26,17 @@ def fit_document(run: FitRun) -> dict[str, Any]:
             {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
             for call in run.degraded
         ],
+        "absent": [
+            {
+                "name": one.call.name,
+                "arguments": one.call.arguments,
+                "error": one.call.error,
+                "count": one.call.count,
+                "id": one.id,
+                "reason": one.reason,
+            }
+            for one in run.absent
+        ],
         "repairs": repairs(run),
         "symbols": {
             **{cause.value: number for cause, number in counts(run.plan.symbols).items()},

@@ -172,6 +172,9 @@ def _doubts(run: FitRun) -> list[RenderableType]:
         line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
     ]
     lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    for one in run.absent:
+        what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"
+        lines.append(line("absent", f"{what} [{one.id}]", "bold"))
     total, opened = run.untouched.files_total, run.untouched.files_opened
     if total > opened:
         share = figures.percent(total - opened, total)

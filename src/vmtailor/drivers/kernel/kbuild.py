@@ -286,7 +286,7 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
     return BuildError(
         "the kernel does not compile in this configuration",
         hint="the lines below are the compiler's; the build folder is kept",
-        details="\n".join(lines[:20]) or output[-2000:],
+        details="\n".join(lines[:12]) or output[-2000:],
     )
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base import terminal
+from vmtailor.base.cache import kept_errors
 from vmtailor.base.errors import GuestError, VmtailorError
-from vmtailor.base.files import kept_errors
 from vmtailor.base.words.excerpt import LINES, WIDTH, excerpt, fits, rows
 from vmtailor.cli import main
 

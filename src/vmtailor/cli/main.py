@@ -58,7 +58,7 @@ def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def _show(error: VmtailorError, word: str = "error") -> None:
     from vmtailor.base import terminal
-    from vmtailor.base.files import kept_errors
+    from vmtailor.base.cache import kept_errors
 
     whole = None if terminal.details_fit(error) else kept_errors.keep(f"{word}: {error.message}\n{error.details}\n")
     terminal.show_error(error, word=word, whole=whole)

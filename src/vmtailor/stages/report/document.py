@@ -11,7 +11,7 @@ from typing import Any
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import waterfall
+from vmtailor.stages.report import missing, waterfall
 
 FIT_SCHEMA = "vmtailor/fit/1"
 
@@ -70,4 +70,5 @@ def _side(side: Side) -> dict[str, Any]:
         "min_memory_bytes": side.min_memory_bytes,
         "memory": None if side.memory is None else {part.name: part.bytes for part in side.memory.parts},
         "init_wall_us": side.init_wall_us,
+        "unmeasured": missing.of(side),
     }

@@ -218,6 +218,8 @@ def verify(
     for command in prepared.runs:
         output.note(f"will be run on this host: {command}")
     found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
+    for one in found.absent:
+        output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}

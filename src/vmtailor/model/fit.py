@@ -12,7 +12,7 @@ from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
-from vmtailor.model.syscalls import CallSummary, FailedCall
+from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
 from vmtailor.model.trial import Trial
 
 
@@ -100,15 +100,16 @@ class Part:
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
 # vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
 # vmtailor/fit-run/3: without `others`, which was always empty.
+# vmtailor/fit-run/4: `absent`.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
 
     `ledger`: the changes that were measured as one. The first is the kernel file's, before the kernel runs; the others
     go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
-    beyond what is expected of their symbols is the `remainder`."""
+    beyond what is expected of their symbols is the `remainder`. `absent`: what is not there, and harmlessly so."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/3"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/4"
 
     version: str
     command: str
@@ -131,3 +132,4 @@ class FitRun:
     stage_seconds: tuple[tuple[str, float], ...]
     sources: tuple[tuple[str, str], ...]  # kernel source, image, tools: name → version and origin
     remainder: tuple[Part, ...] = ()
+    absent: tuple[Absence, ...] = ()

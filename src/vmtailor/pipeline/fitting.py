@@ -202,7 +202,8 @@ def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFile
 def built(findings: Findings, made: Plan) -> KernelFiles:
     """The kernel of a plan."""
     inputs = findings.inputs
-    return build.build_kernel(made, inputs.source.path, inputs.source.digest, inputs.options.store)
+    sources = findings.tree.facts.compiled({c.id: c.value for c in made.symbols if c.is_kept})
+    return build.build_kernel(made, inputs.source.path, inputs.source.digest, inputs.options.store, sources=sources)
 
 
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:

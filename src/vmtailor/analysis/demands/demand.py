@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.demands import harmless
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.analysis.demands.demand_rules import Rules
@@ -229,6 +230,8 @@ class Demands:
 
     def _path_demands(self, path: str) -> list[tuple[str, tuple[str, ...], str]]:
         general = _PROCESS.sub("/proc/self", path)
+        if harmless.is_not_demanded(path):
+            return []
         found = []
         for rule in self._rules.paths:
             if rule.match(path) or rule.match(general):
@@ -249,6 +252,9 @@ class Demands:
             any_folder = self._facts.condition("sysctl", f"*/{parts[-1]}") if len(parts) > 3 else None
             both = [c for c in (exact, any_folder) if c is not None]
             return disjunction(*both) if both else self._facts.condition("filesystem", "proc")
+        if parts[0] == "sys":
+            places = ("/".join(parts[1:length]) for length in range(len(parts), 1, -1))
+            return next((c for name in places if (c := self._facts.condition("sysfs", name)) is not None), None)
         if parts[0] != "proc":
             return None
         rest = parts[1:]

@@ -11,7 +11,7 @@ from typing import Any
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import waterfall
+from vmtailor.stages.report import missing, waterfall
 
 FIT_SCHEMA = "vmtailor/fit/1"
 
@@ -25,6 +25,17 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "degraded": [
             {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
             for call in run.degraded
+        ],
+        "absent": [
+            {
+                "name": one.call.name,
+                "arguments": one.call.arguments,
+                "error": one.call.error,
+                "count": one.call.count,
+                "id": one.id,
+                "reason": one.reason,
+            }
+            for one in run.absent
         ],
         "repairs": repairs(run),
         "symbols": {
@@ -59,4 +70,5 @@ def _side(side: Side) -> dict[str, Any]:
         "min_memory_bytes": side.min_memory_bytes,
         "memory": None if side.memory is None else {part.name: part.bytes for part in side.memory.parts},
         "init_wall_us": side.init_wall_us,
+        "unmeasured": missing.of(side),
     }

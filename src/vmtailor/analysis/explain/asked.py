@@ -32,7 +32,11 @@ _UAPI = ("include/uapi/linux", "include/uapi/asm-generic")
 _NUMBERED = (
     ("family", "include/linux/socket.h", re.compile(r"^[ \t]*#[ \t]*define[ \t]+AF_(\w+)[ \t]+(\d+)", re.M)),
     ("protocol", "include/uapi/linux/in.h", re.compile(r"^[ \t]*IPPROTO_(\w+)[ \t]*=[ \t]*(\d+)", re.M)),
-    ("netlink", "include/uapi/linux/netlink.h", re.compile(r"^[ \t]*#[ \t]*define[ \t]+NETLINK_(\w+)[ \t]+(\d+)", re.M)),
+    (
+        "netlink",
+        "include/uapi/linux/netlink.h",
+        re.compile(r"^[ \t]*#[ \t]*define[ \t]+NETLINK_(\w+)[ \t]+(\d+)", re.M),
+    ),
     ("type", "include/linux/net.h", re.compile(r"^[ \t]*SOCK_(\w+)[ \t]*=[ \t]*(\d+)", re.M)),
 )
 _ERRNO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(E[A-Z0-9]+)[ \t]+(\d+)", re.M)

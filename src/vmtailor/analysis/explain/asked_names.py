@@ -81,7 +81,9 @@ _RTNETLINK = re.compile(
 
 _CASE = re.compile(r"\bcase[ \t]+([A-Z][A-Z0-9_]+)[ \t]*:|\bcmd == ([A-Z][A-Z0-9_]+)\b")
 _LABEL = re.compile(r"^\s*(?:case\b[^:\n]*|default\s*):")
-_NO_STATEMENT = re.compile(r"^\s*(?:case\b[^:\n]*:|default\s*:|fallthrough\s*;|#.*|/?\*.*|//.*|\{|$)\s*(?:/\*.*\*/)?\s*$")
+_NO_STATEMENT = re.compile(
+    r"^\s*(?:case\b[^:\n]*:|default\s*:|fallthrough\s*;|#.*|/?\*.*|//.*|\{|$)\s*(?:/\*.*\*/)?\s*$"
+)
 _CALLED = re.compile(r"\b([a-z_]\w+)\s*\(")
 _MOST_LINES = 14
 #: A function that does nothing but refuse.
@@ -129,7 +131,11 @@ def names(text: str, known: Strings) -> Found:
             yield kind, next(group for group in match.groups() if group), match.start()
     for match in _LSM.finditer(text) if "_LSM(" in text else ():
         name = match.group(1)
-        yield "lsm", dict(strings(text)).get(name) or known.get(name) or name.removesuffix("_NAME").lower(), match.start()
+        yield (
+            "lsm",
+            dict(strings(text)).get(name) or known.get(name) or name.removesuffix("_NAME").lower(),
+            match.start(),
+        )
     for match in _FOLDER.finditer(text) if "_kobj" in text else ():
         under = _UNDER.get(match["under"] or match["under2"])
         if under is not None:

@@ -160,7 +160,7 @@ def _word(ask: Ask, known: Known) -> Iterator[Candidate]:
     if entry is not None:
         own = {p.path for p in entry[1]}
         places.sort(key=lambda p: p.path not in own)
-        if any(p.path in own for p in places):
+        if any(p.path in own for p in places) or ask.call not in _OPEN_ENDED:
             places = [p for p in places if p.path in own]
     found = list(_of(ask, places))
     # Where the source has the word everywhere, a rule may know what stands behind it.
@@ -168,6 +168,8 @@ def _word(ask: Ask, known: Known) -> Iterator[Candidate]:
     yield from (*ruled, *found) if plain else (*found, *ruled)
 
 
+#: Calls whose words are those of whatever stands behind a descriptor.
+_OPEN_ENDED = ("ioctl", "setsockopt", "getsockopt")
 _BASES = (parse("NET"), parse("NET && INET"), parse("MMU"))
 
 
@@ -302,7 +304,9 @@ def _algorithm(ask: Ask, known: Known) -> Iterator[Candidate]:
     conditions = [known.facts.condition("algorithm", part) for part in parts]
     there = [condition for condition in conditions if condition is not None]
     if there:
-        yield Candidate(ask, conjunction(*there), _at(known.facts.places("algorithm", parts[0])[0]) if conditions[0] else "")
+        yield Candidate(
+            ask, conjunction(*there), _at(known.facts.places("algorithm", parts[0])[0]) if conditions[0] else ""
+        )
 
 
 def _table(ask: Ask, known: Known) -> Iterator[Candidate]:
@@ -375,7 +379,9 @@ def _source(ask: Ask, known: Known) -> Iterator[Candidate]:
 
 def _symbol(ask: Ask, known: Known) -> Iterator[Candidate]:
     if known.kconfig is None or known.kconfig.known(ask.name):
-        place = known.kconfig.places(ask.name)[0] if known.kconfig is not None and known.kconfig.places(ask.name) else ""
+        place = (
+            known.kconfig.places(ask.name)[0] if known.kconfig is not None and known.kconfig.places(ask.name) else ""
+        )
         yield Candidate(ask, Symbol(ask.name), place)
 
 
@@ -405,7 +411,9 @@ def meant(what: str, known: Known) -> tuple[Ask, ...]:
         if known.kconfig is not None and known.kconfig.known(what):
             found.append(Ask("symbol", what))
     found += [Ask(k, what) for k in _ANY_KIND if known.asked.places(k, what) or known.facts.places(k, what)]
-    found += [Ask("algorithm", what), Ask("module", what), Ask("call", what)]
+    found += [Ask("algorithm", what), Ask("call", what)]
+    if not any(find(ask, known) for ask in found) or list(_built(Ask("module", what), what, known, files=False)):
+        found.append(Ask("module", what))
     if what.endswith((".c", ".S")):
         found.insert(0, Ask("source", what))
     return tuple(ask for ask in dict.fromkeys(found) if find(ask, known))

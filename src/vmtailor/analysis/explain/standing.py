@@ -11,6 +11,7 @@ from vmtailor.analysis.explain.lookup import Ask, Candidate, Known, find
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import And, Constant, Equals, Expr, Not, Or, asked_for, truth
 from vmtailor.analysis.ksource.expr import Symbol as SymbolExpr
+from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.model.change import Figure
 from vmtailor.model.plan import Plan
@@ -174,10 +175,15 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: Target) -> Findin
     base = [(n, v) for n, v in target.fragment if kconfig.prompted(n) and n not in finding.missing]
     if target.plan is None:  # what its numbers and strings are does not matter, and `n` was never asked for
         base = [(n, v) for n, v in base if v in ("y", "m")]
-    wanted = [(name, "y") for name in finding.missing]
-    before = kconfig.resolve([*base, *wanted])
+    # The symbol alone, if what it brings along is enough; else all that the condition names.
+    for names in ((finding.symbol,), finding.missing):
+        wanted = [(name, "y") for name in names]
+        before = kconfig.resolve([*base, *wanted])
+        closure = close(kconfig, [*base, *wanted])
+        after = kconfig.resolve(closure.fragment).values
+        if truth(parse(finding.condition), {n: v for n, v in after.items() if v in ("y", "m")}) is not False:
+            break
     way = tuple(str(lost) for lost in before.lost if lost.name in finding.missing)
-    closure = close(kconfig, [*base, *wanted])
     lost = {item.name for item in closure.lost}
     added = [(a.name, a.value) for a in closure.added if kconfig.prompted(a.name)]
     settings = [(n, v) for n, v in wanted if kconfig.prompted(n)]
@@ -186,3 +192,51 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: Target) -> Findin
         finding.ask, finding.symbol, finding.has, finding.condition, finding.place, finding.missing, finding.why, way,
         tuple(symbols), finding.symbol not in lost, finding.prompt, finding.ran, tuple(dict.fromkeys((*settings, *added))),
     )  # fmt: skip
+
+
+class Verdict(StrEnum):
+    MISSING = "missing"
+    MODULE = "module"
+    PRESENT = "present"
+    NOT_KERNEL = "not the kernel"
+    UNKNOWN = "unknown"
+
+
+def verdict(found: Sequence[Finding], not_kernel: str) -> Verdict:
+    """What all answers come to."""
+    if not_kernel:
+        return Verdict.NOT_KERNEL
+    if not found:
+        return Verdict.UNKNOWN
+    return {Has.OUT: Verdict.MISSING, Has.MODULE: Verdict.MODULE}.get(found[0].has, Verdict.PRESENT)
+
+
+def by_error(name: str, known: Known) -> tuple[Ask, ...]:
+    """What an error stands for when nothing else is known: all calls, families, protocols or file systems of a tree, to
+    be held against a configuration."""
+    if name == "ENOSYS":
+        return tuple(Ask("call", call) for call in known.facts.table)
+    kinds = {
+        "EAFNOSUPPORT": ("family",), "EPROTONOSUPPORT": ("netlink", "protocol"), "ESOCKTNOSUPPORT": ("protocol",),
+        "ENODEV": ("filesystem", "device"), "ENOPROTOOPT": ("ulp",), "EOPNOTSUPP": ("link", "rules", "qdisc"),
+        "ENOENT": ("device",), "ENXIO": ("device",),
+    }.get(name, ())  # fmt: skip
+    return tuple(
+        Ask(kind, entry)
+        for kind in kinds
+        for entry in (*known.facts.names.get(kind, {}), *known.asked.names.get(kind, {}))
+    )
+
+
+def lacking(
+    asks: Iterable[Ask], known: Known, target: Target, most: int = 200
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Symbols that a kernel lacks, each with what it would answer, those with most first."""
+    found: dict[str, list[str]] = {}
+    for ask in asks:
+        for candidate in find(ask, known)[:1]:
+            missing = needed(candidate.condition, target.values)
+            if missing:
+                found.setdefault(main_symbol(missing, known.kconfig), []).append(str(ask))
+    ranked = sorted(found.items(), key=lambda item: -len(item[1]))[:most]
+    return tuple((symbol, tuple(dict.fromkeys(names))) for symbol, names in ranked)

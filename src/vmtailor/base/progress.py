@@ -16,6 +16,11 @@ from vmtailor.base.words.text import plain
 _QUIET_S = 30.0
 
 
+def tell(text: str) -> None:
+    """A line about what comes next, between two pieces of work."""
+    output.note(text)
+
+
 class ProgressStep:
     """One piece of work under way. `update(done, total)` moves the bar; `note` says what is being done just now."""
 

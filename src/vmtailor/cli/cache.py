@@ -35,6 +35,7 @@ _KINDS = {
     "bundle-data": "symbols of bundles' kernels",
     "ccache": "the compiler's cache",
     "content": "digests of files",
+    "errors": "what errors said that did not fit a screen",
     "facts": "what is known of a kernel's source",
     "fit": "fitted bundles",
     "image": "container images, as one archive each",

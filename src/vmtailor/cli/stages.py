@@ -220,6 +220,8 @@ def verify(
         output.note(f"will be run on this host: {command}")
     found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
     proof = prepared.exercise.proof
+    for one in found.absent:
+        output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {

@@ -136,6 +136,7 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         tailored=tailored,
         verified=passed,
         degraded=fitted.verification.degraded,
+        absent=fitted.verification.absent,
         trials=tuple(findings.trials),
         ledger=(),
         unexplained=fitted.plan.unexplained,

@@ -241,7 +241,8 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
         uses = kernel_uses.uses_of(store, key)
         made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
         output.note(f"✓ kernel found in the cache{made_for}")
-    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store)
+    sources = findings.tree.facts.compiled({c.id: c.value for c in made.symbols if c.is_kept})
+    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store, sources=sources)
 
 
 def kernel_key(findings: Findings, made: Plan) -> str:

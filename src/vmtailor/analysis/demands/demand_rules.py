@@ -14,7 +14,7 @@ reason  = "why"
 
 [[path]]
 id      = "cgroup-files"
-paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name
+paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name; below x/* is also x itself
 symbols = ["CGROUPS"]
 reason  = "why"
 
@@ -64,6 +64,14 @@ _WORDS = re.compile(r"[A-Z][A-Z0-9_]+")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
+def path_pattern(path: str) -> re.Pattern[str]:
+    """What matches a path of a rule, and all below it; * stands for part of one name. A folder whose content is named
+    (`/x/*`) counts itself, too: a program that looks into it misses it first."""
+    whole = path.removesuffix("/*")
+    text = re.escape(whole).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
+    return re.compile(rf"{text}(?:/.*)?\Z", re.S)
+
+
 @dataclass(frozen=True)
 class CallRule:
     id: str
@@ -104,15 +112,16 @@ class PathRule:
     kernel: str = ""
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        parts = []
-        for path in self.paths:
-            text = re.escape(path).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
-            parts.append(text)
-        return re.compile(rf"(?:{'|'.join(parts)})(?:/.*)?\Z", re.S)
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(path_pattern(path) for path in self.paths)
 
     def match(self, path: str) -> bool:
-        return self._pattern.match(path) is not None
+        return any(pattern.match(path) for pattern in self._patterns)
+
+    def length(self, path: str) -> int:
+        """How many parts of a path the longest pattern covers that matches it; 0 when none does."""
+        parts = (named.count("/") for named, p in zip(self.paths, self._patterns, strict=True) if p.match(path))
+        return max(parts, default=0)
 
 
 @dataclass(frozen=True)

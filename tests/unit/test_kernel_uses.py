@@ -71,7 +71,7 @@ def test_cache_lists_the_family(store: Store, start: Start, monkeypatch: pytest.
         kernel_uses.note(store, KEY, KERNEL, use(name))
     code, said, _ = start("cache")
     assert code == 0 and KEY[:12] in said and "oci:python" in said and "1 kernel for 2 images" in said
-    assert "\x1b" not in said
+    assert "\x1b" not in said and "x0a" not in said
     code, said, _ = start("cache", "--json")
     (row,) = json.loads(said)["kernels"]
     assert row["digest"] == KEY[:40] and row["images"][0] == {

@@ -156,8 +156,10 @@ def _show_family(store: Store) -> None:
         named = [f"{one.reference} ({label(one.margins)})" for one in kernel.images[:MOST_IMAGES]]
         left = len(kernel.images) + kernel.more - len(named)
         size = figures.file_bytes(kernel.kernel_bytes)
-        serves = "\n".join([*named, *([f"and {left} more"] if left else [])])
-        table.add_row(digest[:12], Text(kernel.version), size, str(kernel.symbols_prompted), Text(serves))
+        first, *others = (*named, *([f"and {left} more"] if left else []))
+        table.add_row(digest[:12], Text(kernel.version), size, str(kernel.symbols_prompted), Text(first))
+        for other in others:
+            table.add_row("", "", "", "", Text(other))
     images = len({one.digest for _, kernel in members for one in kernel.images})
     Console().print(table)
     output.say(f"{plural(len(members), 'kernel')} for {plural(images, 'image')}; symbols are those with a prompt")

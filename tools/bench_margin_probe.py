@@ -95,6 +95,8 @@ def commands() -> Mapping[str, Sequence[str]]:
     """The probe of each image."""
     return {
         "python": ("python3", "-c", python_text()),
+        "node": ("node", "-e", (BENCH / "probes" / "node.js").read_text()),
+        "go": ("/app", "probe"),
     }
 
 

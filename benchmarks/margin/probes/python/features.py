@@ -48,6 +48,12 @@ def feature(function: Callable[[], object]) -> Callable[[], object]:
     return function
 
 
+def further(function: Callable[[], object]) -> Callable[[], object]:
+    """A feature that the standard library has no word for: nothing in an image with Python alone asks for it."""
+    FEATURES[f"call:{function.__name__}"] = function
+    return function
+
+
 def done(result: int) -> int:
     """What a function of the C library returned. Raises OSError where that is an error."""
     if result == -1:

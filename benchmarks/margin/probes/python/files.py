@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from features import call, child, done, feature, libc, need
+from features import call, child, done, feature, further, libc, need
 
 TEXT = b"0123456789" * 1000
 
@@ -163,7 +163,7 @@ def splice() -> None:
     need(os.read(readable, 10) == b"0123456789")
 
 
-@feature
+@further
 def tee_and_vmsplice() -> None:
     one, two = os.pipe(), os.pipe()
     os.write(one[1], b"hello")
@@ -222,13 +222,13 @@ def nameless_file() -> None:
     os.write(handle, b"x")
 
 
-@feature
+@further
 def nameless_file_linked() -> None:
     handle = os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
     done(libc.linkat(-100, f"/proc/self/fd/{handle}".encode(), -100, f"/tmp/linked-{os.getpid()}".encode(), 0x400))
 
 
-@feature
+@further
 def rename_exclusively() -> None:
     one, two = _file(), _file()
     done(libc.renameat2(-100, one.encode(), -100, two.encode(), 2))  # exchanged
@@ -282,7 +282,7 @@ def file_systems_asked() -> None:
     need(os.statvfs("/").f_bsize and shutil.disk_usage("/tmp").total)
 
 
-@feature
+@further
 def file_handles() -> None:
     handle = ctypes.create_string_buffer(struct.pack("Ii", 64, 0) + bytes(64))
     mount = ctypes.c_int()
@@ -303,7 +303,7 @@ def folders_by_handle() -> None:
         need(len([*os.fwalk(".")]) == 2)
 
 
-@feature
+@further
 def openat2_beneath() -> None:
     at = os.open("/tmp", os.O_PATH)
     how = ctypes.create_string_buffer(struct.pack("QQQ", os.O_RDONLY | os.O_DIRECTORY, 0, 8))
@@ -320,7 +320,7 @@ def change_root() -> None:
     need(child(inside) == 0)
 
 
-@feature
+@further
 def close_range() -> None:
     handle = os.dup(0)
     call("close_range", handle, handle, 0)

@@ -11,7 +11,7 @@ import struct
 import tempfile
 from pathlib import Path
 
-from features import call, done, feature, libc, need
+from features import call, done, feature, further, libc, need
 
 PAGE = mmap.PAGESIZE
 
@@ -78,20 +78,20 @@ def memory_advice_merging() -> None:
     mmap.mmap(-1, PAGE * 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).madvise(mmap.MADV_MERGEABLE)
 
 
-@feature
+@further
 def memory_protection() -> None:
     memory = mmap.mmap(-1, PAGE)
     done(libc.mprotect(_address(memory), ctypes.c_size_t(PAGE), 1))
 
 
-@feature
+@further
 def memory_locked() -> None:
     memory = mmap.mmap(-1, PAGE)
     done(libc.mlock(_address(memory), ctypes.c_size_t(PAGE)))
     done(libc.munlockall())
 
 
-@feature
+@further
 def memory_in_core() -> None:
     memory = mmap.mmap(-1, PAGE)
     memory[0] = 1
@@ -100,37 +100,37 @@ def memory_in_core() -> None:
     need(seen.raw[0] & 1)
 
 
-@feature
+@further
 def memory_barrier() -> None:
     need(call("membarrier", 0, 0, 0) > 0)
     call("membarrier", 16, 0, 0)  # registered
     call("membarrier", 8, 0, 0)
 
 
-@feature
+@further
 def memory_faults_by_hand() -> None:
     os.close(call("userfaultfd", 1 | os.O_CLOEXEC))
 
 
-@feature
+@further
 def memory_keys() -> None:
     done(libc.pkey_alloc(0, 0))
 
 
-@feature
+@further
 def memory_of_nodes() -> None:
     mode = ctypes.c_int()
     call("get_mempolicy", ctypes.byref(mode), 0, 0, 0, 0)
 
 
-@feature
+@further
 def memory_advice_for_others() -> None:
     memory = mmap.mmap(-1, PAGE)
     vector = ctypes.create_string_buffer(struct.pack("PN", _address(memory).value or 0, PAGE))
     call("process_madvise", os.pidfd_open(os.getpid()), ctypes.byref(vector), 1, 20, 0)  # cold
 
 
-@feature
+@further
 def secret_memory() -> None:
     os.close(call("memfd_secret", 0))
 
@@ -140,7 +140,7 @@ def large_pages_file() -> None:
     os.close(done(libc.memfd_create(b"large", 4)))
 
 
-@feature
+@further
 def notify_of_files() -> None:
     handle = done(libc.inotify_init1(0))
     folder = tempfile.mkdtemp()
@@ -149,12 +149,12 @@ def notify_of_files() -> None:
     need(select.select([handle], [], [], 2)[0] and b"new" in os.read(handle, 4096))
 
 
-@feature
+@further
 def notify_of_file_systems() -> None:
     os.close(done(libc.fanotify_init(0x200, 0)))  # with file handles: for users, too
 
 
-@feature
+@further
 def shared_memory_sysv() -> None:
     number = done(libc.shmget(0, ctypes.c_size_t(PAGE), 0o1600))
     libc.shmat.restype = ctypes.c_void_p
@@ -163,21 +163,21 @@ def shared_memory_sysv() -> None:
     done(libc.shmctl(number, 0, None))
 
 
-@feature
+@further
 def semaphores_sysv() -> None:
     number = done(libc.semget(0, 1, 0o1600))
     done(libc.semop(number, struct.pack("Hhh", 0, 1, 0), ctypes.c_size_t(1)))
     done(libc.semctl(number, 0, 0))
 
 
-@feature
+@further
 def messages_sysv() -> None:
     number = done(libc.msgget(0, 0o1600))
     done(libc.msgsnd(number, struct.pack("l4s", 1, b"text"), ctypes.c_size_t(4), 0))
     done(libc.msgctl(number, 0, None))
 
 
-@feature
+@further
 def messages_posix() -> None:
     name = f"/probe-{os.getpid()}".encode()
     queue = done(libc.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, None))
@@ -202,35 +202,35 @@ def shared_memory_posix() -> None:
     done(libc.shm_unlink(name))
 
 
-@feature
+@further
 def asynchronous_io() -> None:
     context = ctypes.c_ulong()
     call("io_setup", 8, ctypes.byref(context))
 
 
-@feature
+@further
 def io_uring() -> None:
     os.close(call("io_uring_setup", 8, ctypes.create_string_buffer(120)))
 
 
-@feature
+@further
 def keyrings() -> None:
     call("keyctl", 0, -2, 1)
 
 
-@feature
+@further
 def performance_counters() -> None:
     attributes = ctypes.create_string_buffer(struct.pack("IIQ", 1, 112, 1) + bytes(96))  # task clock
     ctypes.memmove(ctypes.addressof(attributes) + 40, struct.pack("Q", 1 << 5), 8)  # without the kernel
     os.close(call("perf_event_open", ctypes.byref(attributes), 0, -1, -1, 0))
 
 
-@feature
+@further
 def landlock() -> None:
     need(call("landlock_create_ruleset", 0, 0, 1) > 0)
 
 
-@feature
+@further
 def futexes_waited_for() -> None:
     word = ctypes.c_uint32(1)
     waiter = ctypes.create_string_buffer(struct.pack("QQII", 0, ctypes.addressof(word), 2, 0))
@@ -241,21 +241,21 @@ def futexes_waited_for() -> None:
     raise RuntimeError("waited")
 
 
-@feature
+@further
 def processor_asked() -> None:
     need(libc.sched_getcpu() >= 0)
 
 
-@feature
+@further
 def system_information() -> None:
     done(libc.sysinfo(ctypes.create_string_buffer(128)))
 
 
-@feature
+@further
 def access_with_flags() -> None:
     call("faccessat2", -100, b"/tmp", 4, 0x200)
 
 
-@feature
+@further
 def file_of_another_process() -> None:
     os.close(call("pidfd_getfd", os.pidfd_open(os.getpid()), 0, 0))

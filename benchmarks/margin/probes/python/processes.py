@@ -20,7 +20,7 @@ import time
 import tty
 from pathlib import Path
 
-from features import call, child, done, feature, libc, need
+from features import call, child, done, feature, further, libc, need
 
 CLOCKS = ("REALTIME", "MONOTONIC", "MONOTONIC_RAW", "BOOTTIME", "PROCESS_CPUTIME_ID", "THREAD_CPUTIME_ID", "TAI")
 
@@ -99,14 +99,14 @@ def signal_of_a_child() -> None:
     need(child(lambda: 0) == 0 and heard)
 
 
-@feature
+@further
 def signal_queued() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
     done(libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), ctypes.c_void_p(7)))
     need(signal.sigwaitinfo([signal.SIGRTMIN]).si_code == -1)
 
 
-@feature
+@further
 def signalfd() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     mask = ctypes.create_string_buffer(struct.pack("Q", 1 << (signal.SIGUSR1 - 1)) + bytes(120))
@@ -127,7 +127,7 @@ def fault_handler_stack() -> None:
         need(b"Timeout" in file.read())
 
 
-@feature
+@further
 def timer_of_posix() -> None:
     heard = _heard(signal.SIGALRM)
     timer = ctypes.c_void_p()
@@ -137,7 +137,7 @@ def timer_of_posix() -> None:
     need(heard)
 
 
-@feature
+@further
 def timerfd() -> None:
     handle = done(libc.timerfd_create(time.CLOCK_MONOTONIC, 0))
     done(libc.timerfd_settime(handle, 0, struct.pack("qqqq", 0, 0, 0, 20000000), None))
@@ -181,7 +181,7 @@ def clock_of_another_process() -> None:
     time.clock_gettime(clock.value)
 
 
-@feature
+@further
 def clock_adjustment_read() -> None:
     done(libc.adjtimex(ctypes.create_string_buffer(512)))
 
@@ -323,7 +323,7 @@ def identity_of_files() -> None:
     need(child(inside) == 0)
 
 
-@feature
+@further
 def capabilities_read() -> None:
     header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0))
     done(libc.capget(header, ctypes.create_string_buffer(24)))
@@ -338,7 +338,7 @@ def scheduling() -> None:
     need(os.nice(3) >= 3 and os.getpriority(os.PRIO_PROCESS, 0) >= 3)
 
 
-@feature
+@further
 def scheduling_of_input_and_output() -> None:
     call("ioprio_get", 1, 0)
 
@@ -400,13 +400,13 @@ def process_names() -> None:
     need(name.value == b"probe")
 
 
-@feature
+@further
 def process_settings() -> None:
     for number, value in ((1, signal.SIGTERM), (36, 1), (4, 1), (38, 1)):  # at parent's death, reaper, dumpable, no new
         done(libc.prctl(number, ctypes.c_ulong(int(value)), 0, 0, 0))
 
 
-@feature
+@further
 def calls_filtered() -> None:
     done(libc.prctl(38, ctypes.c_ulong(1), 0, 0, 0))
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))  # allow everything
@@ -414,7 +414,7 @@ def calls_filtered() -> None:
     call("seccomp", 1, 0, ctypes.byref(program))
 
 
-@feature
+@further
 def tracing() -> None:
     def inside() -> int:
         done(libc.ptrace(0, 0, None, None))
@@ -427,7 +427,7 @@ def tracing() -> None:
     need(os.WIFSTOPPED(os.waitpid(pid, 0)[1]))
 
 
-@feature
+@further
 def memory_of_another_process() -> None:
     text = ctypes.create_string_buffer(b"visible")
     pid = os.fork()
@@ -444,17 +444,17 @@ def memory_of_another_process() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@feature
+@further
 def personality_read() -> None:
     done(libc.personality(ctypes.c_ulong(0xFFFFFFFF)))
 
 
-@feature
+@further
 def compare_processes() -> None:
     call("kcmp", os.getpid(), os.getpid(), 1, 0, 0)
 
 
-@feature
+@further
 def user_namespace() -> None:
     def inside() -> int:
         done(libc.unshare(0x10000000))
@@ -523,12 +523,12 @@ def _mutex(kind: str, value: int) -> None:
     need(libc.pthread_mutex_unlock(mutex) == 0, "unlock")
 
 
-@feature
+@further
 def mutex_with_inheritance() -> None:
     _mutex("setprotocol", 1)
 
 
-@feature
+@further
 def mutex_robust() -> None:
     _mutex("setrobust", 1)
 

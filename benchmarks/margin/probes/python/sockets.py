@@ -16,7 +16,7 @@ import struct
 import tempfile
 import threading
 
-from features import done, feature, libc, need
+from features import done, feature, further, libc, need
 
 
 def _talk(family: int, address: object, kind: int = socket.SOCK_STREAM) -> None:
@@ -153,12 +153,12 @@ def vsock_socket() -> None:
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
 
 
-@feature
+@further
 def mptcp_socket() -> None:
     socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).close()
 
 
-@feature
+@further
 def sctp_socket() -> None:
     socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
 
@@ -209,7 +209,7 @@ def option_tcp_fastopen() -> None:
         item.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 5)
 
 
-@feature
+@further
 def option_socket_filter() -> None:
     code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))  # return everything
     with socket.socket(type=socket.SOCK_DGRAM) as item:
@@ -231,7 +231,7 @@ def option_bind_to_device() -> None:
         item.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
 
 
-@feature
+@further
 def option_zerocopy() -> None:
     with socket.socket() as item:
         item.setsockopt(socket.SOL_SOCKET, 60, 1)
@@ -319,7 +319,7 @@ def socket_peek_and_queue() -> None:
     need(size[0] == 5)
 
 
-@feature
+@further
 def recvmmsg() -> None:
     one, two = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     one.send(b"x")
@@ -381,7 +381,7 @@ def select_selectors() -> None:
         need(selector.select(1))
 
 
-@feature
+@further
 def epoll_pwait2() -> None:
     from features import call
 

@@ -93,10 +93,15 @@ def python_text() -> str:
 
 def commands() -> Mapping[str, Sequence[str]]:
     """The probe of each image."""
+    probes = BENCH / "probes"
+    php = 'file_put_contents("/tmp/probe.php", $argv[1]); require "/tmp/probe.php";'
     return {
         "python": ("python3", "-c", python_text()),
-        "node": ("node", "-e", (BENCH / "probes" / "node.js").read_text()),
+        "jvm": ("/usr/bin/java", "-cp", "/srv/app.jar", "App", "probe"),
+        "node": ("node", "-e", (probes / "node.js").read_text()),
         "go": ("/app", "probe"),
+        "php-fpm": ("php", "-r", php, "--", (probes / "php.php").read_text()),
+        "postgresql": ("sh", "-c", (probes / "postgresql.sh").read_text()),
     }
 
 

@@ -10,9 +10,11 @@ from tests.fakes.plan_data import plan
 from vmtailor.model.boots.boot import FunctionCost, Phase, PhaseCounts
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
-from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import Exercise, Expect, Proof, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
+from vmtailor.model.margin import FoundKernel, Lack, Margin, MarginPrice
+from vmtailor.model.reach import Nearness
 from vmtailor.model.syscalls import CallSummary, FailedCall
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.model.verdict import Verdict
@@ -335,7 +337,22 @@ def fit_run(**changes: object) -> FitRun:
             ("image", "sha256:" + "5e" * 32),
             ("gcc", "12.2.0"),
         ),
-    )
+        proof=Proof.LOAD,
+        prices=(
+            MarginPrice((), 60, 480, 210, note="not measured: its kernel is not in the cache"),
+            MarginPrice((Margin.REACHABLE,), 62, 490, 224, 4_700_000, 26_900_000, 16 << 20, chosen=True),
+            MarginPrice((Margin.SERVER,), 84, 512, 262, 5_100_000),
+            MarginPrice((Margin.REACHABLE, Margin.SERVER), 84, 512, 262, 5_100_000, 31_000_000, 17 << 20),
+        ),
+        lacks=(
+            Lack(
+                "SYSVIPC", ("SYSVIPC",), Nearness.LED_TO, ("shmget", "semop"), ("/usr/bin/perl",), "perl imports shmget",
+                to_init=12_300,
+            ),
+            Lack("IA32_EMULATION", ("IA32_EMULATION",), Nearness.IN_IMAGE, ("ELF32",), ("/usr/bin/old",), "is 32-bit"),
+        ),
+        found_kernel=FoundKernel(True, "oci:images/nginx", 3, "0123456789ab"),
+    )  # fmt: skip
     return dataclasses.replace(run, **changes)  # type: ignore[arg-type]
 
 
@@ -358,6 +375,9 @@ def hostile_run() -> FitRun:
         untouched=Untouched(2, 1, (HOSTILE,), (80,)),
         warnings=(Warning(HOSTILE, HOSTILE),),
         unexplained=(HOSTILE,),
+        lacks=(Lack(HOSTILE, (HOSTILE,), Nearness.OPENED, (HOSTILE,), (HOSTILE,), HOSTILE),),
+        found_kernel=FoundKernel(True, HOSTILE, 2, HOSTILE),
+        prices=(MarginPrice((), 1, 1, 1, note=HOSTILE, chosen=True),),
         tailored=dataclasses.replace(
             run.tailored,
             kernel=HOSTILE,

@@ -19,6 +19,7 @@ from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
+from vmtailor.model.exercise import Proof
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Findings
@@ -81,7 +82,7 @@ def folder_of(asked: FitOptions, context: typer.Context, *allowed: str) -> Path 
             option = name.replace("_", "-")
             raise UserInputError(
                 f"--{option} does not go with the work folder {folder}, whose records say it",
-                hint="vmtailor plan takes --keep, --drop and --terminal; everything else is for vmtailor trace",
+                hint="vmtailor plan takes --keep, --drop, --margin, --terminal; everything else is for vmtailor trace",
             )
     return folder
 
@@ -143,7 +144,7 @@ def plan(
 ) -> None:
     """Choose the configuration, and show every symbol with its reason. Nothing is built; in a work folder nothing is
     booted either."""
-    folder = folder_of(asked, context, "keep", "drop", "terminal", "source", "out")
+    folder = folder_of(asked, context, "keep", "drop", "margin", "terminal", "source", "out")
     made = fitting.planned(fitting.find(prepare(asked))) if folder is None else resuming.plan(folder, asked)
     if out is not None:
         records.save(made, out)
@@ -218,12 +219,19 @@ def verify(
     for command in prepared.runs:
         output.note(f"will be run on this host: {command}")
     found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
+    proof = prepared.exercise.proof
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
-        document = {"schema": found.SCHEMA, "verified": found.passed, **msgspec.to_builtins(found)}
+        document = {
+            "schema": found.SCHEMA,
+            "verified": found.passed,
+            "proof": proof.value,
+            **msgspec.to_builtins(found),
+        }
         output.document(document)
     elif found.passed:
-        output.say(f"verified: the container works in {bundle}, no call newly fails{without}")
+        does = "works" if proof in (Proof.LOAD, Proof.ENDED) else "starts"
+        output.say(f"{proof.headline}: the container {does} in {bundle}, no call newly fails{without}")
     if not found.passed:
         raise AnswerNo(
             f"the container does not work in {bundle}{without}",

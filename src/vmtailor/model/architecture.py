@@ -188,6 +188,59 @@ class CallTable:
 
 
 @dataclass(frozen=True)
+class Pattern:
+    """How one kind of instruction looks: the 8 bytes from its first on, read as a little-endian number, are `value`
+    under `mask`. Its operand are the `bits` bits from bit `low` on, signed, times 2^`shift`; what it names lies at the
+    operand plus `base`, counted from the instruction's own address unless it is `absolute`."""
+
+    value: int
+    mask: int
+    low: int
+    bits: int
+    base: int = 0
+    shift: int = 0
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
+    names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
+
+    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number` and
+    `system_arguments`: the registers that it takes; `stack`: the one that points
+    to the stack; `arguments`: those of C functions; `kept`: those that functions
+    keep; `registers`: the narrower names of each that has some.
+
+    `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
+    the words of such instructions. `direct_calls`, `jumps`: patterns of what goes to an address of code; `references`:
+    of what takes an address; `slots`: of what uses a pointer at an address."""
+
+    elf_machine: int
+    capstone: tuple[str, str]
+    system_call: str
+    system_call_word: str
+    number: str
+    stack: str
+    system_arguments: tuple[str, ...]
+    arguments: tuple[str, ...]
+    kept: tuple[str, ...]
+    registers: dict[str, tuple[str, ...]]
+    moves: tuple[str, ...]
+    clears: tuple[str, ...]
+    pushes: tuple[str, ...]
+    pops: tuple[str, ...]
+    calls: tuple[str, ...]
+    reads: tuple[str, ...]
+    leaves: tuple[str, ...]
+    direct_calls: tuple[Pattern, ...]
+    jumps: tuple[Pattern, ...]
+    references: tuple[Pattern, ...]
+    slots: tuple[Pattern, ...]
+    unit: int = 1
+
+
+@dataclass(frozen=True)
 class Packages:
     """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
     `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
@@ -229,7 +282,8 @@ class Architecture:
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
-    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong."""
+    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong. `code`:
+    None where programs of the family are known by their imports and strings alone."""
 
     name: str
     title: str
@@ -249,6 +303,7 @@ class Architecture:
     policy: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     presumed: bool = False
+    code: Code | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -364,6 +419,19 @@ def _wrong_numbers(row: Architecture) -> Iterator[str]:
     for page in row.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"
+    yield from _wrong_code(row.code)
     for code in (*row.devices.ports.prefixes, *row.devices.ports.opcodes):
         if not (0 <= code.value <= 0xFF and 0 < code.mask <= 0xFF and code.value & code.mask == code.value):
             yield f"devices.ports: value {code.value:#x} under mask {code.mask:#x} is no byte"
+
+
+def _wrong_code(code: Code | None) -> Iterator[str]:
+    if code is None:
+        return
+    if not re.fullmatch(r"(?:[0-9a-f]{2}){1,8}", code.system_call):
+        yield f"code.system_call = {code.system_call!r} is not 1 to 8 bytes in hex"
+    if not 1 <= code.unit <= 8:
+        yield f"code.unit = {code.unit} is not from 1 to 8"
+    for one in (*code.direct_calls, *code.jumps, *code.references, *code.slots):
+        if not (0 < one.mask < 1 << 64 and one.value & ~one.mask == 0 and 0 <= one.low <= one.low + one.bits <= 64):
+            yield f"code: value {one.value:#x} under mask {one.mask:#x} is no pattern"

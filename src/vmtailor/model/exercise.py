@@ -62,6 +62,24 @@ class Ready:
     timeout_s: float = 120.0  # of virtual time in the guest
 
 
+class Proof(StrEnum):
+    """What a verification is worth: what the container did while it was watched."""
+
+    LOAD = "exercised with load"
+    ENDED = "ran to its end"
+    STARTED = "started, no load"  # the user's exercise asks for nothing but a connection once the container is ready
+    DERIVED = "derived, no load"  # there was none: what the image's configuration says was asked
+
+    @property
+    def headline(self) -> str:
+        """What may be said of a container that passed."""
+        return {Proof.LOAD: "verified with load", Proof.ENDED: "ran to its end"}.get(self, "started; no load seen")
+
+
+#: What `Exercise.origin` says of one that was derived from the image's configuration.
+DERIVED = ("healthcheck", "ports", "run-to-end")
+
+
 @dataclass(frozen=True)
 class Exercise:
     """`origin` says where it came from: a file's name, `healthcheck`, `ports` or `run-to-end`.
@@ -78,3 +96,16 @@ class Exercise:
     stop_signal: str = ""  # empty: the image's
     stop_timeout_s: float = 10.0
     privileged: bool = False
+
+    @property
+    def derived(self) -> bool:
+        """Whether it was made from the image's configuration: nobody has said what the container is there for."""
+        return self.origin in DERIVED
+
+    @property
+    def proof(self) -> Proof:
+        if self.ready.kind is ReadyKind.EXIT:
+            return Proof.ENDED
+        if self.derived:  # a health check that is asked again is no load
+            return Proof.DERIVED
+        return Proof.LOAD if any(step.kind is not StepKind.TCP for step in self.load) else Proof.STARTED

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
 from vmtailor.model.change import Change
-from vmtailor.model.exercise import Exercise
+from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.margin import FoundKernel, Lack, MarginPrice
 from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import CallSummary, FailedCall
@@ -100,15 +101,19 @@ class Part:
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
 # vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
 # vmtailor/fit-run/3: without `others`, which was always empty.
+# vmtailor/fit-run/4: `proof`, `prices`, `lacks`, `found_kernel`.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
 
     `ledger`: the changes that were measured as one. The first is the kernel file's, before the kernel runs; the others
     go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
-    beyond what is expected of their symbols is the `remainder`."""
+    beyond what is expected of their symbols is the `remainder`.
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/3"
+    `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
+    the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/4"
 
     version: str
     command: str
@@ -130,4 +135,8 @@ class FitRun:
     warnings: tuple[Warning, ...]
     stage_seconds: tuple[tuple[str, float], ...]
     sources: tuple[tuple[str, str], ...]  # kernel source, image, tools: name → version and origin
+    proof: Proof
     remainder: tuple[Part, ...] = ()
+    prices: tuple[MarginPrice, ...] = ()
+    lacks: tuple[Lack, ...] = ()
+    found_kernel: FoundKernel | None = None

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from vmtailor.model.architecture import presumed_name
 from vmtailor.model.change import Change, ChangeKind, Figure
+from vmtailor.model.margin import Margin
 
 
 class RootFormat(StrEnum):
@@ -20,6 +21,7 @@ class RootFormat(StrEnum):
 
 # vmtailor/plan/1: symbols, symbols left out and words as records of three kinds.
 # vmtailor/plan/2: `changes`, in the order below.
+# vmtailor/plan/3: `margins`.
 @dataclass(frozen=True)
 class Plan:
     """The configuration to build. `fragment` is what allnoconfig is given; `changes` all that it resolves to: symbols
@@ -30,7 +32,7 @@ class Plan:
     wanted and could not be had: policy that this tree or compiler cannot follow, or what falls with a dropped symbol.
     """
 
-    SCHEMA: ClassVar[str] = "vmtailor/plan/2"
+    SCHEMA: ClassVar[str] = "vmtailor/plan/3"
 
     kernel_version: str
     machine: str
@@ -44,6 +46,7 @@ class Plan:
     given_up: tuple[str, ...] = ()
     network: bool = False
     architecture: str = field(default_factory=presumed_name)
+    margins: tuple[Margin, ...] = ()
 
     @cached_property
     def symbols(self) -> tuple[Change, ...]:

@@ -13,16 +13,19 @@ from pathlib import Path
 from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.analysis.demands import file_uses, strace_log
+from vmtailor.analysis.reach import lacking
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import kbuild, kernel_uses
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
+from vmtailor.model.margin import FoundKernel, KernelUse, KernelUses
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs, prepare
+from vmtailor.pipeline.margins import prices
 from vmtailor.pipeline.options import Effort, FitOptions
 
 
@@ -73,7 +76,7 @@ def fit_key(inputs: FitInputs) -> str:
         repr(
             (
                 *(options.machine, options.cpus, options.keep, options.drop, options.terminal),
-                *(options.boots, options.budget, options.effort),
+                *(options.boots, options.budget, options.effort, options.margins, options.price_margins),
             )
         ),
     )
@@ -96,8 +99,10 @@ def _make(inputs: FitInputs, times: _Times, folder: Path) -> FitRun:
             ledger, remainder = (), ()
             baseline = unmeasured("baseline", measuring.baseline_facts(findings))
             tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
+    with times.of("price"):
+        rows = prices.prices(findings, fitted, tailored, all_of_them=options.price_margins)
     run = record(findings, fitted, baseline, tailored, times.seconds)
-    run = replace(run, ledger=ledger, remainder=remainder)
+    run = replace(run, ledger=ledger, remainder=remainder, prices=rows)
     bundling.fill(folder, run, findings, fitted)
     return run
 
@@ -139,7 +144,26 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
             ("compiler", fitted.kernel.compiler),
             ("vmtailor", __version__),
         ),
+        proof=inputs.exercise.proof,
+        lacks=lacking.lacks(findings.reached, prices.enabled(fitted.plan).keys(), findings.ran),
+        found_kernel=found_kernel(findings, fitted),
     )
+
+
+def found_kernel(findings: Findings, fitted: Fitted) -> FoundKernel:
+    """Where the kernel came from. One that works is noted to serve this image."""
+    options, image, plan = findings.inputs.options, findings.inputs.image, fitted.plan
+    key = fitting.kernel_key(findings, plan)
+    uses = kernel_uses.uses_of(options.store, key)
+    if fitted.verification.passed:
+        kernel = KernelUses(
+            plan.kernel_version, plan.architecture, plan.prompted_y, plan.total_y, fitted.kernel.image_bytes
+        )
+        uses = kernel_uses.note(options.store, key, kernel, KernelUse(image.reference, image.digest, plan.margins))
+    images = uses.images if uses is not None else ()
+    first = images[0].reference if images and images[0].digest != image.digest else ""
+    more = uses.more if uses is not None else 0
+    return FoundKernel(key not in findings.compiled, first, len(images) + more, key[:12])
 
 
 def answered_ports(exercise: Exercise) -> set[int]:

@@ -6,26 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
-from vmtailor.analysis.cost.attribution import Attribution
+from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.demands import demand
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
+from vmtailor.analysis.reach.asked import Reached
+from vmtailor.base import output
 from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import BuildError
 from vmtailor.base.files import records
 from vmtailor.base.progress import step
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
-from vmtailor.drivers.kernel import symbolizer
+from vmtailor.drivers.kernel import kernel_uses, symbolizer
 from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
+from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
@@ -50,7 +54,16 @@ class Findings:
     archive: FlatArchive
     tree: Tree
     costs: Attribution
+    reached: tuple[Reached, ...] = ()
     trials: list[Trial] = field(default_factory=list)
+    #: Keys of the kernels that were compiled in this run, and of those that were there.
+    compiled: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+
+    @cached_property
+    def ran(self) -> Mapping[str, SymbolCost]:
+        """What the code of each symbol cost on the baseline, without loops that only emulation causes."""
+        return self.costs.by_symbol(without=loops.functions(loops.table(self.inputs.options.architecture)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +161,14 @@ def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> At
     )
 
 
-def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str] = ()) -> Plan:
-    """The plan, with symbols that trials put back or have shown to be unneeded, and without what a trial leaves out."""
+def planned(
+    findings: Findings,
+    tried: Sequence[Change] = (),
+    drop: Sequence[str] = (),
+    margins: tuple[Margin, ...] | None = None,
+) -> Plan:
+    """The plan, with symbols that trials put back or have shown to be unneeded, and without what a trial leaves out.
+    `margins`: others than those that were asked for."""
     inputs = findings.inputs
     options = inputs.options
     demands = plan.find_demands(
@@ -165,11 +184,12 @@ def planned(findings: Findings, tried: Sequence[Change] = (), drop: Sequence[str
         terminal=options.terminal,
         keep=options.keep,
         drop=(*options.drop, *drop),
+        margins=inputs.margins if margins is None else margins,
     )
-    ran = findings.costs.by_symbol(without=loops.functions(loops.table(options.architecture)))
     return plan.make_plan(
-        inputs.image.config, demands, findings.tree, inputs.config, wishes, ran=ran, tried=tuple(tried)
-    )
+        inputs.image.config, demands, findings.tree, inputs.config, wishes,
+        ran=findings.ran, tried=tuple(tried), reached=findings.reached,
+    )  # fmt: skip
 
 
 def machine_of(inputs: FitInputs, made: Plan, kernel: KernelFiles) -> Machine:
@@ -193,9 +213,22 @@ def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFile
 
 
 def built(findings: Findings, made: Plan) -> KernelFiles:
-    """The kernel of a plan."""
+    """The kernel of a plan: compiled, or found in the cache, which is said once."""
     inputs = findings.inputs
-    return build.build_kernel(made, inputs.source.path, inputs.source.digest, inputs.options.store)
+    store, key = inputs.options.store, kernel_key(findings, made)
+    if key not in findings.compiled and not store.has(build.KIND, key):
+        findings.compiled.add(key)
+    elif key not in findings.compiled and key not in findings.found:
+        findings.found.add(key)
+        uses = kernel_uses.uses_of(store, key)
+        made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
+        output.note(f"✓ kernel found in the cache{made_for}")
+    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store)
+
+
+def kernel_key(findings: Findings, made: Plan) -> str:
+    """The name of a plan's kernel in the cache."""
+    return build.kernel_key(made, findings.inputs.source.digest, build.toolchain_of(made))
 
 
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:

@@ -22,10 +22,11 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import named, of_host, of_image, presumed
-from vmtailor.model.exercise import Exercise
+from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Machine
+from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.options import FitOptions
@@ -65,6 +66,11 @@ class FitInputs:
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
 
     @property
+    def margins(self) -> tuple[Margin, ...]:
+        """What is kept beyond what is demanded."""
+        return with_margins(self.options, self.exercise).margins or ()
+
+    @property
     def scratch(self) -> Path:
         return scratch_of(self.options.store)
 
@@ -98,6 +104,7 @@ def assembled(
     options: FitOptions, image: Image, exercise: Exercise, kernel: KernelBaseline, source: SourceTree
 ) -> FitInputs:
     """The inputs of what was fetched: root file system, tools and the baseline machine are made, or found."""
+    options = with_margins(options, exercise)
     parts = native_parts.locate()
     root = build_root(image, options.root_format, parts, options.store)
     return FitInputs(
@@ -132,6 +139,15 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
+
+
+def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
+    """The options with the margins that an exercise asks for, where the user chose none: what the image could ask for,
+    and where nobody has shown what it is there for, what servers usually need, too."""
+    if options.margins is not None:
+        return options
+    shown = not exercise.derived and exercise.proof in (Proof.LOAD, Proof.ENDED)
+    return replace(options, margins=(Margin.REACHABLE,) if shown else (Margin.REACHABLE, Margin.SERVER))
 
 
 def exercise_of(options: FitOptions, image: Image) -> Exercise:

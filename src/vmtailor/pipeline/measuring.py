@@ -41,7 +41,7 @@ class Sides:
 
 def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
     """All boots of one machine; found again when nothing they depend on has changed."""
-    key = keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(inputs.options.boots))
+    key = _key(inputs, machine)
 
     def fill(folder: Path) -> None:
         with step(f"measure: {title}") as progress:
@@ -52,6 +52,15 @@ def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str
         records.save(record, folder / RECORD)
 
     return records.load(Measured, inputs.options.store.get("measured", key, fill) / RECORD)
+
+
+def _key(inputs: FitInputs, machine: Machine) -> str:
+    return keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(inputs.options.boots))
+
+
+def is_measured(inputs: FitInputs, machine: Machine) -> bool:
+    """Whether the cache has a machine's boots."""
+    return inputs.options.store.has("measured", _key(inputs, machine))
 
 
 def both_sides(findings: Findings, fitted: Built | Fitted) -> Sides:

@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.distribution.choice import of_host
 from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
 
 MEBIBYTE = 1 << 20
@@ -29,8 +30,9 @@ class FitOptions:
     series or exact version of a packaged baseline; `source`: `DIR` or `TARBALL[,sha256]` to build from instead of the
     packaged source. `baseline_config`: a file, or `defconfig`, with which the baseline itself is compiled from
     `source`. `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`:
-    content that an image may have; None: as much as fits this disk. `distribution`: whose packages the baseline is
-    of."""
+    content that an image may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded;
+    None until the exercise has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what
+    the other margins would cost. `distribution`: whose packages the baseline is of."""
 
     reference: str
     out: Path
@@ -46,6 +48,8 @@ class FitOptions:
     root_format: RootFormat = RootFormat.EROFS
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    margins: tuple[Margin, ...] | None = None
+    price_margins: bool = False
     terminal: bool = True
     boots: int = 3
     budget: int = 12

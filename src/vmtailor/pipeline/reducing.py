@@ -63,15 +63,15 @@ def reduce(findings: Findings, fitted: Fitted) -> Fitted:
 def removable(plan: Plan) -> list[str]:
     """Symbols that may turn out to be unneeded: the container demanded them, or repair put them back.
 
-    Not what the machine or our init needs whatever the container is, nor policy: of a terminal or a protection, the
-    exercise can say nothing."""
+    Not what the machine or our init needs whatever the container is, nor policy, nor a margin: of a terminal, of a
+    protection, or of what was not seen, the exercise can say nothing."""
     return [
         one.id
         for one in plan.symbols
         if one.setting.chosen
         and one.is_kept
         and any(reason.cause in (Cause.DEMANDED, Cause.REPAIR) for reason in one.reasons)
-        and not any(reason.cause in (Cause.PLATFORM, Cause.POLICY) for reason in one.reasons)
+        and not any(reason.cause in (Cause.PLATFORM, Cause.POLICY, Cause.MARGIN) for reason in one.reasons)
     ]
 
 

@@ -22,12 +22,28 @@ from vmtailor.model.plan import Plan
 # Part of every key: raise it when the steps from configuration to files change.
 _LAYOUT = "3"
 _RECORD = "kernel.json"
+#: What kernels are called in the cache.
+KIND = "kernel"
 
 
 def kernel_key(plan: Plan, source_digest: str, toolchain: kbuild.Toolchain) -> str:
     """What the bytes of a kernel depend on: source, configuration, compiler."""
     fragment = [f"{name}={value}" for name, value in sorted(plan.fragment)]
     return digest(_LAYOUT, source_digest, toolchain.describe(), *toolchain.variables(), *fragment)
+
+
+def toolchain_of(plan: Plan) -> kbuild.Toolchain:
+    """What a plan's kernel is compiled with, where nothing else is said."""
+    return kbuild.Toolchain.of(named(plan.architecture))
+
+
+def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
+    """The kernel of a plan, where the cache has it."""
+    key = kernel_key(plan, source_digest, toolchain_of(plan))
+    if not store.has(KIND, key):
+        return None
+    folder = store.path(KIND, key)
+    return located(records.load(KernelFiles, folder / _RECORD), folder)
 
 
 def build_kernel(
@@ -46,7 +62,7 @@ def build_kernel(
     Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
     row = named(plan.architecture)
-    toolchain = toolchain or kbuild.Toolchain.of(row)
+    toolchain = toolchain or toolchain_of(plan)
     work = store.root / "kernel-build" / digest(source_digest, toolchain.describe(), *toolchain.variables())[:16]
 
     def fill(folder: Path) -> None:
@@ -59,7 +75,7 @@ def build_kernel(
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
-    folder = store.get("kernel", kernel_key(plan, source_digest, toolchain), fill)
+    folder = store.get(KIND, kernel_key(plan, source_digest, toolchain), fill)
     return located(records.load(KernelFiles, folder / _RECORD), folder)
 
 

@@ -17,6 +17,7 @@ from vmtailor.analysis.ksource.closure import Closure, close
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, Resolution
 from vmtailor.analysis.ksource.reasons import why_set
+from vmtailor.analysis.reach.asked import Reached
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.drivers.kernel.kconfig_shell import KconfigShell
@@ -24,7 +25,9 @@ from vmtailor.model.architecture import named, presumed, presumed_name
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting, exact, symbol
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.margin import Margin
 from vmtailor.model.plan import Plan, RootFormat
+from vmtailor.model.reach import Nearness
 from vmtailor.model.syscalls import SyscallEvent
 
 
@@ -64,6 +67,7 @@ class Wishes:
     """What the user says: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
 
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
+    `margins`: what is kept beyond what was demanded.
     """
 
     architecture: str = field(default_factory=presumed_name)
@@ -75,6 +79,7 @@ class Wishes:
     writable: bool = True
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    margins: tuple[Margin, ...] = ()
 
 
 @dataclass
@@ -139,10 +144,12 @@ def make_plan(
     *,
     ran: Mapping[str, SymbolCost] | None = None,
     tried: Sequence[Change] = (),
+    reached: Sequence[Reached] = (),
     catalogue: Catalogue | None = None,
 ) -> Plan:
     """Choose the configuration. `ran`: symbol → what it cost in the trace, which is what is expected of leaving it out,
     and nothing else depends on it. `tried`: symbols that trials put back, or have shown to be unneeded, in their order.
+    `reached`: what the image could ask for, of which the margin `reachable` keeps what is near to what was opened.
 
     Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
     UserInputError when the user keeps or drops an unknown symbol.
@@ -160,7 +167,8 @@ def make_plan(
         wishes.architecture,
     )
     entries = book.chosen(situation)
-    wanted = _collect(demands.result(), entries, tried, tree.kconfig, wishes)
+    margin = (*_server(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))
+    wanted = _collect(demands.result(), entries, margin, tried, tree.kconfig, wishes)
     closure, given_up = _close(tree.kconfig, wanted, wishes)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
@@ -183,27 +191,39 @@ def make_plan(
         given_up=given_up,
         network=network,
         architecture=wishes.architecture,
+        margins=wishes.margins,
     )
+
+
+def _server(wishes: Wishes, situation: Situation) -> Iterator[tuple[str, str, Reason]]:
+    """Symbols of the margins that are lists of ours."""
+    for margin in wishes.margins:
+        for entry in catalogues.of_margin(margin).chosen(situation):
+            reason = Reason(entry.cause, entry.reference, entry.reason)
+            yield from ((name, value, reason) for name, value in entry.symbols)
+
+
+def _reachable(reached: Sequence[Reached]) -> Iterator[tuple[str, str, Reason]]:
+    """Symbols that files near to what was opened could ask for, each with the first that does."""
+    seen = set()
+    for one in reached:
+        if one.file.nearness is Nearness.IN_IMAGE:
+            continue
+        for name in one.symbols:
+            if name not in seen:
+                seen.add(name)
+                yield name, "y", Reason(Cause.MARGIN, one.reference, one.text)
 
 
 def _collect(
     demands: Sequence[Demand],
     entries: Sequence[CatalogueEntry],
+    margin: Sequence[tuple[str, str, Reason]],
     tried: Sequence[Change],
     kconfig: Kconfig,
     wishes: Wishes,
 ) -> _Wanted:
-    wanted = _Wanted()
-    for entry in entries:
-        for name, value in entry.symbols:
-            if value == "n" and not kconfig.known(name):
-                continue
-            reason = Reason(entry.cause, entry.reference, entry.reason)
-            wanted.add(name, value, reason, optional=entry.if_possible)
-    for found in demands:
-        for name in found.symbols:
-            if kconfig.known(name):
-                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
+    wanted = _wanted(demands, entries, margin, kconfig)
     for change in tried:
         name, value = change.setting.name, change.setting.value or "n"
         if value == "n":
@@ -219,6 +239,30 @@ def _collect(
         _require_known(kconfig, name)
         wanted.forget(name)
         wanted.add(name, "n", Reason(Cause.POLICY, "user:drop", "the user drops it"))
+    return wanted
+
+
+def _wanted(
+    demands: Sequence[Demand],
+    entries: Sequence[CatalogueEntry],
+    margin: Sequence[tuple[str, str, Reason]],
+    kconfig: Kconfig,
+) -> _Wanted:
+    """What is wanted whatever was tried, and before the user has said anything of single symbols."""
+    wanted = _Wanted()
+    for entry in entries:
+        for name, value in entry.symbols:
+            if value == "n" and not kconfig.known(name):
+                continue
+            reason = Reason(entry.cause, entry.reference, entry.reason)
+            wanted.add(name, value, reason, optional=entry.if_possible)
+    for found in demands:
+        for name in found.symbols:
+            if kconfig.known(name):
+                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
+    for name, value, reason in margin:  # a margin that cannot be had is given up, whatever it is
+        if kconfig.known(name):
+            wanted.add(name, value, reason, optional=True)
     return wanted
 
 

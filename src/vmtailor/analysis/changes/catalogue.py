@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of symbols and command-line words that no trace asks for: what the platform needs, and policy.
+"""The catalogue of symbols and command-line words that no trace asks for: what the platform needs, policy, and margins.
 
-Format of `data/platform/*.toml` and `data/policy/*.toml` (docs/reference/catalogue.md): `[[entry]]` tables with
+Format of `data/platform/*.toml`, `data/policy/*.toml` and `data/margins/*.toml` (docs/reference/catalogue.md):
+`[[entry]]` tables with
 
     id       = "several-cpus"            # unique within its folder; a reason refers to it as platform:ID or policy:ID
     reason   = "why, in a sentence"
@@ -13,7 +14,8 @@ Format of `data/platform/*.toml` and `data/policy/*.toml` (docs/reference/catalo
                                          # all must hold; what is left out does not matter
 
 What belongs to one architecture stands in its file of `data/architectures`, in the same form: `[[platform]]` and
-`[[policy]]` tables, which hold for that architecture alone.
+`[[policy]]` tables, which hold for that architecture alone. A file of `data/margins` is one margin and named like it:
+its entries hold where that was chosen, and whatever of them cannot be had is given up.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from vmtailor.base.words.versions import version_key
 from vmtailor.model import architecture as architectures
 from vmtailor.model.architecture import Bus
 from vmtailor.model.change import Cause
+from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
 
 _NAME = re.compile(r"[A-Z0-9a-z_]+\Z")
@@ -99,7 +102,8 @@ class When:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One row: symbols (name, value) and words, and why. `reference` is `platform:ID` or `policy:ID`."""
+    """One row: symbols (name, value) and words, and why. `reference` is `platform:ID`, `policy:ID` or
+    `margin:server/ID`."""
 
     cause: Cause
     id: str
@@ -223,3 +227,18 @@ def load(root: Traversable | Path | None = None, *, architecture: str | None = N
         if known is not entry and not (entry.when.arch and known.when.arch and entry.when.arch != known.when.arch):
             raise UserInputError(f"the catalogue has two entries {entry.reference}", hint="rename one")
     return Catalogue(tuple(entries))
+
+
+def of_margin(margin: Margin, root: Traversable | Path | None = None) -> Catalogue:
+    """What a margin keeps that is a list of ours; nothing for one that is read from the image. An entry's id begins
+    with the margin's name. Raises UserInputError as `load` does."""
+    base = root if root is not None else resources.files("vmtailor") / "data"
+    file = base / "margins" / f"{margin.value}.toml"
+    if not file.is_file():
+        return Catalogue(())
+    rows = parse(file.read_text(encoding="utf-8"), Cause.MARGIN, f"margins/{margin.value}.toml")
+    if twice := {row.id for row in rows if [one.id for one in rows].count(row.id) > 1}:
+        raise UserInputError(f"the margin {margin.value} has two entries {sorted(twice)[0]}", hint="rename one")
+    if any(row.words or any(value == "n" for _, value in row.symbols) for row in rows):
+        raise UserInputError(f"the margin {margin.value} has words, or takes symbols away", hint="it only adds symbols")
+    return Catalogue(tuple(replace(row, id=f"{margin.value}/{row.id}", if_possible=True) for row in rows))

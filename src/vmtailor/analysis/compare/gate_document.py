@@ -97,7 +97,7 @@ def facts(content: Any, folder: Path) -> Iterator[tuple[str, str]]:
 def _of_fit(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     yield "image", _joined(content.get("reference"), content.get("image_digest"))
     yield "fit", _joined(content.get("command"))
-    yield "verified", "yes" if content.get("verified") is True else "no"
+    yield "verified", _joined("yes", content.get("proof")) if content.get("verified") is True else "no"
     for pair in _pairs(content.get("sources")):
         if pair[0] in ("kernel source", "compiler"):
             yield pair

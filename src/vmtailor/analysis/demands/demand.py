@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.demands.asked_symbols import CREDENTIALS, AskedSymbols, family_name
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.demands.strace_log import unquote
-from vmtailor.analysis.ksource.expr import Enabled, Expr, asked_for, disjunction
+from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
@@ -28,13 +29,9 @@ from vmtailor.model.trace import ModuleRequest
 Head = Callable[[str], bytes]
 
 _PSEUDO = ("/proc", "/sys", "/dev")
-_PROCESS = re.compile(r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?(?=/|\Z)")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
 _ALGORITHM = re.compile(r'salg_name="([^"]+)"')
-_CREDENTIALS = frozenset({
-    "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups", "capset",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Demands:
         """`baseline`: symbols that are set in the kernel that was traced, with y or m."""
         self._facts = facts
         self._rules = rules.for_kernel(facts.kernel_version)
-        self._baseline = baseline
+        self._symbols = AskedSymbols(facts, self._rules, baseline)
         self._head = head
         self._found: dict[tuple[EvidenceKind, str], Demand] = {}
         self._calls: dict[str, tuple[str, ...]] = {}
@@ -83,9 +80,6 @@ class Demands:
         if wanted:
             evidence = Evidence(kind, key, Strength.DEMANDED, where, 1, detail)
             self._found[(kind, key)] = Demand(evidence, wanted, text)
-
-    def _asked(self, condition: Expr | None) -> tuple[str, ...]:
-        return () if condition is None else asked_for(condition, self._baseline)
 
     # ---- system calls
 
@@ -123,10 +117,9 @@ class Demands:
     def _call(self, event: SyscallEvent, where: str) -> None:
         symbols = self._calls.get(event.name)
         if symbols is None:
-            known = self._facts.syscall(event.name)
-            symbols = self._calls[event.name] = self._asked(known[0]) if known else ()
+            symbols = self._calls[event.name] = self._symbols.call(event.name)
         if symbols:
-            kind = EvidenceKind.CREDENTIAL if event.name in _CREDENTIALS else EvidenceKind.SYSCALL
+            kind = EvidenceKind.CREDENTIAL if event.name in CREDENTIALS else EvidenceKind.SYSCALL
             self.add(
                 kind,
                 event.name,
@@ -142,9 +135,8 @@ class Demands:
         return f"{found[0].path}:{found[0].line}" if found else ""
 
     def _socket(self, event: SyscallEvent, where: str) -> None:
-        family = event.args[0].removeprefix("AF_").removeprefix("PF_") if event.args else ""
-        family = {"LOCAL": "UNIX", "FILE": "UNIX", "ROUTE": "NETLINK"}.get(family, family)
-        wanted = self._asked(self._facts.condition("family", family))
+        family = family_name(event.args[0]) if event.args else ""
+        wanted = self._symbols.family(family)
         text = f"the container opens an AF_{family} socket"
         self.add(EvidenceKind.SOCKET, f"AF_{family}", wanted, where, text, detail=self._place("family", family))
         if len(event.args) < 3:
@@ -157,7 +149,7 @@ class Demands:
         elif family != "NETLINK":
             return
         # What the family has anyway adds nothing; only what needs more than it is evidence of its own.
-        more = [s for s in self._asked(self._facts.condition(kind, protocol)) if s not in wanted and s != "IPV6"]
+        more = self._symbols.protocol(family, protocol)
         key = f"AF_{family}/{protocol}"
         self.add(
             EvidenceKind.SOCKET, key, more, where, f"{text} of protocol {protocol}", detail=self._place(kind, protocol)
@@ -167,14 +159,14 @@ class Demands:
         """bind() of an AF_ALG socket names an algorithm, and its parts: `hmac(sha256)`."""
         named = _ALGORITHM.search(", ".join(event.args))
         for name in re.findall(r"[\w.-]+", named.group(1)) if named else ():
-            wanted = self._asked(self._facts.condition("algorithm", name))
+            wanted = self._symbols.named("algorithm", name)
             text = f"the container asks the kernel for the algorithm {name}"
             self.add(
                 EvidenceKind.SOCKET, f"algorithm {name}", wanted, where, text, detail=self._place("algorithm", name)
             )
 
     def _filesystem(self, name: str, where: str) -> None:
-        wanted = self._asked(self._facts.condition("filesystem", name))
+        wanted = self._symbols.named("filesystem", name)
         place = self._place("filesystem", name)
         self.add(
             EvidenceKind.FILESYSTEM, name, wanted, where, f"the container mounts a file system {name}", detail=place
@@ -210,37 +202,10 @@ class Demands:
             self.add(EvidenceKind.PSEUDO_FILE, key, symbols, where, text)
 
     def _path_demands(self, path: str) -> list[tuple[str, tuple[str, ...], str]]:
-        general = _PROCESS.sub("/proc/self", path)
-        found = []
-        for rule in self._rules.paths:
-            if rule.match(path) or rule.match(general):
-                found.append((f"{rule.id} {general}", rule.symbols, f"{path}: {rule.reason}"))
-        condition = self._defined(general)
-        wanted = self._asked(condition)
-        if wanted:
-            found.append((general, wanted, f"the container uses {path}"))
-        return found
-
-    def _defined(self, path: str) -> Expr | None:
-        """The condition of the code that makes a pseudo-file, where the source names it."""
-        parts = path.strip("/").split("/")
-        if parts[0] == "dev" and len(parts) > 1:
-            return self._facts.condition("device", "/".join(parts[1:]))
-        if parts[:2] == ["proc", "sys"] and len(parts) > 2:
-            exact = self._facts.condition("sysctl", "/".join(parts[2:]))
-            any_folder = self._facts.condition("sysctl", f"*/{parts[-1]}") if len(parts) > 3 else None
-            both = [c for c in (exact, any_folder) if c is not None]
-            return disjunction(*both) if both else self._facts.condition("filesystem", "proc")
-        if parts[0] != "proc":
-            return None
-        rest = parts[1:]
-        if rest[:2] == ["self", "net"]:
-            rest = rest[1:]
-        for length in range(len(rest), 0, -1):
-            found = self._facts.condition("proc", "/".join(rest[:length]))
-            if found is not None:
-                return found
-        return None
+        return [
+            (key, symbols, f"{path}: {reason}" if reason else f"the container uses {path}")
+            for key, symbols, reason in self._symbols.path(path)
+        ]
 
 
 def of_events(events: Iterable[SyscallEvent], demands: Demands) -> None:

@@ -16,6 +16,12 @@ id      = "cgroup-files"
 paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name
 symbols = ["CGROUPS"]
 reason  = "why"
+
+[[argument]]
+calls     = ["setsockopt"]         # system calls, and the C functions of these names
+functions = ["prlimit"]            # the C functions, where they are called otherwise; may be left out
+position  = 2                      # of the words of rules, from 0
+level     = 1                      # of the word that says whose the option is; may be left out
 """
 
 from __future__ import annotations
@@ -56,10 +62,14 @@ class CallRule:
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(self.text)
 
+    def asks(self, arguments: str) -> bool:
+        """Whether arguments, joined by ", ", are of its pattern."""
+        return self._pattern.search(arguments) is not None
+
     def match(self, event: SyscallEvent) -> str | None:
         """What it asks for by this rule (a word, or the rule's id), or None."""
         joined = ", ".join(event.args)
-        if self.text and not self._pattern.search(joined):
+        if self.text and not self.asks(joined):
             return None
         if not self.words:
             return self.id
@@ -88,9 +98,20 @@ class PathRule:
 
 
 @dataclass(frozen=True)
+class ArgumentRule:
+    """Where the words of rules stand in calls of C functions."""
+
+    calls: tuple[str, ...]
+    position: int
+    functions: tuple[str, ...] = ()
+    level: int | None = None
+
+
+@dataclass(frozen=True)
 class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
+    arguments: tuple[ArgumentRule, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +127,7 @@ class Rules:
         return Rules(
             tuple(r for r in self.calls if in_bounds(r.kernel, version)),
             tuple(r for r in self.paths if in_bounds(r.kernel, version)),
+            self.arguments,
         )
 
 
@@ -130,7 +152,11 @@ def parse(text: str, origin: str) -> Rules:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
-    return Rules(tuple(_rows(document, "call", CallRule, origin)), tuple(_rows(document, "path", PathRule, origin)))
+    return Rules(
+        tuple(_rows(document, "call", CallRule, origin)),
+        tuple(_rows(document, "path", PathRule, origin)),
+        tuple(_rows(document, "argument", ArgumentRule, origin)),
+    )
 
 
 def load(folder: Traversable | Path | None = None) -> Rules:
@@ -138,11 +164,13 @@ def load(folder: Traversable | Path | None = None) -> Rules:
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "demand"
     calls: list[CallRule] = []
     paths: list[PathRule] = []
+    arguments: list[ArgumentRule] = []
     for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
         rules = parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
         calls += rules.calls
         paths += rules.paths
+        arguments += rules.arguments
     ids = [r.id for r in calls] + [r.id for r in paths]
     if twice := {i for i in ids if ids.count(i) > 1}:
         raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
-    return Rules(tuple(calls), tuple(paths))
+    return Rules(tuple(calls), tuple(paths), tuple(arguments))

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ import typer
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.options.sizes import parse_image_size, parse_memory
 from vmtailor.model import architecture
+from vmtailor.model.margin import NONE, Margin
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.options import FitOptions
 
@@ -67,6 +69,16 @@ KeepOption = Annotated[
     list[str] | None, typer.Option(help="Keep a configuration symbol: NAME or NAME=VALUE. May be repeated.")
 ]
 DropOption = Annotated[list[str] | None, typer.Option(help="Leave a configuration symbol out. May be repeated.")]
+MarginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WHAT",
+        help="What is kept beyond what was demanded: none, reachable (what the image could ask for), server (what "
+        "servers usually need), or reachable+server. May be repeated. Default: reachable; where the exercise is "
+        "derived or gives no load, reachable+server.",
+        show_default=False,
+    ),
+]
 TerminalOption = Annotated[bool, typer.Option(help="Keep what `run -t` needs.")]
 EntrypointOption = Annotated[
     str | None, typer.Option(help="Entry point instead of the image's (a root directory has none).")
@@ -98,6 +110,20 @@ def words(text: str | None) -> tuple[str, ...] | None:
         raise UserInputError(
             f"the entry point {text[:200]!r} is no command line: {error}", hint="close every quotation mark"
         ) from error
+
+
+def margins(given: Sequence[str] | None) -> tuple[Margin, ...] | None:
+    """The margins that are named, each once and in their order; None where nothing was said. Raises UserInputError."""
+    if not given:
+        return None
+    names = [name for text in given for name in re.split(r"[+,]", text)]
+    known = (NONE, *(margin.value for margin in Margin))
+    for name in names:
+        if name not in known:
+            raise UserInputError(f"no margin {name[:64]!r} is known", hint=f"known: {', '.join(known)}; join them by +")
+    if NONE in names and set(names) != {NONE}:
+        raise UserInputError("the margin none does not go with another", hint="--margin none, or those to keep")
+    return tuple(margin for margin in Margin if margin.value in names)
 
 
 def require_machine(arch: str | None, machine: str | None) -> None:
@@ -166,7 +192,8 @@ def planned(
     options: FitOptions,
     keep: KeepOption = None,
     drop: DropOption = None,
+    margin: MarginOption = None,
     terminal: TerminalOption = True,
 ) -> FitOptions:
     """The same, with what the plan is told."""
-    return replace(options, keep=tuple(keep or ()), drop=tuple(drop or ()), terminal=terminal)
+    return replace(options, keep=tuple(keep or ()), drop=tuple(drop or ()), margins=margins(margin), terminal=terminal)

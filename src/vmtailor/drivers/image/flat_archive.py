@@ -16,21 +16,30 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True)
 class FlatArchive:
-    """`files`: absolute path → bytes; `links`: absolute path → target of a symbolic link, as written."""
+    """`files`: absolute path → bytes; `links`: absolute path → target of a symbolic link, as written; `modes`: absolute
+    path of a file → its permissions; `capable`: files with capabilities of their own (security.capability)."""
 
     path: Path
     files: dict[str, int]
     links: dict[str, str]
     _offsets: dict[str, int] = field(repr=False)
+    modes: dict[str, int] = field(default_factory=dict)
+    capable: frozenset[str] = frozenset()
 
     def head(self, path: str, most: int = 256) -> bytes:
         """The first bytes of a file, its links followed inside the archive; empty when there is no such file."""
+        return self.content(path, most=most)
+
+    def content(self, path: str, start: int = 0, most: int | None = None) -> bytes:
+        """The bytes of a file, or a part of them, its links followed inside the archive; empty when there is no such
+        file."""
         found = self.resolve(path)
         if found not in self._offsets:
             return b""
+        left = max(0, self.files[found] - start)
         with self.path.open("rb") as file:
-            file.seek(self._offsets[found])
-            return file.read(min(most, self.files[found]))
+            file.seek(self._offsets[found] + start)
+            return file.read(left if most is None else min(most, left))
 
     def resolve(self, path: str) -> str:
         """The path with all symbolic links followed; as far as it goes when they form a loop."""
@@ -57,6 +66,8 @@ def read(path: Path) -> FlatArchive:
     files: dict[str, int] = {}
     links: dict[str, str] = {}
     offsets: dict[str, int] = {}
+    modes: dict[str, int] = {}
+    capable: set[str] = set()
     try:
         with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
             for member in tar:
@@ -66,8 +77,12 @@ def read(path: Path) -> FlatArchive:
                 elif member.islnk():
                     target = posixpath.normpath("/" + member.linkname.removeprefix("./"))
                     files[name], offsets[name] = files.get(target, 0), offsets.get(target, 0)
+                    modes[name] = modes.get(target, 0)
+                    capable |= {name} if target in capable else set()
                 elif member.isfile():
                     files[name], offsets[name] = member.size, member.offset_data
+                    modes[name] = member.mode
+                    capable |= {name} if "SCHILY.xattr.security.capability" in member.pax_headers else set()
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
-    return FlatArchive(path, files, links, offsets)
+    return FlatArchive(path, files, links, offsets, modes, frozenset(capable))

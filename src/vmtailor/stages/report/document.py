@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document that `vmtailor fit --json` prints.
 
-Format 1 (`vmtailor/fit/1`): docs/reference/fit-json.md names each key with its unit.
+Format 2 (`vmtailor/fit/2`): docs/reference/fit-json.md names each key with its unit.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Any
 
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.margin import FoundKernel
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import waterfall
+from vmtailor.stages.report import margins, waterfall
 
-FIT_SCHEMA = "vmtailor/fit/1"
+# vmtailor/fit/1: without `proof`, `margin`, `lacks`, `kernel`.
+FIT_SCHEMA = "vmtailor/fit/2"
 
 
 def fit_document(run: FitRun) -> dict[str, Any]:
@@ -22,6 +24,7 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "schema": FIT_SCHEMA,
         "bundle": run.bundle,
         "verified": run.verified,
+        "proof": run.proof.value,
         "degraded": [
             {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
             for call in run.degraded
@@ -34,8 +37,18 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "unexplained": len(run.unexplained),
         "baseline": _side(run.baseline),
         "tailored": _side(run.tailored),
+        "margin": margins.document(run),
+        "lacks": margins.lacks_document(run),
+        "kernel": _kernel(run.found_kernel),
         "waterfall": waterfall.document(run),
     }
+
+
+def _kernel(found: FoundKernel | None) -> dict[str, Any] | None:
+    """Where the kernel came from: its name in the cache, and the images that it serves."""
+    if found is None:
+        return None
+    return {"cached": found.cached, "made_for": found.made_for, "serves": found.serves, "digest": found.digest}
 
 
 def repairs(run: FitRun) -> int:

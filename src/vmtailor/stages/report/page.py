@@ -10,8 +10,9 @@ from vmtailor.base import pages
 from vmtailor.base.files.records import write_atomic
 from vmtailor.base.words import figures
 from vmtailor.model.boots.boot import Phase
+from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import memory, timeline, views, waterfall
+from vmtailor.stages.report import margins, memory, timeline, views, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import groups
 
@@ -49,6 +50,12 @@ def page(run: FitRun) -> str:
             "cause_order": ORDER,
             "kept": sum(found.values()),
             "repairs": repairs(run),
+            "worked": run.proof in (Proof.LOAD, Proof.ENDED),
+            "margin_line": margins.price_line(run),
+            "kernel_line": margins.kernel_line(run.found_kernel) if run.found_kernel is not None else "",
+            "price_heads": margins.HEADS,
+            "prices": margins.price_rows(run),
+            "lacks": [(lack, margins.lack_line(lack)) for lack in run.lacks],
             "percent": figures.percent,
             "ratio": figures.ratio,
         },

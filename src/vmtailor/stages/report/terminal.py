@@ -12,8 +12,9 @@ from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table,
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause
+from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import memory, waterfall
+from vmtailor.stages.report import margins, memory, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import Pair, groups
@@ -22,6 +23,8 @@ from vmtailor.stages.report.waterfall import Waterfall
 
 #: Folders and symbols that are named on a terminal.
 MOST_FOLDERS, MOST_SYMBOLS = 8, 2
+#: What the kernel lacks, in lines.
+MOST_LACKS = 8
 
 
 def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> None:
@@ -41,13 +44,25 @@ def show_figures(pair: Pair, console: Console | None = None) -> None:
 
 
 def _parts(run: FitRun) -> list[RenderableType]:
-    parts: list[RenderableType] = [_verdict(run), Text(), *_both_sides(run)]
+    parts: list[RenderableType] = [_verdict(run), *_margin(run), Text(), *_both_sides(run)]
     if (found := waterfall.of(run)) is not None:
         parts.append(_waterfall(found))
     parts.append(_causes(run))
+    if run.prices:
+        parts.append(_prices(run))
     if run.trials:
         parts.append(_trials(run))
     return [*parts, *_doubts(run), _next(run)]
+
+
+def _margin(run: FitRun) -> list[RenderableType]:
+    """The margin's price, and where the kernel came from: a line each."""
+    lines: list[RenderableType] = []
+    if line := margins.price_line(run):
+        lines.append(Text.assemble(("margin  ", "bold"), line))
+    if run.found_kernel is not None and (line := margins.kernel_line(run.found_kernel)):
+        lines.append(Text.assemble(("kernel  ", "bold"), line))
+    return lines
 
 
 def _both_sides(run: Pair) -> list[RenderableType]:
@@ -64,11 +79,16 @@ def _both_sides(run: Pair) -> list[RenderableType]:
 
 def _verdict(run: FitRun) -> Text:
     text = Text()
+    worked = run.proof in (Proof.LOAD, Proof.ENDED)
     if run.verified and not run.degraded:
-        text.append("✓ verified  ", "bold green")
-        text.append(f"{run.reference} works in its own machine as it did on the baseline")
+        mark, style = ("✓", "bold green") if worked else ("!", "bold yellow")
+        text.append(f"{mark} {run.proof.headline}  ", style)
+        if worked:
+            text.append(f"{run.reference} works in its own machine as it did on the baseline ({run.proof})")
+        else:
+            text.append(f"{run.reference} starts in its own machine as it did on the baseline ({run.proof})")
     elif run.verified:
-        text.append("! verified, degraded  ", "bold yellow")
+        text.append(f"! {run.proof.headline}, degraded  ", "bold yellow")
         text.append("the answers are right, but calls fail that worked on the baseline")
     else:
         text.append("✗ not verified  ", "bold red")
@@ -148,6 +168,15 @@ def _causes(run: FitRun) -> Group:
     return _titled("Symbols with a prompt, by cause", table)
 
 
+def _prices(run: FitRun) -> Group:
+    table = _table("margin", *margins.HEADS, "", numbers=margins.HEADS)
+    for row in margins.price_rows(run):
+        style = "bold" if row.chosen else ""
+        note = "chosen" if row.chosen and not row.note else row.note
+        table.add_row(Text(row.name, style), *(Text(cell, style) for cell in row.figures), Text(note, "dim"))
+    return _titled("What each margin costs", table, "symbols with a prompt; calls of the processor's table")
+
+
 def _trials(run: FitRun) -> Group:
     table = _table("", "purpose", "changed", "build", "verify", "result", numbers=("", "build", "verify"))
     for trial in run.trials:
@@ -172,6 +201,11 @@ def _doubts(run: FitRun) -> list[RenderableType]:
         line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
     ]
     lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    near = margins.near(run.lacks)
+    lines += [line("lacks", margins.lack_line(lack)) for lack in near[:MOST_LACKS]]
+    if left := len(run.lacks) - len(near[:MOST_LACKS]):
+        least = f"{plural(left, 'further symbol')} that files of the image could ask for: the report lists them"
+        lines.append(line("lacks", least, "bold"))
     total, opened = run.untouched.files_total, run.untouched.files_opened
     if total > opened:
         share = figures.percent(total - opened, total)

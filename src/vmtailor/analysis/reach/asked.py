@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what an image could ask for to configuration symbols: told as for what was demanded, from the source's facts and
+the rules of data/demand, and only what the baseline has. What failed there cannot be missed."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vmtailor.analysis.demands.asked_symbols import AskedSymbols, family_name
+from vmtailor.analysis.demands.demand_rules import CallRule, Rules
+from vmtailor.analysis.ksource.expr import Enabled
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
+from vmtailor.model.reach import Ask, Reach, ReachedFile
+
+#: Key of a binary format or a credential → the symbols that it takes.
+_FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF32": ("IA32_EMULATION",), "ELF": ("BINFMT_ELF",)}
+_CREDENTIALS = {"setuid": ("MULTIUSER",), "file capabilities": ("MULTIUSER",)}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One ask of one file, the symbols that it takes, and why, in a sentence: "python3.11 imports setitimer"."""
+
+    file: ReachedFile
+    ask: Ask
+    symbols: tuple[str, ...]
+    text: str
+
+    @property
+    def reference(self) -> str:
+        """What a reason of the plan refers to: `image:/usr/bin/x`."""
+        return f"image:{self.file.path}"
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.ask.kind, self.ask.key, Strength.REACHABLE, self.reference, 1, self.ask.by)
+
+
+def symbols_of(ask: Ask, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[str, ...]:
+    """The symbols that one ask takes; none where the kernel always has it, or the baseline has it not."""
+    return _symbols(ask, AskedSymbols(facts, rules.for_kernel(facts.kernel_version), baseline))
+
+
+def of_reach(reach: Reach, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[Reached, ...]:
+    """The asks of an image that take symbols, in the order of its files: the nearest first."""
+    asked = AskedSymbols(facts, rules.for_kernel(facts.kernel_version), baseline)
+    known: dict[tuple[EvidenceKind, str, str, str], tuple[str, ...]] = {}
+    found = []
+    for file in reach.files:
+        for ask in file.asks:
+            key = (ask.kind, ask.key, ask.call, ask.argument)
+            if key not in known:
+                known[key] = _symbols(ask, asked)
+            if known[key]:
+                found.append(Reached(file, ask, known[key], sentence(file, ask)))
+    return tuple(found)
+
+
+def sentence(file: ReachedFile, ask: Ask) -> str:
+    """Why a file could ask for it: "python3.11 imports alarm, which leads to setitimer"."""
+    said = f"{posixpath.basename(file.path)} {ask.by}" if ask.by else file.path
+    verb, _, symbol = ask.by.partition(" ")
+    if ask.kind in (EvidenceKind.BINARY_FORMAT, EvidenceKind.CREDENTIAL) and not ask.call:
+        return said
+    if verb == "imports" and symbol != ask.key:
+        return f"{said}, which leads to {ask.key}"
+    return said if ask.key in ask.by else f"{said}: {ask.key}"
+
+
+def _symbols(ask: Ask, asked: AskedSymbols) -> tuple[str, ...]:
+    wanted: list[str] = []
+    for one in _ways(ask, asked):
+        if all(symbol in asked.baseline for symbol in one):
+            wanted += one
+    return tuple(dict.fromkeys(wanted))
+
+
+def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
+    """The symbols by each way in which an ask is told."""
+    if ask.kind is EvidenceKind.BINARY_FORMAT:
+        yield _FORMATS.get(ask.key, ())
+    elif ask.kind is EvidenceKind.PSEUDO_FILE:
+        yield from (symbols for _, symbols, _ in asked.path(ask.key))
+    elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:
+        yield _CREDENTIALS.get(ask.key, ())
+    elif ask.kind is EvidenceKind.FILESYSTEM:
+        yield asked.named("filesystem", ask.key)
+    elif ask.kind is EvidenceKind.SOCKET and ask.key.startswith("AF_"):
+        word, _, protocol = ask.key.partition("/")
+        family = family_name(word)
+        yield asked.protocol(family, protocol) if protocol else asked.family(family)
+    elif not ask.argument:
+        yield asked.call(ask.call or ask.key)
+    for rule in asked.rules.for_call(ask.call):
+        if _holds(rule, ask.argument):
+            yield rule.symbols
+
+
+def _holds(rule: CallRule, argument: str) -> bool:
+    """Whether a rule is for what is told of a call's arguments. A pattern over the text of other arguments than strings
+    cannot be asked: of those too little is told, and the word alone decides."""
+    words = argument.replace(",", " ").split()
+    if not rule.words:
+        return bool(rule.asks(argument)) if '"' in rule.text else not rule.text and not argument
+    return any(word in words for word in rule.words) and ('"' not in rule.text or rule.asks(argument))

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one file of an image says, whatever else is there: kept by the file's digest, so that each is read once."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from vmtailor.analysis.reach.elf_file import ElfFile, NoElf, identity
+from vmtailor.analysis.reach.program import Program
+from vmtailor.model.architecture import Code
+
+#: A file with more is known by imports and strings alone.
+MOST_CODE = 160 << 20
+#: A library with so many kinds of system calls in its own code is told apart function by function: a C library.
+_C_LIBRARY = 8
+_MOST_STRINGS = 2000
+_SCRIPT_WORDS = 4000
+SCRIPT_BYTES = 1 << 20
+_PATHS = re.compile(rb"/(?:proc|sys|dev)/[!-~]{1,200}(?=\0)")
+_WORDS = re.compile(rb"[A-Z][A-Z0-9]*_[A-Z0-9_]{1,40}(?=\0)")
+#: Strings of which rules speak by a pattern: short, and made of what names are made of.
+_NAMES = re.compile(rb"(?:user|trusted|security|system)\.[a-z_.]{1,60}(?=\0)|(?:tls|bbr|cubic)(?=\0)")
+_SCRIPT_PATHS = re.compile(rb"/(?:proc|sys|dev)/[\w./-]{1,200}")
+_SHELL_WORDS = re.compile(rb"(?<![\w./$-])(?:/[\w.+/-]{1,200}|[a-z][\w.+-]{1,40})(?![\w./])")
+
+
+class FileKind(StrEnum):
+    ELF = "ELF"
+    ELF32 = "ELF32"  # of the image's own family, with 32 bits
+    FOREIGN = "foreign"  # a program for another processor
+    SCRIPT = "#!"
+    OTHER = ""
+
+
+@dataclass(frozen=True)
+class Called:
+    """System calls that code leads to: numbers, each with the address of one instruction that makes it, and the names
+    of other files' functions."""
+
+    numbers: tuple[tuple[int, int], ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Given:
+    """A call of a function: its name, which constants it is given at which positions, and where."""
+
+    name: str
+    constants: tuple[tuple[int, int], ...]
+    address: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """`own`: what its code leads to by itself: all of it, but in C libraries and static programs only what runs from
+    the entry on. `functions`: exported name → place in `called`, for C libraries. `takers`: exported functions that
+    take a system call's number, and the position of that argument. `words`, `names` and `paths` are whole strings of
+    it; `programs`: words of a script that may be programs."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/file-contents/1"
+
+    kind: FileKind = FileKind.OTHER
+    interpreter: str = ""
+    interpreter_words: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    soname: str = ""
+    library: bool = False
+    imports: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    own: Called = Called()
+    functions: dict[str, int] | None = None
+    called: tuple[Called, ...] = ()
+    takers: tuple[tuple[str, int], ...] = ()
+    given: tuple[Given, ...] = ()
+    words: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    not_read: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for: words of arguments, and functions whose arguments matter."""
+
+    words: frozenset[str]
+    functions: frozenset[str]
+
+
+def read(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
+    """Read one file. Never raises: what cannot be understood says so in `not_read`."""
+    if data[:2] == b"#!":
+        return _script(data)
+    try:
+        told = identity(data[:64])
+    except NoElf:
+        return Contents()
+    if code is not None and told.machine != code.elf_machine:
+        # The same family in 32 bits has a number of its own; another processor's program is not for this kernel.
+        return Contents(FileKind.ELF32 if told.bits == 32 and told.little else FileKind.FOREIGN)
+    if told.bits == 32 or not told.little:
+        return Contents(FileKind.ELF32 if told.bits == 32 else FileKind.FOREIGN)
+    try:
+        return _elf(data, code, wanted)
+    except (NoElf, ValueError, IndexError, KeyError, OverflowError, struct.error, MemoryError) as error:
+        return Contents(FileKind.ELF, not_read=f"it is damaged: {type(error).__name__}")
+
+
+def _strings(data: bytes, pattern: re.Pattern[bytes]) -> tuple[str, ...]:
+    """Whole strings, each once: what stands before one is no character of a text."""
+    found: dict[str, None] = {}
+    for match in pattern.finditer(data):
+        if match.start() == 0 or not 0x20 <= data[match.start() - 1] < 0x7F:
+            found[match.group().decode("ascii", "replace")] = None
+            if len(found) >= _MOST_STRINGS:
+                break
+    return tuple(found)
+
+
+def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
+    elf = ElfFile(data)
+    constants = b"\0".join(
+        data[one.offset : one.offset + one.size] for one in elf.segments if not one.executable or len(elf.segments) == 1
+    )
+    # Linkers that keep constants beside code have them in executable segments; what is not text is never whole there.
+    words = tuple(word for word in _strings(constants, _WORDS) if word in wanted.words)
+    names, paths = _strings(constants, _NAMES), _strings(constants, _PATHS)
+    del constants
+    imports = elf.imports
+    program, why = None, ""
+    if code is not None and elf.code:
+        if sum(one.size for one in elf.code) <= MOST_CODE:
+            program = Program(elf, code)
+        else:
+            why = "its code is too large to be read: it counts by imports and strings"
+    coded = _Code(program, elf, wanted) if program is not None else None
+    if coded is not None and program is not None and program.bytes_left <= 0:
+        why = "its code is too large to be read whole"
+    return Contents(
+        FileKind.ELF,
+        interpreter=elf.interpreter,
+        needed=elf.needed,
+        runpath=elf.runpath,
+        soname=elf.soname,
+        library=bool(elf.dynamic) and not elf.interpreter,
+        imports=imports,
+        exports=tuple(sorted(elf.exports)),
+        own=coded.own if coded else Called(),
+        functions=coded.functions if coded else None,
+        called=coded.called if coded else (),
+        takers=coded.takers if coded else (),
+        given=coded.given if coded else (),
+        words=words,
+        names=names,
+        paths=paths,
+        not_read=why,
+    )
+
+
+class _Code:
+    """What the code of one file says."""
+
+    def __init__(self, program: Program, elf: ElfFile, wanted: Wanted) -> None:
+        self._program = program
+        self._elf = elf
+        found, takers, _ = program.numbers
+        kinds = {number for calls in found.values() for number in calls}
+        static = not elf.imports and not elf.needed and not elf.interpreter
+        exported = bool(elf.exports)
+        self.functions: dict[str, int] | None = None
+        self.called: tuple[Called, ...] = ()
+        self.reached: set[int] | None = None
+        if len(kinds) >= _C_LIBRARY and exported:
+            self._by_function()
+        elif static and not exported:
+            self.reached = program.reached_from(program.at(elf.begun_by_itself))
+        if self.functions is not None:
+            self.reached = program.reached_from(program.at(elf.begun_by_itself))
+        self.own = self._called(self.reached) if self.reached is not None else self._called(found.keys())
+        if self.functions is None:
+            self.own = Called(self.own.numbers)  # what it imports counts anyway
+        registers = {register: index for index, register in enumerate(program.code.arguments)}
+        by_address = {int(program.functions[index]): register for index, register in takers.items()}
+        self.takers = tuple(
+            sorted(
+                (name, registers[by_address[address]])
+                for name, addresses in elf.exports.items()
+                for address in addresses
+                if by_address.get(address) in registers
+            )
+        )
+        self.given = tuple(self._given(wanted))
+
+    def _called(self, functions: Iterable[int]) -> Called:
+        found, _, _ = self._program.numbers
+        outer = self._program.edges[1] if self.functions is not None or self.reached is not None else {}
+        numbers: dict[int, int] = {}
+        names: set[str] = set()
+        for index in functions:
+            for number, at in found.get(index, {}).items():
+                numbers.setdefault(number, at)
+            names |= outer.get(index, set())
+        return Called(tuple(sorted(numbers.items())), tuple(sorted(names)))
+
+    def _by_function(self) -> None:
+        program, elf = self._program, self._elf
+        self.functions = {}
+        places: dict[Called, int] = {}
+        known: dict[frozenset[int], int] = {}
+        for name, addresses in sorted(elf.exports.items()):
+            roots = frozenset(program.at(addresses))
+            if not roots:
+                continue
+            if roots not in known:
+                called = self._called(program.reached_from(roots))
+                known[roots] = places.setdefault(called, len(places))
+            self.functions[name] = known[roots]
+        self.called = tuple(places)
+
+    def _given(self, wanted: Wanted) -> Iterable[Given]:
+        merged: dict[tuple[str, tuple[tuple[int, int], ...]], int] = {}
+        for index, at, name, values in self._program.arguments_of(wanted.functions):
+            if self.functions is not None or (self.reached is not None and index not in self.reached):
+                continue
+            constants = tuple((place, value) for place, value in enumerate(values) if isinstance(value, int))
+            if constants:
+                merged.setdefault((name, constants), at)
+        for (name, constants), at in merged.items():
+            yield Given(name, constants, at)
+
+
+def _script(data: bytes) -> Contents:
+    first, _, rest = data[:SCRIPT_BYTES].partition(b"\n")
+    words = tuple(word.decode("utf-8", "surrogateescape") for word in first[2:258].split())
+    programs = dict.fromkeys(word.decode("ascii") for word in _SHELL_WORDS.findall(rest) if word.isascii())
+    paths = dict.fromkeys(path.decode("ascii", "replace") for path in _SCRIPT_PATHS.findall(rest))
+    return Contents(
+        FileKind.SCRIPT,
+        interpreter=words[0] if words else "",
+        interpreter_words=words[1:],
+        paths=tuple(paths)[:_MOST_STRINGS],
+        programs=tuple(programs)[:_SCRIPT_WORDS],
+    )

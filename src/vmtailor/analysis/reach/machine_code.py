@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code by a processor family's data: which addresses instructions name, and which constants reach a call.
+
+What goes where is found by patterns over all code at once; single functions, where a constant is wanted, are read
+instruction by instruction with capstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vmtailor.analysis.reach.elf_file import Numbers, Segment
+from vmtailor.model.architecture import Code, Pattern
+
+if TYPE_CHECKING:
+    import capstone
+
+#: Bytes of code that are looked at together.
+_PIECE = 1 << 22
+#: What a register or a place of the stack holds: a number, or what the register of that name held at the begin.
+Value = int | str
+
+
+def named_by(data: bytes, segment: Segment, patterns: Iterable[Pattern], unit: int) -> tuple[Numbers, Numbers]:
+    """Addresses of instructions of these patterns in a segment, and the addresses that they name. With instructions of
+    one byte and more, bytes within others are found, too: only targets that make sense should be believed."""
+    where: list[Numbers] = []
+    what: list[Numbers] = []
+    for start in range(0, segment.size, _PIECE):
+        size = min(_PIECE + 8, segment.size - start)
+        raw = np.frombuffer(data[segment.offset + start : segment.offset + start + size] + bytes(8), np.uint8)
+        for one in patterns:
+            places = np.flatnonzero((raw[: min(size, _PIECE) : unit] & (one.mask & 0xFF)) == one.value & 0xFF) * unit
+            words = np.zeros(len(places), np.uint64)
+            for byte in range(8):
+                words |= raw[places + byte].astype(np.uint64) << np.uint64(8 * byte)
+            hit = (words & np.uint64(one.mask)) == np.uint64(one.value)
+            places, words = places[hit], words[hit]
+            # The operand's sign is spread by shifting it up, and down again.
+            up = np.uint64(64 - one.low - one.bits)
+            operand = (words << up).view(np.int64) >> np.int64(64 - one.bits)
+            address = places.astype(np.int64) + (segment.address + start)
+            what.append((operand << np.int64(one.shift)) + one.base + (0 if one.absolute else address))
+            where.append(address)
+    if not where:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(where), np.concatenate(what)
+
+
+@cache
+def _disassembler(processor: str, mode: str) -> capstone.Cs:
+    # Imported late: the library takes a while, and most starts find what they need in the cache.
+    import capstone
+
+    return capstone.Cs(getattr(capstone, f"CS_ARCH_{processor}"), getattr(capstone, f"CS_MODE_{mode}"))
+
+
+class Tracker:
+    """Which values registers hold at given instructions of a function, as far as a straight reading tells: behind an
+    instruction that leaves, nothing is known."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._disassembler = _disassembler(*code.capstone)
+        self._names = {name: name for name in code.registers}
+        self._names |= {narrow: name for name, all_names in code.registers.items() for narrow in all_names}
+        #: Names that stand for all of a register, or for a half whose other half is cleared.
+        self._whole = {*code.registers, *(narrow[0] for narrow in code.registers.values() if narrow)}
+        self._leaves, self._calls = frozenset(code.leaves), frozenset(code.calls)
+        self._reads, self._moves = frozenset(code.reads), frozenset(code.moves)
+
+    def instructions(self, data: bytes, address: int) -> Numbers:
+        """Where the instructions of a function begin."""
+        return np.fromiter((at for at, *_ in self._disassembler.disasm_lite(data, address)), np.int64)
+
+    def states(self, data: bytes, address: int, sites: set[int]) -> Iterator[tuple[int, str, dict[str, Value]]]:
+        """Address, word and registers before each instruction of `data` that lies at one of `sites`."""
+        code = self._code
+        held: dict[str, Value] = {name: name for name in code.registers}
+        places: dict[str, Value] = {}
+        pushed: list[Value | None] = []
+        last = max(sites, default=0)
+        for at, _, word, operands in self._disassembler.disasm_lite(data, address):
+            if at in sites:
+                yield at, word, held
+            if at >= last:
+                return
+            if word in self._reads:
+                continue
+            if word in self._leaves:
+                held, places, pushed = {}, {}, []
+            elif word in self._calls:
+                held = {name: held[name] for name in code.kept if name in held}
+            elif word == code.system_call_word:
+                held.pop(code.number, None)
+            elif word in code.pushes:
+                pushed.append(self._value(operands, held, places))
+                places.clear()
+            elif word in code.pops:
+                self._set(operands, pushed.pop() if pushed else None, held)
+                places.clear()
+            else:
+                self._written(word, operands, held, places)
+
+    def _written(self, word: str, operands: str, held: dict[str, Value], places: dict[str, Value]) -> None:
+        target, _, source = operands.partition(", ")
+        if word in self._code.clears and target == source:
+            self._set(target, 0, held)
+        elif word not in self._moves:
+            if self._names.get(target) == self._code.stack:
+                places.clear()
+            self._set(target, None, held)
+        elif (place := self._place(target)) is not None:
+            value = self._value(source, held, places) if place else None
+            if value is None:
+                places.pop(place, None)
+            else:
+                places[place] = value
+        else:
+            self._set(target, self._value(source, held, places), held)
+
+    def _set(self, name: str, value: Value | None, held: dict[str, Value]) -> None:
+        register = self._names.get(name)
+        if register is None:
+            return
+        if value is None or name not in self._whole:
+            held.pop(register, None)
+        else:
+            held[register] = value
+
+    def _value(self, operand: str, held: dict[str, Value], places: dict[str, Value]) -> Value | None:
+        register = self._names.get(operand)
+        if register is not None:
+            return held.get(register) if operand in self._whole else None
+        place = self._place(operand)
+        if place is not None:
+            return places.get(place)
+        try:
+            return int(operand.lstrip("#"), 0) & 0xFFFFFFFFFFFFFFFF
+        except ValueError:
+            return None
+
+    def _place(self, operand: str) -> str | None:
+        """A place of the stack, as it is written; None for what is none. Empty for other memory."""
+        start = operand.find("[")
+        return None if start < 0 else operand[start:] if self._code.stack in operand else ""

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The code of one ELF file as functions: which leads to which, to which system calls, and with which constants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
+from vmtailor.analysis.reach.machine_code import Tracker, Value, named_by
+from vmtailor.model.architecture import Code
+
+#: One function's code that is read instruction by instruction, and all of one file's.
+_LONGEST = 1 << 16
+_MOST_READ = 24 << 20
+#: Pointers of a table that is named by its address.
+_TABLE = 128
+#: How deep calls are wrapped.
+_WRAPPED = 6
+
+NDArrayBool = NDArray[np.bool_]
+#: Address of code, and what is called there.
+Sites = list[tuple[int, str]]
+
+
+class Program:
+    """`functions`: where they begin, sorted. A function reaches up to the next one."""
+
+    def __init__(self, elf: ElfFile, code: Code) -> None:
+        self.elf = elf
+        self.code = code
+        self._tracker = Tracker(code)
+        self.bytes_left = _MOST_READ
+
+    # ---- pointers that the loader fills in
+
+    @cached_property
+    def _slots(self) -> dict[int, str | int]:
+        """Address of a pointer → the symbol's name, or the address in this file that it gets."""
+        elf, found = self.elf, dict[int, str | int]()
+        table = elf.relocations
+        names = elf.symbol_names
+        symbols = elf.dynamic_symbols
+        rows = zip(table["slot"].tolist(), table["symbol"].tolist(), table["addend"].tolist(), strict=True)
+        for slot, symbol, addend in rows:
+            if 0 < symbol < len(names):
+                own = int(symbols["value"][symbol]) if symbols["section"][symbol] else 0
+                found[slot] = own or names[symbol]
+            elif addend > 0:
+                found[slot] = addend
+        packed = elf.relative_slots
+        found.update(zip(packed.tolist(), elf.words_at(packed).tolist(), strict=True))
+        return found
+
+    @cached_property
+    def _pointers(self) -> tuple[Numbers, Numbers]:
+        """Addresses of pointers to functions of this file, sorted, and the functions' indices."""
+        rows = [(slot, value) for slot, value in self._slots.items() if isinstance(value, int)]
+        slots = np.asarray([slot for slot, _ in rows], np.int64)
+        values = np.asarray([value for _, value in rows], np.int64)
+        if self.elf.fixed:
+            for one in self.elf.segments:
+                first = -one.address % 8
+                count = max(0, one.size - first) // 8
+                words = (
+                    np.frombuffer(self.elf.data, "<i8", count, one.offset + first) if count else np.empty(0, np.int64)
+                )
+                hit = np.flatnonzero(np.isin(words, self.functions))
+                slots = np.concatenate([slots, hit * 8 + one.address + first])
+                values = np.concatenate([values, words[hit]])
+        index = self._index(values)
+        order = np.flatnonzero((index >= 0) & (values == self.functions[np.maximum(index, 0)]))
+        order = order[np.argsort(slots[order], kind="stable")]
+        return slots[order], index[order]
+
+    # ---- functions
+
+    def _named_by(self, which: str) -> tuple[Numbers, Numbers]:
+        found = [named_by(self.elf.data, one, getattr(self.code, which), self.code.unit) for one in self.elf.code]
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.concatenate([where for where, _ in found]), np.concatenate([what for _, what in found])
+
+    @cached_property
+    def _calls(self) -> tuple[Numbers, Numbers]:
+        where, what = self._named_by("direct_calls")
+        inside = self._is_code(what)
+        return where[inside], what[inside]
+
+    @cached_property
+    def _jumps(self) -> tuple[Numbers, Numbers]:
+        where, what = self._named_by("jumps")
+        inside = self._is_code(what)
+        return where[inside], what[inside]
+
+    @cached_property
+    def _uses(self) -> tuple[Numbers, Numbers]:
+        """Instructions that use a pointer which the loader fills in."""
+        where, what = self._named_by("slots")
+        known = np.isin(what, np.fromiter(self._slots, np.int64, len(self._slots)))
+        return where[known], what[known]
+
+    def _is_code(self, addresses: Numbers) -> NDArrayBool:
+        inside = np.zeros(len(addresses), np.bool_)
+        for one in self.elf.code:
+            inside |= (addresses >= one.address) & (addresses < one.address + one.size)
+        return inside
+
+    @cached_property
+    def functions(self) -> Numbers:
+        elf = self.elf
+        framed = elf.frame_starts
+        exported = [address for all_of in elf.exports.values() for address in all_of]
+        parts = [framed, elf.static_functions, np.asarray([*exported, *elf.begun_by_itself], np.int64)]
+        if len(framed) < 2:
+            parts.append(self._calls[1])
+        # Each stub that jumps through a pointer is a function of its own: what is called right before such a jump.
+        where, _ = self._uses
+        called = np.unique(np.concatenate([self._calls[1], self._jumps[1]]))
+        parts.append(called[np.isin(called, np.concatenate([where - back for back in range(8)]))])
+        found = np.unique(np.concatenate(parts))
+        return found[self._is_code(found)]
+
+    def _index(self, addresses: Numbers) -> Numbers:
+        """The functions that addresses lie in; -1 for none."""
+        return np.searchsorted(self.functions, addresses, "right") - 1
+
+    def _end(self, index: int) -> int:
+        start = int(self.functions[index])
+        last = next(
+            (one.address + one.size for one in self.elf.code if one.address <= start < one.address + one.size), start
+        )
+        return min(last, int(self.functions[index + 1])) if index + 1 < len(self.functions) else last
+
+    @cached_property
+    def _instructions(self) -> Numbers:
+        """Where instructions begin, read from each function's begin on, sorted; empty where there is too much code."""
+        if sum(one.size for one in self.elf.code) > _MOST_READ:
+            return np.empty(0, np.int64)
+        parts = []
+        for index in range(len(self.functions)):
+            start = int(self.functions[index])
+            offset = self.elf.offset_of(start)
+            if offset is not None:
+                parts.append(
+                    self._tracker.instructions(self.elf.data[offset : offset + self._end(index) - start], start)
+                )
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def _real(self, where: Numbers, what: Numbers) -> tuple[Numbers, Numbers]:
+        """Of what patterns found, what is an instruction and not the middle of another."""
+        begins = self._instructions
+        if not len(begins):
+            return where, what
+        real = begins[np.minimum(np.searchsorted(begins, where), len(begins) - 1)] == where
+        return where[real], what[real]
+
+    @cached_property
+    def edges(self) -> tuple[dict[int, set[int]], dict[int, set[str]]]:
+        """Function → functions that it leads to; function → names of others' functions that it leads to."""
+        inner: dict[int, set[int]] = defaultdict(set)
+        outer: dict[int, set[str]] = defaultdict(set)
+        for where, what in (self._real(*self._calls), self._real(*self._jumps)):
+            for source, target in _pairs(self._index(where), self._index(what)):
+                inner[source].add(target)
+        where, what = self._real(*self._uses)
+        for source, slot in zip(self._index(where).tolist(), what.tolist(), strict=True):
+            value = self._slots[slot]
+            if isinstance(value, str):
+                outer[source].add(value)
+        pointed = [
+            (s, v) for s, v in zip(where.tolist(), what.tolist(), strict=True) if isinstance(self._slots[v], int)
+        ]
+        if pointed:
+            sources = self._index(np.asarray([source for source, _ in pointed], np.int64))
+            values = np.asarray([self._slots[slot] for _, slot in pointed], np.int64)
+            self._add_starts(inner, sources, values)
+        where, what = self._real(*self._named_by("references"))
+        self._add_starts(inner, self._index(where), what)
+        self._add_tables(inner, where, what)
+        return inner, outer
+
+    def _add_starts(self, inner: dict[int, set[int]], sources: Numbers, addresses: Numbers) -> None:
+        """What takes an address leads to the function that begins there."""
+        index = self._index(addresses)
+        begin = (index >= 0) & (self.functions[np.maximum(index, 0)] == addresses)
+        for source, target in _pairs(sources[begin], index[begin]):
+            inner[source].add(target)
+
+    def _add_tables(self, inner: dict[int, set[int]], where: Numbers, what: Numbers) -> None:
+        """What names a table of pointers leads to the functions in it: from the address on, as far as one pointer
+        follows the other, up to what is named next."""
+        slots, values = self._pointers
+        if not len(slots):
+            return
+        named = np.unique(what)
+        first = np.searchsorted(slots, what)
+        near = first < len(slots)
+        near[near] = slots[first[near]] - what[near] <= 8 * 4
+        sources = self._index(where)
+        for at in np.flatnonzero(near).tolist():
+            begin = int(first[at])
+            following = int(np.searchsorted(named, what[at], "right"))
+            limit = int(named[following]) if following < len(named) else 1 << 62
+            for one in range(begin, min(begin + _TABLE, len(slots))):
+                if slots[one] >= limit or (one > begin and slots[one] - slots[one - 1] > 8 * 4):
+                    break
+                inner[int(sources[at])].add(int(values[one]))
+
+    # ---- constants
+
+    def _read(self, by_function: Mapping[int, Iterable[int]]) -> Iterable[tuple[int, int, str, dict[str, Value]]]:
+        """Function, site, instruction and registers of each site."""
+        for index, sites in by_function.items():
+            if index < 0:
+                continue
+            wanted = set(sites)
+            start, end = int(self.functions[index]), self._end(index)
+            if max(wanted) - start > _LONGEST:
+                start = min(wanted)  # too far to be followed: what stands before the first is not known
+            size = min(max(wanted) + 16, end) - start
+            offset = self.elf.offset_of(start)
+            if offset is None or size > _LONGEST or self.bytes_left < size:
+                continue
+            self.bytes_left -= size
+            for at, word, held in self._tracker.states(self.elf.data[offset : offset + size], start, wanted):
+                yield index, at, word, held
+
+    @cached_property
+    def system_calls(self) -> dict[int, list[tuple[int, Value | None]]]:
+        """Function → (address, number) of its system-call instructions; the number is a register's name where the
+        function's caller gives it, None where it is not told."""
+        wanted = bytes.fromhex(self.code.system_call)
+        sites: dict[int, list[int]] = defaultdict(list)
+        for one in self.elf.code:
+            data = self.elf.data[one.offset : one.offset + one.size]
+            at = data.find(wanted)
+            while at >= 0:
+                if at % self.code.unit == 0:
+                    address = one.address + at
+                    sites[int(self._index(np.asarray([address], np.int64))[0])].append(address)
+                at = data.find(wanted, at + 1)
+        found: dict[int, list[tuple[int, Value | None]]] = defaultdict(list)
+        for index, at, word, held in self._read(sites):
+            if word == self.code.system_call_word:
+                found[index].append((at, held.get(self.code.number)))
+        return found
+
+    @cached_property
+    def numbers(self) -> tuple[dict[int, dict[int, int]], dict[int, str], int]:
+        """Function → number of a system call → where; functions that take the number from their caller, and the
+        register in which; how many numbers are not told."""
+        found: dict[int, dict[int, int]] = defaultdict(dict)
+        takers: dict[int, str] = {}
+        untold = 0
+        for index, sites in self.system_calls.items():
+            for at, value in sites:
+                if isinstance(value, int):
+                    found[index].setdefault(value, at)
+                elif value is None:
+                    untold += 1
+                else:
+                    takers[index] = value
+        fresh = dict(takers)
+        for _ in range(_WRAPPED):
+            if not fresh:
+                break
+            callers, fresh = self._constants_for(fresh), {}
+            for index, at, _, value in callers:
+                if isinstance(value, int):
+                    found[index].setdefault(value, at)
+                elif isinstance(value, str) and index not in takers:
+                    takers[index] = fresh[index] = value
+                elif value is None:
+                    untold += 1
+        return found, takers, untold
+
+    def _constants_for(self, takers: Mapping[int, str]) -> list[tuple[int, int, int, Value | None]]:
+        """Caller, site, taker and what the caller gives, for functions that take a number in a register."""
+        sites: dict[int, list[int]] = defaultdict(list)
+        target_of: dict[int, int] = {}
+        wanted = self.functions[np.asarray(sorted(takers), np.int64)]
+        for where, what in (self._calls, self._jumps):
+            hit = np.isin(what, wanted)
+            for caller, at, target in zip(
+                self._index(where[hit]).tolist(), where[hit].tolist(), self._index(what[hit]).tolist(), strict=True
+            ):
+                if caller != target:
+                    sites[caller].append(at)
+                    target_of[at] = target
+        return [(index, at, target_of[at], held.get(takers[target_of[at]])) for index, at, _, held in self._read(sites)]
+
+    def arguments_of(self, names: frozenset[str]) -> list[tuple[int, int, str, tuple[Value | None, ...]]]:
+        """Caller, site, name and arguments of the calls of functions of these names, imported or own."""
+        targets: dict[int, str] = {
+            address: name for name in names & self.elf.exports.keys() for address in self.elf.exports[name]
+        }
+        direct: Sites = []
+        where, what = self._uses
+        for at, slot, index in zip(where.tolist(), what.tolist(), self._index(where).tolist(), strict=True):
+            value = self._slots[slot]
+            name = value if isinstance(value, str) else targets.get(value, "")
+            if name in names:
+                direct.append((at, name))
+                if index >= 0 and at - self.functions[index] < 8:
+                    targets[int(self.functions[index])] = name  # a stub
+        known = np.fromiter(targets, np.int64, len(targets))
+        for where, what in (self._calls, self._jumps):
+            hit = np.isin(what, known)
+            pairs = zip(where[hit].tolist(), what[hit].tolist(), strict=True)
+            direct += [(at, targets[target]) for at, target in pairs]
+        sites: dict[int, list[int]] = defaultdict(list)
+        name_at = dict(direct)
+        addresses = np.asarray(list(name_at), np.int64)
+        for at, index in zip(addresses.tolist(), self._index(addresses).tolist(), strict=True):
+            sites[index].append(at)
+        return [
+            (index, at, name_at[at], tuple(held.get(register) for register in self.code.arguments))
+            for index, at, _, held in self._read(sites)
+        ]
+
+    def reached_from(self, roots: Iterable[int]) -> set[int]:
+        """The functions that roots lead to, themselves included."""
+        inner, _ = self.edges
+        found = {one for one in roots if one >= 0}
+        todo = list(found)
+        while todo:
+            fresh = inner.get(todo.pop(), set()) - found
+            found |= fresh
+            todo += fresh
+        return found
+
+    def at(self, addresses: Iterable[int]) -> set[int]:
+        """The functions that begin at addresses of code."""
+        wanted = np.asarray(list(addresses), np.int64)
+        return {int(index) for index in self._index(wanted[self._is_code(wanted)]).tolist() if index >= 0}
+
+
+def _pairs(sources: Numbers, targets: Numbers) -> Iterable[tuple[int, int]]:
+    kept = (sources >= 0) & (targets >= 0) & (sources != targets)
+    both = np.unique(np.stack([sources[kept], targets[kept]]), axis=1)
+    return zip(both[0].tolist(), both[1].tolist(), strict=True)

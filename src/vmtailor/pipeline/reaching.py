@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reach of an image, from the cache where it is known: each file by its own digest, so that a library that many
+images share is read once, and the whole by the image, what was opened in it, and the kernel's names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.ksource import call_tables, uapi
+from vmtailor.analysis.ksource.facts import Facts, reader
+from vmtailor.analysis.reach import asks, contents, find
+from vmtailor.analysis.reach.asks import KernelNames
+from vmtailor.analysis.reach.contents import Contents
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.files import records
+from vmtailor.drivers.image.flat_archive import FlatArchive
+from vmtailor.model.architecture import Architecture
+from vmtailor.model.image import Image
+from vmtailor.model.reach import Reach
+from vmtailor.model.trace import Trace
+from vmtailor.pipeline import keys
+
+#: Other names of families that programs use.
+_FAMILIES = ("AF_LOCAL", "AF_FILE", "AF_ROUTE")
+
+
+def names_of(facts: Facts, source: Path, row: Architecture) -> KernelNames:
+    """What a kernel's source calls system calls, constants and socket families. A tenth of a second."""
+    read = reader(source)
+    families = frozenset({f"AF_{name}" for name in facts.names.get("family", ())} | set(_FAMILIES))
+    protocols = frozenset(facts.names.get("protocol", ()))
+    netlink = frozenset(facts.names.get("netlink", ()))
+    words = {word for rule in demand_rules.load().calls for word in rule.words} | families
+    words |= {
+        f"{kind}_{name}" for one in protocols for kind, name in zip(("SOCK", "IPPROTO"), one.split("/"), strict=False)
+    }
+    words |= {f"NETLINK_{name}" for name in netlink} | {"SOL_SOCKET", "IPPROTO_IP", "IPPROTO_IPV6", "IPPROTO_TCP"}
+    calls = {call.number: call.name for call in call_tables.read_table(read, row.calls)}
+    return KernelNames(calls, uapi.constants(read, uapi.headers(source, row), words), families, protocols, netlink)
+
+
+def opened_in(trace: Trace) -> tuple[str, ...]:
+    """The files that the container opened or executed."""
+    return tuple(sorted({use.path for use in trace.files if use.opened > use.failed}))
+
+
+def reach_of(
+    image: Image, archive: FlatArchive, opened: Iterable[str], kernel: KernelNames, row: Architecture,
+    store: Store | None = None,
+) -> Reach:  # fmt: skip
+    """What an image could ask for. `opened`: paths in it that were opened or executed."""
+    store = store or Store()
+    paths = sorted(set(opened))
+    rules = demand_rules.load()
+    code = keys.code_of(find.__name__)
+    wanted = asks.wanted(rules, kernel.families)
+    how = digest(code, row.name, *sorted(wanted.words), *sorted(wanted.functions))
+    key = digest(Reach.SCHEMA, how, image.archive_sha256, records.encode(image.config), *_listed(kernel), *paths)
+
+    def read(path: str) -> Contents:
+        if archive.content(path, most=2) == b"#!":
+            return contents.read(archive.content(path, most=contents.SCRIPT_BYTES), row.code, wanted)
+        data = archive.content(path)
+        kind = digest(Contents.SCHEMA, how, hashlib.sha256(data).digest())
+
+        def fill(folder: Path) -> None:
+            records.save(contents.read(data, row.code, wanted), folder / "contents.json")
+
+        return records.load(Contents, store.get("file-contents", kind, fill) / "contents.json")
+
+    def fill(folder: Path) -> None:
+        records.save(find.find(archive, paths, image.config, kernel, rules, read), folder / "reach.json")
+
+    return records.load(Reach, store.get("reach", key, fill) / "reach.json")
+
+
+def _listed(kernel: KernelNames) -> list[str]:
+    """All that a kernel's source says, in an order of its own."""
+    tables = (kernel.calls, kernel.constants)
+    sets = (kernel.families, kernel.protocols, kernel.netlink)
+    return [*(repr(sorted(table.items())) for table in tables), *(repr(sorted(one)) for one in sets)]

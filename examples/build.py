@@ -227,8 +227,10 @@ def compiled_java(source: Path, scratch: Path) -> bytes:
     folder = scratch / source.stem
     folder.mkdir()
     compiler = program(("javac",), "openjdk-17-jdk-headless")
-    subprocess.run([compiler, "--release", "17", "-g:none", "-nowarn", "-XDignore.symbol.file", "-d", str(folder), source.name], check=True,
-                   cwd=source.parent)  # fmt: skip
+    subprocess.run(
+        [compiler, "--release", "17", "-g:none", "-nowarn", "-XDignore.symbol.file", "-d", str(folder), source.name],
+        check=True, cwd=source.parent,
+    )  # fmt: skip
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:  # stored: an image's layers are compressed anyway
         for path in sorted(folder.rglob("*.class")):

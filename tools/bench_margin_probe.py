@@ -26,10 +26,8 @@ from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import fitting, reverify
+from vmtailor.pipeline import reverify
 from vmtailor.pipeline.inputs import FitInputs, scratch_of
-from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder.bundle_sides import inputs_of
 
 BENCH = Path(__file__).resolve().parent.parent / "benchmarks" / "margin"
 ENDED = "probe ended"
@@ -137,9 +135,7 @@ def newly(before: Probed, after: Probed) -> tuple[Feature, ...]:
 
 def probed(machine: Machine, argv: Sequence[str], scratch: Path) -> tuple[Probed, Gathered]:
     """Run a probe in a machine whose first disk is the container's root."""
-    run = Run(
-        argv=tuple(argv), exercise=Exercise("probe", Ready(ReadyKind.EXIT, None, GUEST_S)), key=FIXED_KEY
-    )
+    run = Run(argv=tuple(argv), exercise=Exercise("probe", Ready(ReadyKind.EXIT, None, GUEST_S)), key=FIXED_KEY)
     machine = replace(machine, clock=Clock.INSTRUCTIONS, network=False)
     found, gathered = boot(machine, Exercised(run, HOST_S), scratch)
     report = gathered.report
@@ -148,11 +144,11 @@ def probed(machine: Machine, argv: Sequence[str], scratch: Path) -> tuple[Probed
     return Probed(features, ended, found.seconds, (), last), gathered
 
 
-def on_baseline(inputs: FitInputs, loaded: tuple[str, ...], argv: Sequence[str]) -> Probed:
+def on_baseline(inputs: FitInputs, argv: Sequence[str]) -> Probed:
     """The probe on the baseline, started again until no module is missing that it makes the kernel ask for: elsewhere
-    the host would load it. `loaded`: what the trace had loaded."""
+    the host would load it."""
     modules = Path(inputs.kernel.modules_dir)
-    more = loaded
+    more: tuple[str, ...] = ()
     for _ in range(MODULE_ROUNDS):
         found, gathered = probed(inputs.machine_with(more), argv, inputs.scratch)
         requests = initramfs.requested(boots.kernel_words(gathered.report))
@@ -163,12 +159,9 @@ def on_baseline(inputs: FitInputs, loaded: tuple[str, ...], argv: Sequence[str])
     return replace(found, modules=more)
 
 
-def both(bundle: Path, argv: Sequence[str], store: Store, baseline: Probed | None = None) -> tuple[Probed, Probed]:
-    """The probe on the baseline that a bundle was traced on (unless it is known), and on the bundle's machine."""
+def on_tailored(bundle: Path, store: Store) -> tuple[Machine, Path]:
+    """A bundle's machine with the processor that its baseline was traced on, and where temporary files may lie."""
     loaded = booting_bundle.load(bundle, store)
     subject = reverify.of_bundle(loaded.files)
-    if baseline is None:
-        inputs = inputs_of(loaded, subject, FitOptions(reference="", out=bundle, store=store))
-        baseline = on_baseline(inputs, fitting.modules_asked_for(subject.trace), argv)
     chosen = Chosen(cpu_model=subject.trace.cpu_model, clock=Clock.INSTRUCTIONS)
-    return baseline, probed(booting_bundle.machine_of(loaded, chosen), argv, scratch_of(store))[0]
+    return booting_bundle.machine_of(loaded, chosen), scratch_of(store)

@@ -76,7 +76,7 @@ def child(function: Callable[[], object]) -> int:
     if pid == 0:
         status = 1
         try:
-            status = int(function() or 0)  # type: ignore[call-overload]
+            status = int(function() or 0)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

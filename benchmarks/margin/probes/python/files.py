@@ -31,7 +31,7 @@ def _file() -> str:
 def _refused(function: object, *arguments: object) -> bool:
     """Whether it is refused because somebody else holds a lock."""
     try:
-        function(*arguments)  # type: ignore[operator]
+        function(*arguments)
     except BlockingIOError:
         return True
     return False

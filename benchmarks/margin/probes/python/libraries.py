@@ -224,9 +224,9 @@ def asyncio_threads_and_pipes() -> None:
 @feature
 def asyncio_pidfd_watcher() -> None:
     async def main() -> None:
-        watcher = asyncio.PidfdChildWatcher()  # type: ignore[attr-defined,unused-ignore]
+        watcher = asyncio.PidfdChildWatcher()
         watcher.attach_loop(asyncio.get_running_loop())
-        asyncio.set_child_watcher(watcher)  # type: ignore[attr-defined,unused-ignore]
+        asyncio.set_child_watcher(watcher)
         process = await asyncio.create_subprocess_exec("true")
         need(await process.wait() == 0)
 

@@ -195,7 +195,7 @@ def times_of_processes() -> None:
 @feature
 def wait_in_every_way() -> None:
     for wait in (
-        lambda pid: os.waitid(os.P_PID, pid, os.WEXITED).si_status,  # type: ignore[union-attr]
+        lambda pid: os.waitid(os.P_PID, pid, os.WEXITED).si_status,
         lambda pid: os.WEXITSTATUS(os.wait4(pid, 0)[1]),
         lambda pid: os.WEXITSTATUS(os.waitpid(pid, 0)[1]),
     ):
@@ -214,7 +214,7 @@ def pidfd() -> None:
     handle = os.pidfd_open(pid)
     signal.pidfd_send_signal(handle, signal.SIGTERM)
     need(select.select([handle], [], [], 5)[0])
-    need(os.waitid(os.P_PIDFD, handle, os.WEXITED).si_status == signal.SIGTERM)  # type: ignore[union-attr]
+    need(os.waitid(os.P_PIDFD, handle, os.WEXITED).si_status == signal.SIGTERM)
 
 
 @feature
@@ -225,7 +225,7 @@ def subprocess_runs() -> None:
 
 @feature
 def subprocess_shell() -> None:
-    need(subprocess.check_output("echo one | tr a-z A-Z; exit 0", shell=True) == b"ONE\n")  # noqa: S602
+    need(subprocess.check_output("echo one | tr a-z A-Z; exit 0", shell=True) == b"ONE\n")
 
 
 @feature

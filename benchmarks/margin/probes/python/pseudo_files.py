@@ -47,7 +47,7 @@ def _read(path: str) -> None:
 
 
 for _path in READ:
-    FEATURES[f"read{_path}"] = lambda path=_path: _read(path)  # type: ignore[misc]
+    FEATURES[f"read{_path}"] = lambda path=_path: _read(path)
 
 
 @feature

@@ -8,8 +8,8 @@ import ctypes
 import http.client
 import http.server
 import os
-import selectors
 import select
+import selectors
 import socket
 import socketserver
 import struct
@@ -22,7 +22,7 @@ from features import done, feature, further, libc, need
 def _talk(family: int, address: object, kind: int = socket.SOCK_STREAM) -> None:
     """A server and a client of this family say something to each other."""
     with socket.socket(family, kind) as server, socket.socket(family, kind) as client:
-        server.bind(address)  # type: ignore[arg-type]
+        server.bind(address)
         server.listen(4)
         client.connect(server.getsockname())
         client.sendall(b"ping")

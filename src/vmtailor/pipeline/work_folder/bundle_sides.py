@@ -35,7 +35,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     loaded = booting_bundle.load(folder, asked.store)
     run = records.from_bytes(FitRun, loaded.files.data(bundling.RUN, RECORD_BYTES), str(loaded.folder / bundling.RUN))
     subject = reverify.of_bundle(loaded.files)
-    inputs = inputs_of(loaded, subject, asked)
+    inputs = _inputs(loaded, subject, asked)
     tailored = replace(
         booting_bundle.machine_of(loaded, Chosen(cpu_model=subject.trace.cpu_model, clock=Clock.INSTRUCTIONS)),
         network=False,  # measured without, as its baseline is
@@ -62,7 +62,7 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def inputs_of(loaded: Loaded, subject: Subject, asked: FitOptions) -> FitInputs:
+def _inputs(loaded: Loaded, subject: Subject, asked: FitOptions) -> FitInputs:
     """What the fit began with, the very kernel by its release."""
     bundle, parts = loaded.bundle, native_parts.locate()
     if (

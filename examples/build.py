@@ -99,7 +99,7 @@ def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path
     status.write_text(
         "".join(
             f"Package: {name}\nStatus: install ok installed\nVersion: 9999:9999\nArchitecture: {architecture}\n"
-            "Multi-Arch: foreign\nMaintainer: nobody\nDescription: assumed\n\n"
+            "Multi-Arch: allowed\nMaintainer: nobody\nDescription: assumed\n\n"
             for name in assumed
         )
     )

@@ -164,7 +164,7 @@ class Bench:
     def measured(self, image: str, margins: Sequence[str]) -> Measured:
         """All cells of an image that hold."""
         fits = {one: cell for one in margins if (cell := self.cell(Task(image, one, False), FitCell)) is not None}
-        probes = {one: cell for one in margins if (cell := self.cell(Task(image, one, True), ProbeCell)) is not None}
+        probes = {one: said for one in margins if (said := self.cell(Task(image, one, True), ProbeCell)) is not None}
         return Measured(image, self.cell(Task(image, None, True), ProbeCell), fits, probes)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# One entry point: make setup | demo | check | test | test-all | bench-fit. Every target sets up what it needs.
+# One entry point: make setup | demo | check | test | test-all | bench-fit | bench-margin. Every target sets up what it needs.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-analyze fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -19,6 +19,7 @@ help:
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
+	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-analyze  time the analysis of a 100 MB log"
 	@echo "make fuzz           a million inputs through every parser"
 	@echo "make docs           write the generated pages of docs/reference again"
@@ -49,7 +50,7 @@ check: setup
 	$(BIN)/lint-imports
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
 	$(MAKE) --silent -C native STRICT=-Werror OUT=$(CURDIR)/$(BUILD)/native-check
-	find examples tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -c -o /dev/null
+	find examples benchmarks tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -c -o /dev/null
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
 	$(BIN)/python tools/docker_run_reference.py --check
@@ -81,6 +82,9 @@ test-all: check
 
 bench-fit: setup
 	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit.json
+
+bench-margin: setup
+	$(BIN)/python tools/bench_margin.py --out $(BUILD)/bench-margin $(BENCH_ARGS)
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py

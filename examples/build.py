@@ -25,6 +25,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -189,17 +190,55 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
 
 
 def compiled(source: Path, scratch: Path) -> bytes:
-    """A C file as a static program, stripped, without anything that differs between two builds."""
-    compiler = shutil.which("musl-gcc") or shutil.which("cc")
-    if compiler is None:
-        raise SystemExit("no C compiler: apt-get install musl-tools")
-    program = scratch / source.stem
+    """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
+    the one program that Go makes of it, a Java file as an archive of its classes."""
+    return COMPILERS[source.suffix](source, scratch)
+
+
+def program(names: tuple[str, ...], package: str) -> str:
+    """The first of these programs that is there."""
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        raise SystemExit(f"no {names[-1]}: apt-get install {package}")
+    return found
+
+
+def compiled_c(source: Path, scratch: Path) -> bytes:
+    out = scratch / source.stem
     subprocess.run(
-        [compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s", "-Wl,--build-id=none", "-o",
-         str(program), source.name],
+        [program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+         "-Wl,--build-id=none", "-o", str(out), source.name],
         check=True, cwd=source.parent,
     )  # fmt: skip
-    return program.read_bytes()
+    return out.read_bytes()
+
+
+def compiled_go(source: Path, scratch: Path) -> bytes:
+    out = scratch / source.stem
+    own = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GO111MODULE": "off", "GOFLAGS": "", "GOCACHE": f"{scratch}/go"}
+    subprocess.run(
+        [program(("go",), "golang-go"), "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", str(out), source.name],
+        check=True, cwd=source.parent, env={**os.environ, **own},
+    )  # fmt: skip
+    return out.read_bytes()
+
+
+def compiled_java(source: Path, scratch: Path) -> bytes:
+    folder = scratch / source.stem
+    folder.mkdir()
+    compiler = program(("javac",), "openjdk-17-jdk-headless")
+    subprocess.run(
+        [compiler, "--release", "17", "-g:none", "-nowarn", "-XDignore.symbol.file", "-d", str(folder), source.name],
+        check=True, cwd=source.parent,
+    )  # fmt: skip
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # stored: an image's layers are compressed anyway
+        for path in sorted(folder.rglob("*.class")):
+            archive.writestr(zipfile.ZipInfo(str(path.relative_to(folder))), path.read_bytes())
+    return out.getvalue()
+
+
+COMPILERS = {".c": compiled_c, ".go": compiled_go, ".java": compiled_java}
 
 
 def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
@@ -214,7 +253,7 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data, mode = compiled(folder / item["compile"], scratch), 0o755
+            data, mode = compiled(folder / item["compile"], scratch), int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
         elif "source" in item:
@@ -223,6 +262,8 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
             data = item["content"].encode()
         path = item["path"].lstrip("/")
         layer.add(regular(path, len(data), mode, item.get("uid", 0), item.get("gid", 0)), data)
+    for item in spec.get("link", ()):
+        layer.add(symlink(item["path"].lstrip("/"), item["target"]))
     return layer
 
 

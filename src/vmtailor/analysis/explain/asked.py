@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from vmtailor.analysis.explain import asked_names
-from vmtailor.analysis.ksource import kbuild
 from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource import kbuild
 from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, negation
 from vmtailor.analysis.ksource.expr_text import parse

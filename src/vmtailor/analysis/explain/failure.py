@@ -86,7 +86,7 @@ def _traced(text: str, known: Known, messages: Messages) -> Iterator[Recognised]
     """Lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
         match = _STRACE.search(line)
-        if match is None or match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known):
+        if match is None or (match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known)):
             continue
         call, name = match["call"], match["error"]
         args, _ = split_arguments(match["args"] + ")")

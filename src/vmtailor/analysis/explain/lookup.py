@@ -254,7 +254,7 @@ def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
             break
     yield from _rules_for(ask, path, known)
     if not found:
-        yield from _built(ask, re.sub(r"\d+$", "", name.split("/")[0]), known)
+        yield from _built(ask, re.sub(r"\d+$", "", name.split("/", maxsplit=1)[0]), known)
 
 
 _FOLDERS: tuple[tuple[str, Callable[[Ask, str, str, Known], Iterator[Candidate]]], ...] = (

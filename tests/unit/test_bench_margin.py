@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of `make bench-margin`, and that it goes on where it stopped."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def path() -> Iterator[None]:
+    sys.path.insert(0, str(TOOLS))
+    yield
+    sys.path.remove(str(TOOLS))
+
+
+@pytest.fixture(scope="module")
+def probe(path: None) -> ModuleType:
+    return importlib.import_module("bench_margin_probe")
+
+
+@pytest.fixture(scope="module")
+def table(path: None) -> ModuleType:
+    return importlib.import_module("bench_margin_table")
+
+
+@pytest.fixture(scope="module")
+def bench(path: None) -> ModuleType:
+    return importlib.import_module("bench_margin")
+
+
+SAID = """kernel noise: not a feature
+flock ok
+alarm hang
+call:bpf fail:EPERM
+read/proc/stat ok
+flock fail:said twice
+probe ended
+"""
+
+
+def test_what_a_probe_said(probe: ModuleType) -> None:
+    features, ended = probe.parse(SAID)
+    assert ended
+    assert [(one.name, one.outcome.value, one.why) for one in features] == [
+        ("flock", "ok", ""),
+        ("alarm", "hangs", ""),
+        ("call:bpf", "fails", "EPERM"),
+        ("read/proc/stat", "ok", ""),
+    ]
+    assert not probe.parse(SAID.removesuffix("probe ended\n"))[1]
+
+
+def said(probe: ModuleType, text: str) -> object:
+    features, ended = probe.parse(text)
+    return probe.Probed(features, ended, 1.0, (), "" if ended else "Kernel panic")
+
+
+def test_only_what_worked_before_fails_newly(probe: ModuleType) -> None:
+    before = said(probe, "a ok\nb fail:EPERM\nc ok\nd ok\ne hang\nprobe ended\n")
+    after = said(probe, "a ok\nb fail:ENOSYS\nc fail:ENOSYS\n")
+    found = probe.newly(before, after)
+    assert [(one.name, one.outcome.value, one.why) for one in found] == [
+        ("c", "fails", "ENOSYS"),
+        ("d", "lost", "Kernel panic"),
+    ]
+
+
+def cell(table: ModuleType, **values: object) -> object:
+    return replace(table.FitCell("k", 100.0, True, 0, 150, 700, 300, 5_200_000, 33_000_000, 17 << 20, "abc"), **values)
+
+
+def test_tables(probe: ModuleType, table: ModuleType) -> None:
+    before = table.ProbeCell("k", said(probe, "a ok\ncall:b ok\nread/c ok\nd hang\nprobe ended\n"))
+    bad = table.ProbeCell("k", said(probe, "a hang\ncall:b fail:ENOSYS\nread/c ok\nd hang\nprobe ended\n"))
+    good = replace(before)
+    fits = {"none": cell(table, cached=True), "server": cell(table, failed="error: no space is left")}
+    image = table.Measured("python", before, fits, {"none": bad, "reachable": good})
+    head, rows = table.probe_table([image], ("none", "reachable", "server"))
+    assert rows == [
+        ["python", "none", "4", "1", "2", "1", "1", "0", "1", "0"],
+        ["python", "reachable", "4", "1", "0", "0", "0", "0", "0", "0"],
+    ]
+    assert all(len(row) == len(head) for row in rows)
+    assert table.named_table([image], "none")[1] == [
+        ["python", "a", "hangs", ""],
+        ["python", "call:b", "fails", "ENOSYS"],
+    ]
+    head, rows = table.price_table([image], ("none", "reachable", "server"))
+    assert rows[0] == ["python", "none", "yes", "0", "150", "700", "300", "5.20", "33.0", "17", "100", "found"]
+    assert rows[1][2] == "no: error: no space is left" and all(len(row) == len(head) for row in rows)
+    text = table.document([image], {}, ("none", "reachable"), "reachable", "conditions")
+    assert "None.\n" in text and "no image was fitted" in text
+
+
+def test_images_that_share_a_kernel(table: ModuleType) -> None:
+    kernels = {"a": "one", "b": "one", "c": "two", "d": "three", "e": "four", "f": "one", "g": ""}
+    _, rows, shared = table.family_table({name: cell(table, kernel=kernel) for name, kernel in kernels.items()})
+    assert rows[0] == ["one", "3", "a, b, f"]
+    assert len(rows) == 4 and shared == "5 of 6 images share three kernels"
+
+
+def test_a_page_gets_its_tables_again(table: ModuleType) -> None:
+    page = "before\n<!-- tables -->\nold\n<!-- end of tables -->\nafter\n"
+    once = table.into_page(page, "new")
+    assert "old" not in once and table.into_page(once, "new") == once and once.endswith("after\n")
+    with pytest.raises(ValueError, match="no marks"):
+        table.into_page("nothing", "new")
+
+
+def test_it_goes_on_where_it_stopped(bench: ModuleType, table: ModuleType, probe: ModuleType, tmp_path: Path) -> None:
+    wanted = bench.tasks(("go",), ("none", "server"), ("redis", "go"))
+    assert [(one.image, one.margin, one.probe) for one in wanted] == [
+        ("go", None, True),
+        ("go", "none", False),
+        ("go", "none", True),
+        ("go", "server", False),
+        ("go", "server", True),
+        ("redis", bench.DEFAULT, False),
+        ("go", bench.DEFAULT, False),
+    ]
+    assert bench.hours(wanted) > bench.hours(wanted[1:]) > 0
+    here = bench.Bench(tmp_path, Store(tmp_path / "cache"), "code")
+    for name in ("go", "redis"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        (tmp_path / "images" / name / "index.json").write_text(json.dumps(name))
+    baseline, fit, after, *_ = wanted
+    assert not any(here.is_there(one) for one in wanted)
+    (tmp_path / "go").mkdir()
+    records.save(table.ProbeCell(here.key(baseline), said(probe, SAID)), here.path(baseline))
+    records.save(cell(table, key=here.key(fit), kernel="one"), here.path(fit))
+    records.save(table.ProbeCell(here.key(after), said(probe, SAID)), here.path(after))
+    assert [here.is_there(one) for one in wanted[:4]] == [True, True, True, False]
+    # Another kernel: its probe is another one. Another program: everything is.
+    records.save(cell(table, key=here.key(fit), kernel="two"), here.path(fit))
+    assert [here.is_there(one) for one in wanted[:3]] == [True, True, False]
+    assert not any(bench.Bench(tmp_path, Store(tmp_path / "cache"), "other").is_there(one) for one in wanted)
+    # A fit that failed is tried again; a file that was cut short counts as none.
+    records.save(cell(table, key=here.key(fit), failed="error: no space"), here.path(fit))
+    assert not here.is_there(fit)
+    here.path(baseline).write_bytes(here.path(baseline).read_bytes()[:50])
+    assert not here.is_there(baseline)
+
+
+def test_every_image_that_is_probed_is_there(bench: ModuleType, probe: ModuleType) -> None:
+    for name, argv in probe.commands().items():
+        assert (probe.BENCH / name / "image.toml").is_file()
+        assert all(len(word.encode()) < 131072 for word in argv)
+    for name in bench.FAMILY:
+        assert (probe.BENCH / name / "image.toml").is_file() or (TOOLS.parent / "examples" / name).is_dir()
+    assert set(bench.QUICK) <= set(probe.commands()) and len(set(bench.FAMILY)) == 10

@@ -31,6 +31,8 @@ class RawCall(msgspec.Struct, gc=False):
     asynchronous: bool
     finished: bool
     characters: int = 0  # printed between its two lines, its `calling` line included
+    base_us: int | None = None  # stamp of the last `calling` before it returned, where that was of another call
+    longer: int = 0  # characters that line was longer than its own
 
 
 class RawProbe(msgspec.Struct, gc=False):
@@ -82,6 +84,7 @@ class Observed:
     kernel_log: bool = False
     stamped: bool = False
     coarse: bool = False  # stamps of whole seconds
+    milliseconds: bool = False  # initcalls say "msecs"
     lines: int = 0
     characters: int = 0
     epoch: bool = False

@@ -11,10 +11,12 @@ from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
+    Reading,
     choose,
     console_cost,
     find_quantised,
     stamps_us,
+    unit_of,
 )
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
@@ -50,8 +52,10 @@ def build(sources: Sequence[Observed]) -> Timeline:
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = phases_of(observed)
-    console = console_cost(observed, quantised)
-    initcalls, probes = _rows(observed, quantised)
+    unit = unit_of(observed, quantised)
+    console = console_cost(observed, quantised, unit)
+    reading = Reading(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
+    initcalls, probes = _rows(observed, reading)
     units = own_time(observed.units)
     kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
     kernel_us = (
@@ -97,11 +101,12 @@ def _total(phases: Sequence[PhaseSpan]) -> int | None:
     return max(end for end in ends if end is not None) - min(starts)
 
 
-def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:
+def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:
     """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
     spans: list[Span | None] = []
+    quantised = reading.quantised
     for call in observed.initcalls:
-        duration, _ = choose(call, None if observed.coarse else stamps_us(call), quantised)
+        duration, _ = choose(call, None if observed.coarse else stamps_us(call), reading)
         known = call.start_us is not None and call.end_us is not None and duration is not None
         spans.append(Span(call.start_us or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
     for probe in observed.probes:
@@ -115,10 +120,10 @@ def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcal
     count = len(observed.initcalls)
     probes = _probes(observed, spans[count:], quantised)
     del spans[count:]
-    return _initcalls(observed, quantised, spans), probes
+    return _initcalls(observed, reading, spans), probes
 
 
-def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span | None]) -> list[Initcall]:
+def _initcalls(observed: Observed, reading: Reading, spans: list[Span | None]) -> list[Initcall]:
     seen: dict[str | tuple[str, str], int] = {}
     rows = []
     calls = observed.initcalls
@@ -127,12 +132,12 @@ def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span
     while calls:
         call, span = calls.pop(), spans.pop()
         by_stamps = None if observed.coarse else stamps_us(call)
-        duration, source = choose(call, by_stamps, quantised)
+        duration, source = choose(call, by_stamps, reading)
         key = (call.name, call.module) if call.module else call.name
         seen[key] = number = seen.get(key, 0) + 1
         beside = (call.task not in (None, 0, MAIN)) or call.asynchronous or (span is not None and span.beside)
         start = call.start_us
-        if start is None and call.end_us is not None and source == DurationSource.REPORTED and duration is not None:
+        if start is None and call.end_us is not None and source != DurationSource.TIME_STAMPS and duration is not None:
             start = call.end_us - duration
         rows.append(
             Initcall(

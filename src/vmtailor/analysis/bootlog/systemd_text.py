@@ -76,6 +76,22 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
     return phases
 
 
+def read_startup(observed: Observed, line: str) -> bool:
+    """Take one of the two lines of `systemd-analyze time`, wherever it is printed. False when it is neither."""
+    if "Startup finished in" in line:
+        if not observed.phases:
+            observed.phases.extend(parse_startup_line(line))
+        return True
+    reached = _REACHED.search(line)
+    if not reached:
+        return False
+    after = parse_span(reached[2])
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    if after is not None and begun is not None:
+        observed.mark(f"target:{reached[1]}", begun + after, f"{reached[1]} reached (systemd-analyze)")
+    return True
+
+
 def recognise(text: str) -> str | None:
     """Which of the three it is, by content."""
     if any(_CHAIN.match(line) and "@" in line for line in text.splitlines()[:400]):
@@ -94,18 +110,9 @@ def read(path: str, text: str) -> Observed:
     kind = recognise(text) or "systemd-analyze"
     observed = Observed(path, kind)
     chain: dict[str, Unit] = {}
-    userspace_us = None
     for raw in text.splitlines():
         line = printable(raw.rstrip(), 2000)
-        if "Startup finished in" in line and not observed.phases:
-            observed.phases.extend(parse_startup_line(line))
-            userspace_us = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
-            continue
-        reached = _REACHED.search(line)
-        if reached:
-            after = parse_span(reached[2])
-            if after is not None and userspace_us is not None:
-                observed.mark(f"target:{reached[1]}", userspace_us + after, f"{reached[1]} reached (systemd-analyze)")
+        if read_startup(observed, line):
             continue
         blamed = _BLAME.match(line)
         if blamed:
@@ -121,7 +128,8 @@ def read(path: str, text: str) -> Observed:
             chain[link[1]] = Unit(
                 link[1], at, end, took, None, DurationSource.REPORTED if took is not None else None, True
             )
-    _add_chain(observed, chain, userspace_us)
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    _add_chain(observed, chain, begun)
     return observed
 
 

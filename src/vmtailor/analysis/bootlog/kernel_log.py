@@ -22,7 +22,8 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     CallTracker,
 )
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
+from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, MAX_TEXT, Gap, Observed
+from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
@@ -32,6 +33,8 @@ MIN_GAP_US = 1000
 MAX_GAPS = 200
 #: After so many lines a journal's offset from the kernel's clock is known well enough.
 SETTLED_LINES = 1000
+#: Mail programs wrap lines that are as long, their stamp apart.
+WRAPPED_FROM = 40
 #: A clock that goes back further than this starts anew.
 BACKWARDS_US = 1_000_000
 
@@ -65,6 +68,7 @@ class KernelLog:
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
+        self._soft = b""
         self._clock = HostClock()
         self._relative_us = 0
         self._damaged = 0
@@ -226,6 +230,11 @@ class KernelLog:
                 self._message(self._last_us, None, joined, len(line), again=True)
                 return
         inner = stamps.INNER.search(line) if b"[" in line else None
+        if self._soft and self._last_line is self._soft and not inner:
+            # What a mail program wrapped: a command line, or systemd's sum of phases.
+            self._damaged += 1
+            self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
+            return
         if inner:
             self._damaged += 1
             if line[: inner.start()].strip():
@@ -293,6 +302,10 @@ class KernelLog:
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
         observed = self.observed
         self._last_line = message
+        if b"ommand line: " in message[:28]:
+            self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
+        elif b"Startup finished in " in message[:60]:
+            self._soft = b"" if is_whole(decode(message)) or len(message) > MAX_TEXT else message
         handler = HANDLERS.get(message.partition(b" ")[0])
         if handler is not None:
             handler(observed, at_us, message)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.analysis.bootlog.systemd_text import parse_startup_line
+from vmtailor.analysis.bootlog.systemd_text import parse_startup_line, read_startup
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -127,9 +127,9 @@ def _dropped(observed: Observed, at_us: int | None, message: bytes) -> None:
 def _systemd(observed: Observed, at_us: int | None, message: bytes) -> None:
     text = message.partition(b": ")[2]
     if text.startswith(b"Startup finished in "):
-        phases = parse_startup_line(decode(text))
-        if phases and not any(p.source.startswith("systemd") for p in observed.phases):
-            observed.phases.extend(phases)
+        line = decode(text)
+        if parse_startup_line(line):
+            read_startup(observed, line)
             observed.mark("finished", at_us, "systemd's 'Startup finished'")
     elif text.startswith(b"systemd ") and _SYSTEMD_RUNS.match(text):
         observed.mark("systemd", at_us, "systemd's first line", last=True)

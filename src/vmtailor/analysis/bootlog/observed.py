@@ -89,6 +89,7 @@ class Observed:
     characters: int = 0
     epoch: bool = False
     relative: bool = False
+    printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
 
     def warn(self, code: WarningCode, text: str) -> None:

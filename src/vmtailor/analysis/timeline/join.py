@@ -50,6 +50,8 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    if whole.printed_total_us is None:
+        whole.printed_total_us = source.printed_total_us
     if source.kernel_log and not whole.kernel_log:
         whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen

@@ -30,6 +30,8 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
             found.extend(_after_kernel(observed, marks, kernel))
     if not any(p.name in (PhaseName.FIRMWARE, PhaseName.LOADER) for p in found):
         found = _before_kernel(marks, found) + found
+    if reported:
+        _sum_of_parts(observed, given)
     if reported and observed.kernel_log:
         _cross_check(observed, marks, given)
     if not any(p.name == PhaseName.READY for p in found):
@@ -169,12 +171,40 @@ def _ready(observed: Observed, marks: Marks, found: list[PhaseSpan]) -> list[Pha
     if mark is None:
         ends = [p for p in found if p.name == PhaseName.USERSPACE and p.end_us is not None and "systemd" in p.source]
         if ends and ends[-1].end_us is not None:
-            mark = (ends[-1].end_us, "systemd's 'Startup finished'")
+            mark = (_finished(observed, ends[-1].end_us), "systemd's 'Startup finished'")
         else:
             mark = _target(marks, 0) or marks.get("cloud-init-finished")
     if mark is None:
         return []
     return [PhaseSpan(PhaseName.READY, mark[0], mark[0], mark[1])]
+
+
+def _finished(observed: Observed, end_us: int) -> int:
+    """When systemd had finished: by the total that it printed, which counts from the firmware's start."""
+    if observed.printed_total_us is None:
+        return end_us
+    return observed.printed_total_us + min((p.start_us or 0 for p in observed.phases), default=0)
+
+
+def printed_total(observed: Observed, phases: list[PhaseSpan]) -> int | None:
+    """The total that systemd printed, where its phases are all there are."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    first = min((p.start_us for p in observed.phases if p.start_us is not None), default=None)
+    return observed.printed_total_us if first is not None and starts and min(starts) == first else None
+
+
+def _sum_of_parts(observed: Observed, given: dict[str, PhaseSpan]) -> None:
+    total = observed.printed_total_us
+    parts = [p.end_us - p.start_us for p in given.values() if p.end_us is not None and p.start_us is not None]
+    if total is None or sum(parts) == total:
+        return
+    # Each figure is printed without what is beyond its last digit.
+    rounded = abs(total - sum(parts)) <= 1000 * (len(parts) + 1)
+    observed.warn(
+        WarningCode.SUM_DIFFERS,
+        f"systemd's phases add up to {sum(parts) / 1e6:.3f} s, and it printed {total / 1e6:.3f} s as their total, "
+        f"which counts ({'its figures are cut off after their last digit' if rounded else 'a part is missing or wrong'})",
+    )
 
 
 def _cross_check(observed: Observed, marks: Marks, given: dict[str, PhaseSpan]) -> None:

@@ -21,7 +21,7 @@ from vmtailor.analysis.timeline.durations import (
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
-from vmtailor.analysis.timeline.phases import phases_of
+from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.analysis.timeline.units import own_time
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
@@ -81,7 +81,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         processes=sorted(observed.processes, key=lambda p: (p.start_us is None, p.start_us or 0, p.pid or 0)),
         warnings=tuple(observed.warnings),
         kernel_us=kernel_us,
-        total_us=_total(phases),
+        total_us=_total(observed, phases),
         deferrals=_deferrals(probes),
         modules=_modules(initcalls),
         console=console,
@@ -92,13 +92,22 @@ def build(sources: Sequence[Observed]) -> Timeline:
     return rank(timeline, observed.gaps)
 
 
-def _total(phases: Sequence[PhaseSpan]) -> int | None:
-    """From the first phase's start to the last one's end; None when the last is open."""
-    starts = [p.start_us for p in phases if p.start_us is not None]
-    ends = [p.end_us for p in phases]
-    if not starts or not ends or any(end is None for end in ends):
+#: Phases with which a boot is over.
+LAST = (PhaseName.USERSPACE, PhaseName.READY)
+
+
+def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
+    """From the first phase's start to the end of user space: as systemd printed it, else by the phases. None where
+    either is not known: a kernel's log is no whole boot."""
+    printed = printed_total(observed, list(phases))
+    if printed is not None:
+        return printed
+    starts = [p.start_us for p in phases]
+    ends = [p.end_us for p in phases if p.name in LAST]
+    if not starts or not ends:
         return None
-    return max(end for end in ends if end is not None) - min(starts)
+    known, over = [s for s in starts if s is not None], [e for e in ends if e is not None]
+    return max(over) - min(known) if len(known) == len(starts) and len(over) == len(ends) else None
 
 
 def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from tests.unit.bootlog.reading import DATA, codes, timeline_of, times, unit
+from tests.unit.bootlog.reading import DATA, timeline_of, times
 
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.model.boots.timeline import Timeline
@@ -102,3 +103,21 @@ def test_what_follows_a_whole_command_line_is_no_part_of_it(tmp_path: Path) -> N
         "[    0.000000] Memory: 4096K\nsome console's own words\n[    1.000000] Run /sbin/init as init process\n"
     )
     assert timeline_of(tmp_path, log).kernel.command_line == COMMAND
+
+
+def test_without_lines_where_calls_begin_no_time_counts_twice(tmp_path: Path) -> None:
+    """Filtered to `returned`: what lies before such a line is the initcall's, and only the rest a silence."""
+    log = (
+        "[    0.000000] Linux version 6.1.0 (gcc)\n"
+        "[    0.100000] clocksource: Switched to clocksource tsc\n"
+        "[    0.300000] initcall one_init+0x0/0x10 returned 0 after 180000 usecs\n"
+        "[    0.700000] initcall two_init+0x0/0x10 returned 0 after 100000 usecs\n"
+        "[    0.950000] initcall outer_init+0x0/0x10 returned 0 after 245000 usecs\n"
+        "[    1.000000] Run /sbin/init as init process\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    spots = {(h.kind, re.sub(r".*initcall (\w+)\+.*", r"\1", h.name)): h for h in timeline.hotspots}
+    assert spots["initcall", "one_init"].exclusive_us == 180_000
+    assert spots["gap", "one_init"].exclusive_us == 400_000 - 100_000  # 0.3 … 0.7, the last 0.1 of it two_init's
+    assert spots["gap", "outer_init"].exclusive_us == 50_000
+    assert sum(h.exclusive_us for h in timeline.hotspots) <= 1_000_000

@@ -48,7 +48,8 @@ def _only_escapes(sample: bytes) -> bool:
 def is_mail_quoted(sample: bytes) -> bool:
     """Whether most lines that carry a stamp stand behind a mail program's `>`."""
     quoted = len(re.findall(rb"^>+ ?(?:> ?)*(?:<\d+>)?\[? *[\w.]", sample, re.M))
-    return quoted >= 3 and quoted * 3 >= sample.count(b"\n")
+    filled = len(re.findall(rb"^.*\S", sample, re.M))
+    return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
 
 
 class Cleaner:

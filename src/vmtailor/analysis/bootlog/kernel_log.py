@@ -22,14 +22,12 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     CallTracker,
 )
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, MAX_TEXT, Gap, Observed
+from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, MAX_TEXT, MIN_GAP_US, Gap, Observed
 from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
 SAMPLE_LINES = 600
-#: Shorter silences are not worth a row.
-MIN_GAP_US = 1000
 MAX_GAPS = 200
 #: After so many lines a journal's offset from the kernel's clock is known well enough.
 SETTLED_LINES = 1000

@@ -13,6 +13,8 @@ from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, W
 MAX_MESSAGES = 20_000
 #: A kernel whose first line is later than this counts from its firmware's start.
 LATE_US = 1_000_000
+#: Shorter silences are not worth a row.
+MIN_GAP_US = 1000
 #: Characters kept of one message.
 MAX_TEXT = 400
 

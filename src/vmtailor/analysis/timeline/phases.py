@@ -200,10 +200,11 @@ def _sum_of_parts(observed: Observed, given: dict[str, PhaseSpan]) -> None:
         return
     # Each figure is printed without what is beyond its last digit.
     rounded = abs(total - sum(parts)) <= 1000 * (len(parts) + 1)
+    why = "its figures are cut off after their last digit" if rounded else "a part is missing or wrong"
     observed.warn(
         WarningCode.SUM_DIFFERS,
         f"systemd's phases add up to {sum(parts) / 1e6:.3f} s, and it printed {total / 1e6:.3f} s as their total, "
-        f"which counts ({'its figures are cut off after their last digit' if rounded else 'a part is missing or wrong'})",
+        f"which counts ({why})",
     )
 
 

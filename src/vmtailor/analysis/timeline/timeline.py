@@ -116,8 +116,11 @@ def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Pr
     quantised = reading.quantised
     for call in observed.initcalls:
         duration, _ = choose(call, None if observed.coarse else stamps_us(call), reading)
-        known = call.start_us is not None and call.end_us is not None and duration is not None
-        spans.append(Span(call.start_us or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
+        begun = call.start_us
+        if begun is None and call.end_us is not None and duration is not None:
+            begun = call.end_us - duration
+        known = begun is not None and call.end_us is not None and duration is not None
+        spans.append(Span(begun or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
     for probe in observed.probes:
         early = quantised is not None and probe.end_us is not None and probe.end_us <= quantised.until_us
         if probe.end_us is None or early:

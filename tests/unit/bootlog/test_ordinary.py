@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.bootlog.reading import DATA, timeline_of, times
+from tests.unit.bootlog.reading import DATA, codes, timeline_of, times
 
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.model.boots.timeline import Timeline
@@ -121,3 +121,75 @@ def test_without_lines_where_calls_begin_no_time_counts_twice(tmp_path: Path) ->
     assert spots["gap", "one_init"].exclusive_us == 400_000 - 100_000  # 0.3 … 0.7, the last 0.1 of it two_init's
     assert spots["gap", "outer_init"].exclusive_us == 50_000
     assert sum(h.exclusive_us for h in timeline.hotspots) <= 1_000_000
+
+
+def test_a_loaders_stamps_before_the_kernels_are_one_boot() -> None:
+    timeline = analyze([CORPUS / "opi-rv2-bootlog.txt"])
+    # Lines 7, `[   0.114] DDR type`, and 117, `[   9.616]    Loading Device Tree`, on the loader's clock.
+    assert times(timeline) == {"loader": (-9_502_000, 0), "kernel": (0, None)}
+    assert "several-boots" not in codes(timeline)
+    assert timeline.kernel.version == "6.6.63-ky"
+
+
+LOADER = (
+    "[0.000000 0.000000] U-Boot SPL 2023.01 (Jan 01 2023)\n"
+    "[0.100000 0.100000] [   0.114] DDR type LPDDR4X\n"
+    "[1.500000 1.400000] U-Boot 2023.01 (Jan 01 2023)\n"
+    "[5.900000 4.400000] Starting kernel ...\n"
+)
+
+
+def test_a_capture_whose_clock_is_reset_keeps_its_loader(tmp_path: Path) -> None:
+    """`grabserial -m "Starting kernel"`: the line after that one counts from it."""
+    log = LOADER + (
+        "[0.200000 0.200000] [    0.000000] Booting Linux on physical CPU 0x0\n"
+        "[0.201000 0.001000] [    0.000000] Linux version 5.10.1 (gcc)\n"
+        "[1.250000 1.049000] [    1.050000] Run /sbin/init as init process\n"
+        "[3.250000 2.000000] buildroot login: \n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    # The kernel's zero is at 5.9 + 0.2; the loader began 6.1 s before it, and handed over 0.2 s before it.
+    assert times(timeline) == {
+        "loader": (-6_100_000, -200_000),
+        "kernel": (0, 1_050_000),
+        "userspace": (1_050_000, 3_050_000),
+        "ready": (3_050_000, 3_050_000),
+    }
+    assert timeline.total_us == 9_150_000
+    assert "5.900000 s" in said(timeline, "clock-reset")
+
+
+def test_two_boots_of_a_capture_have_a_loader_each(tmp_path: Path) -> None:
+    def boot(at: float) -> str:
+        rows = [
+            (0, "U-Boot SPL 2023.01 (Jan 01 2023)"),
+            (1, "U-Boot 2023.01 (Jan 01 2023)"),
+            (2, "Starting kernel ..."),
+            (2.5, "[    0.000000] Linux version 5.10.1 (gcc)"),
+            (3.5, "[    1.000000] Run /sbin/init as init process"),
+            (5.5, "buildroot login: "),
+        ]
+        return "".join(f"[{at + since:.6f} 0.100000] {text}\n" for since, text in rows)
+
+    log = boot(0) + "[20.000000 14.500000] [   17.500000] reboot: Restarting system\n" + boot(21)
+    timeline = timeline_of(tmp_path, log)
+    assert "2 boots" in said(timeline, "several-boots")
+    assert times(timeline)["loader"] == (-2_500_000, -500_000) and timeline.total_us == 5_500_000
+
+
+def test_a_loaders_own_clock_without_the_kernels_first_lines(tmp_path: Path) -> None:
+    """`quiet`: the kernel's first line on the console is a late one."""
+    log = (
+        "U-Boot SPL 2023.01 (Jan 01 2023)\n[   0.114] DDR\n[   0.400] spl\nU-Boot 2023.01\n[   0.700] hello\n"
+        "Starting kernel ...\n[    2.512345] Freeing unused kernel memory: 1024K\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    assert (timeline.phases[0].name, timeline.phases[0].start_us) == ("loader", 114_000 - 700_000)
+    assert "several-boots" not in codes(timeline)
+
+
+@pytest.mark.parametrize("log", [LOADER, "U-Boot SPL 2023.01\n[   0.114] DDR\n[   0.400] spl\n"])
+def test_a_loader_alone_is_no_kernel(tmp_path: Path, log: str) -> None:
+    timeline = timeline_of(tmp_path, log)
+    assert [(p.name, p.end_us) for p in timeline.phases] == [("loader", None)]
+    assert timeline.kernel_us is None and timeline.total_us is None and "phase-open" in codes(timeline)

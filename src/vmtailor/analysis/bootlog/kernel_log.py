@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.host_clock import HostClock
+from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -21,7 +21,15 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     RETURNED_CUT,
     CallTracker,
 )
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
+from vmtailor.analysis.bootlog.milestones import (
+    AFTER_RESET,
+    FIRMWARE,
+    HANDED_OVER,
+    HANDLERS,
+    LOADERS,
+    LOGIN,
+    guess_arch,
+)
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, MAX_TEXT, MIN_GAP_US, Gap, Observed
 from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
@@ -56,6 +64,8 @@ class KernelLog:
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
         self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
         self.boots = 0
+        self._short = False  # stamps with fewer digits than the kernel's
+        self._before: Observed | None = None
         self._kept: Observed | None = None
         self._begin()
 
@@ -69,6 +79,7 @@ class KernelLog:
         self._soft = b""
         self._clock = HostClock()
         self._relative_us = 0
+        self._handed_over = False
         self._damaged = 0
         self._unstamped = 0
         self._backwards = 0
@@ -163,10 +174,11 @@ class KernelLog:
             self._bare(line)
         else:
             seconds, fraction, caller, message = found.groups()
+            self._short = self._short or len(fraction) < 6
             self._message(stamps.micros(seconds, fraction), caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
-        host_us = None
+        host_us, match = None, None
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
@@ -183,17 +195,41 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
+        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+            host_us = self._clock.read(outer, match) if outer is not None and match else None
         if host_us is not None and outer is not None:
+            if not outer.kernel_clock and self._loading(message):
+                at_us = None  # the loader has a clock of its own
             self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
             at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
-        if at_us is None and host_us is None:
-            self._bare(message)
-        elif at_us is None:
-            assert host_us is not None
-            if len(self._early) < MAX_MESSAGES:
-                self._early.append((host_us, message))
-        else:
+        if at_us is not None:
             self._message(at_us, caller, message, len(line))
+        elif host_us is None:
+            self._bare(message)
+        else:
+            self._before_kernel(host_us, message)
+
+    def _before_kernel(self, host_us: int, message: bytes) -> None:
+        """A line of which only the host's time is known."""
+        self.observed.loader = self.observed.loader or message.startswith((*LOADERS, *FIRMWARE))
+        self._handed_over = self._handed_over or message.startswith(HANDED_OVER)
+        if len(self._early) < MAX_MESSAGES:
+            self._early.append((host_us, message))
+
+    def _loading(self, message: bytes) -> bool:
+        """Whether a line with a stamp of its own is still the loader's."""
+        observed = self.observed
+        return observed.loader and not self._handed_over and not observed.kernel_seen and not self._starts(message)
+
+    def _loader_over(self) -> None:
+        """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
+        loader, first, last, gaps = self.observed, self.observed.first_us, self._last_us, self._gaps
+        self._begin()
+        self._handed_over = True
+        if first is not None and last is not None:
+            place_loader(self.observed, loader, first, last)
+            self._gaps = [(size, start - last, end - last, text) for size, start, end, text in gaps]
 
     @property
     def _settled(self) -> bool:
@@ -240,6 +276,10 @@ class KernelLog:
             self._line(line[inner.start() :])
             return
         self._unstamped += 1
+        if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif line.startswith(HANDED_OVER) and self.observed.loader:
+            self._handed_over = True
         self._message(None, None, line, len(line))
 
     def _message(
@@ -249,6 +289,10 @@ class KernelLog:
         if self._wrapped and not again:
             self._cut_off()
         if at_us is not None and not again:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or self._starts(message)):
+                self._loader_over()
+                observed = self.observed
             if not self._moves_on(at_us, message):
                 self._next_boot()
                 self._message(at_us, caller, message, length)
@@ -350,6 +394,7 @@ class KernelLog:
     def _next_boot(self) -> None:
         self._close()
         self.boots += 1
+        self._before = self.observed
         if self.boots == self._boot:
             self._kept = self.observed
         self._begin()
@@ -361,8 +406,15 @@ class KernelLog:
         observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
         if self._wrapped:
             self._cut_off()
-        self._early_lines()
+        if self._early:
+            last_us = place_early(observed, self._early, self._clock)
+            self._last_us = last_us if self._last_us is None else self._last_us
         outer = self._outer
+        for at_us in self._clock.resets[:3]:
+            observed.warn(
+                WarningCode.CLOCK_RESET,
+                f"the capture's clock was set to 0 after {at_us / 1e6:.6f} s: what follows counts on from there",
+            )
         if self._damaged:
             observed.warn(
                 WarningCode.DAMAGED_LINES,
@@ -384,30 +436,13 @@ class KernelLog:
         if outer and not outer.kernel_clock and self._clock.offset_us is not None and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
 
-    def _early_lines(self) -> None:
-        """Lines of firmware and loader, captured with the host's clock before the kernel's began."""
-        if not self._early:
-            return
-        if self._clock.offset_us is None:
-            self._clock.offset_us = self._early[0][0]
-            self.observed.relative = True
-        first = self._early[0][0] - self._clock.offset_us
-        self.observed.mark("capture", first, "first line of the serial capture")
-        for host_us, message in self._early:
-            handler = HANDLERS.get(message.partition(b" ")[0])
-            if handler is not None:
-                handler(self.observed, host_us - self._clock.offset_us, message)
-            elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-                self.observed.mark("login", host_us - self._clock.offset_us, "login prompt")
-        if self._last_us is None:
-            self._last_us = self.observed.last_us = self._early[-1][0] - self._clock.offset_us
-            self.observed.first_us = first
-
     def finish(self) -> Observed:
         """All that was found of the boot chosen."""
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed
+        if not self._boot and self._before is not None and not chosen.kernel_seen:
+            chosen = self._before  # the machine was reset, and what came then has no kernel
         if self.boots > 1:
             which = "the last" if not self._boot else f"number {min(self._boot, self.boots)}"
             chosen.warn(

@@ -85,6 +85,7 @@ class Observed:
     first_line_seen: bool = False
     kernel_log: bool = False
     stamped: bool = False
+    loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
     milliseconds: bool = False  # initcalls say "msecs"
     lines: int = 0
@@ -93,6 +94,14 @@ class Observed:
     relative: bool = False
     printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
+
+    @property
+    def kernel_seen(self) -> bool:
+        """Whether anything in it is surely the kernel's or comes after it."""
+        return bool(
+            self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes or self.phases
+            or not self.marks.keys().isdisjoint(("run-any", "freed", "systemd-first", "switch-root"))
+        )  # fmt: skip
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning once per code and text."""

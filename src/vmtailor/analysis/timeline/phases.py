@@ -30,6 +30,11 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
             found.extend(_after_kernel(observed, marks, kernel))
     if not any(p.name in (PhaseName.FIRMWARE, PhaseName.LOADER) for p in found):
         found = _before_kernel(marks, found) + found
+    if observed.loader and not observed.kernel_seen and observed.first_us is not None:
+        observed.warn(WarningCode.PHASE_OPEN, "the log ends before the kernel says anything")
+        found.append(
+            PhaseSpan(PhaseName.LOADER, observed.first_us, None, "start: its first line; its end is not known")
+        )
     if reported:
         _sum_of_parts(observed, given)
     if reported and observed.kernel_log:
@@ -41,6 +46,8 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
 
 def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     if not observed.kernel_log or observed.first_us is None or observed.last_us is None:
+        return None
+    if observed.loader and not observed.kernel_seen:
         return None
     first = observed.first_us
     start, how = 0, "the kernel clock's zero"

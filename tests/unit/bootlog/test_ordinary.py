@@ -193,3 +193,62 @@ def test_a_loader_alone_is_no_kernel(tmp_path: Path, log: str) -> None:
     timeline = timeline_of(tmp_path, log)
     assert [(p.name, p.end_us) for p in timeline.phases] == [("loader", None)]
     assert timeline.kernel_us is None and timeline.total_us is None and "phase-open" in codes(timeline)
+
+
+def test_whole_seconds_resolve_no_small_thing() -> None:
+    timeline = analyze([CORPUS / "k3-dmesg.txt"])
+    # 10:17:44 the first line, :51 `Run /init`, :52 systemd.
+    assert times(timeline) == {"kernel": (0, 7_000_000), "initrd": (7_000_000, None), "userspace": (8_000_000, None)}
+    assert "not resolved" in timeline.phases[1].source
+    assert timeline.kernel_us == 7_000_000 and timeline.total_us is None
+    assert timeline.hotspots == () and timeline.kernel.clocksource_switch_us is None
+    assert all(u.duration_us is None for u in timeline.units)
+
+
+def test_a_kernel_within_one_second_has_no_length(tmp_path: Path) -> None:
+    log = (
+        "Mar  6 13:18:05 board kernel: Linux version 6.1.0 (gcc)\n"
+        "Mar  6 13:18:05 board kernel: Run /sbin/init as init process\n"
+        "Mar  6 13:18:15 board systemd[1]: Starting D-Bus...\n"
+        "Mar  6 13:18:16 board systemd[1]: Started D-Bus.\n"
+        "Mar  6 13:18:25 board systemd[1]: Reached target Multi-User System.\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    assert times(timeline) == {"kernel": (0, None), "userspace": (0, 20_000_000), "ready": (20_000_000, 20_000_000)}
+    assert (timeline.kernel_us, timeline.total_us) == (None, 20_000_000)
+    assert [(h.kind, h.exclusive_us) for h in timeline.hotspots if h.kind != "gap"] == []
+    assert [(u.name, u.start_us, u.duration_us) for u in timeline.units] == [("D-Bus", 10_000_000, None)]
+
+
+def test_seconds_beside_the_kernels_own_stamps(tmp_path: Path) -> None:
+    """A journal: the kernel's lines are exact, those of systemd are known to the second."""
+    log = (
+        "Mar 06 13:18:05 box kernel: [    0.000000] Linux version 6.1.0 (gcc)\n"
+        "Mar 06 13:18:05 box kernel: [    1.200000] Run /sbin/init as init process\n"
+        "Mar 06 13:18:06 box systemd[1]: Reached target Multi-User System.\n"
+        "Mar 06 13:18:06 box kernel: [    1.700000] a driver\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    assert times(timeline)["kernel"] == (0, 1_200_000)
+    assert times(timeline)["userspace"] == (1_200_000, None)
+    assert "clock-backwards" not in codes(timeline)
+
+
+def test_lost_first_lines_make_no_kernel_of_nothing(tmp_path: Path) -> None:
+    log = (
+        "[    3.200000] Run /sbin/init as init process\n[    9.000000] systemd[1]: Reached target Multi-User System.\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    assert times(timeline) == {
+        "kernel": (None, 3_200_000),
+        "userspace": (3_200_000, 9_000_000),
+        "ready": (9_000_000, 9_000_000),
+    }
+    assert (timeline.kernel_us, timeline.total_us) == (None, None)
+    assert "begins at 3.200000 s" in said(timeline, "first-lines-lost")
+
+
+def test_a_kernel_alone_is_no_whole_boot(tmp_path: Path) -> None:
+    log = "[    0.000000] Linux version 6.1.0 (gcc)\n[    1.200000] Kernel panic - not syncing: VFS: Unable to mount\n"
+    timeline = timeline_of(tmp_path, log)
+    assert (timeline.kernel_us, timeline.total_us) == (1_200_000, None)

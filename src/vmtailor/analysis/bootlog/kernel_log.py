@@ -30,7 +30,15 @@ from vmtailor.analysis.bootlog.milestones import (
     LOGIN,
     guess_arch,
 )
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, MAX_TEXT, MIN_GAP_US, Gap, Observed
+from vmtailor.analysis.bootlog.observed import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MIN_GAP_US,
+    RESOLVED_US,
+    ROUGH_GAP_US,
+    Gap,
+    Observed,
+)
 from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -56,6 +64,7 @@ class KernelLog:
         self._path = path
         self._boot = boot
         self._outer = stamps.detect_outer(sample)
+        self._seconds = stamps.whole_seconds(self._outer, sample)
         plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
         self._prefix = b"" if plain else stamps.constant_prefix(sample)
         sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
@@ -84,7 +93,8 @@ class KernelLog:
         self._unstamped = 0
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
-        self._coarse = self._outer is not None and not self._outer.kernel_clock
+        self._coarse = self._seconds
+        self._rough_before = False
         self._full = False
 
     def _format(self) -> str:
@@ -201,7 +211,8 @@ class KernelLog:
         if host_us is not None and outer is not None:
             if not outer.kernel_clock and self._loading(message):
                 at_us = None  # the loader has a clock of its own
-            self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
+            self.observed.rough = self._seconds and at_us is None
+            self._coarse = self._coarse and self.observed.rough
             at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
         if at_us is not None:
             self._message(at_us, caller, message, len(line))
@@ -333,12 +344,14 @@ class KernelLog:
         if last is None:
             self.observed.first_us = at_us
         elif at_us < last:
+            slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
             if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
                 return False
-            self._backwards += last - at_us > 100_000
-        elif at_us - last >= MIN_GAP_US:
+            self._backwards += last - at_us > slack
+        elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
             self._gap(last, at_us)
         self._last_us = at_us
+        self._rough_before = self.observed.rough
         return True
 
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
@@ -427,7 +440,12 @@ class KernelLog:
             )
         observed.coarse = self._coarse and observed.stamped
         if observed.coarse:
-            observed.warn(WarningCode.COARSE_CLOCK, "the stamps have whole seconds only: durations are those reported")
+            observed.clocksource_switch_us = None
+            observed.warn(
+                WarningCode.COARSE_CLOCK,
+                "the stamps have whole seconds only: durations are those reported, and what lasts less than "
+                f"{RESOLVED_US // 1_000_000} s is not known",
+            )
         if not observed.stamped and observed.lines:
             observed.warn(
                 WarningCode.NO_TIME_STAMPS,

@@ -15,6 +15,10 @@ MAX_MESSAGES = 20_000
 LATE_US = 1_000_000
 #: Shorter silences are not worth a row.
 MIN_GAP_US = 1000
+#: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
+RESOLVED_US = 2_000_000
+#: And shorter silences are not worth a row.
+ROUGH_GAP_US = 5_000_000
 #: Characters kept of one message.
 MAX_TEXT = 400
 
@@ -88,6 +92,8 @@ class Observed:
     loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
     milliseconds: bool = False  # initcalls say "msecs"
+    rough: bool = False  # the line under way is stamped to the second
+    rough_us: set[int] = field(default_factory=set)  # moments that are known to the second only
     lines: int = 0
     characters: int = 0
     epoch: bool = False
@@ -113,3 +119,5 @@ class Observed:
         """Note a moment; the first of a name counts, or the last."""
         if at_us is not None and (last or name not in self.marks):
             self.marks[name] = (at_us, source[:MAX_TEXT])
+            if self.rough:
+                self.rough_us.add(at_us)

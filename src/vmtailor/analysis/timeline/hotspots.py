@@ -62,11 +62,11 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
 def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
     """Silences of the kernel that no initcall or probe accounts for, named by the message before."""
     kernel = timeline.phase(PhaseName.KERNEL)
-    if kernel is None or kernel.start_us is None:
+    if kernel is None:
         return
     covered = _covered(timeline)
     for gap in gaps:
-        if gap.start_us < kernel.start_us or (kernel.end_us is not None and gap.end_us > kernel.end_us):
+        if gap.start_us < (kernel.start_us or 0) or (kernel.end_us is not None and gap.end_us > kernel.end_us):
             continue
         own = gap.end_us - gap.start_us - _inside(covered, gap.start_us, gap.end_us)
         if own < MIN_GAP_US:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.bootlog.observed import LATE_US, Observed
+import msgspec
+
+from vmtailor.analysis.bootlog.observed import LATE_US, RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
@@ -41,7 +43,18 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
         _cross_check(observed, marks, given)
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
-    return found
+    return [_resolved(observed, phase) for phase in found]
+
+
+def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:
+    """A phase without its end where that is known to the second, and the phase is not much longer."""
+    start, end = phase.start_us, phase.end_us
+    if start is None or end is None or phase.name == PhaseName.READY or end - start >= RESOLVED_US:
+        return phase
+    if phase in observed.phases or observed.rough_us.isdisjoint((start, end)):
+        return phase
+    why = f"{phase.source}; its end is not resolved: the stamps have whole seconds"
+    return msgspec.structs.replace(phase, end_us=None, source=why)
 
 
 def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
@@ -50,12 +63,13 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     if observed.loader and not observed.kernel_seen:
         return None
     first = observed.first_us
+    start: int | None
     start, how = 0, "the kernel clock's zero"
     if not observed.first_line_seen:
-        start, how = first, "the first line there is"
+        start, how = None, f"not in the log, which begins at {first / 1e6:.6f} s"
         observed.warn(
             WarningCode.FIRST_LINES_LOST,
-            f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and what ran before "
+            f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and when the kernel began "
             f"is unknown",
         )
     elif first > LATE_US:
@@ -68,9 +82,10 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     elif marks.get("kernel-first-line", (0, ""))[0] > 0:
         start, how = marks["kernel-first-line"]
     handed = marks.get("kernel-handed-over")
-    if handed and handed[0] < start:
+    begun = first if start is None else start
+    if handed and handed[0] < begun:
         how += f"; handed over at {handed[0] / 1e6:.6f} s"
-    end = _kernel_end(observed, marks, start)
+    end = _kernel_end(observed, marks, begun)
     if end is None:
         if "panic" not in marks:
             observed.warn(
@@ -136,11 +151,12 @@ def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:
 
 
 def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
-    starts = [p.start_us for p in found if p.start_us is not None]
-    if not starts:
+    if not found:
         return []
     handed = marks.get("kernel-handed-over")
-    end, how = min(starts), "the kernel's first line"
+    end, how = 0, "the kernel clock's zero"
+    if found[0].start_us is not None:
+        end, how = found[0].start_us, "the kernel's first line"
     if handed and handed[0] < end:
         end, how = handed
     loader, firmware, capture = marks.get("loader"), marks.get("firmware"), marks.get("capture")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
@@ -92,6 +92,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
     return rank(timeline, observed.gaps)
 
 
+_ORDER = [name.value for name in PhaseName]
 #: Phases with which a boot is over.
 LAST = (PhaseName.USERSPACE, PhaseName.READY)
 
@@ -102,12 +103,14 @@ def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
     printed = printed_total(observed, list(phases))
     if printed is not None:
         return printed
-    starts = [p.start_us for p in phases]
+    begun = min(phases, key=lambda p: _ORDER.index(p.name), default=None)
     ends = [p.end_us for p in phases if p.name in LAST]
-    if not starts or not ends:
+    over = [e for e in ends if e is not None]
+    if begun is None or begun.start_us is None or not ends or len(over) < len(ends):
         return None
-    known, over = [s for s in starts if s is not None], [e for e in ends if e is not None]
-    return max(over) - min(known) if len(known) == len(starts) and len(over) == len(ends) else None
+    total = max(over) - begun.start_us
+    rough = not observed.rough_us.isdisjoint((begun.start_us, max(over)))
+    return None if rough and total < RESOLVED_US else total
 
 
 def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:

@@ -74,6 +74,7 @@ class WarningCode(StrEnum):
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"
+    FILE_CUT = "file-cut"
     INPUT_CUT = "input-cut"
     NOTHING_FOUND = "nothing-found"
 

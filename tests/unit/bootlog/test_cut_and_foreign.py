@@ -10,6 +10,7 @@ import io
 import lzma
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ LOG = "[    0.000000] Linux version 6.1.0 (gcc)\n" + "".join(
     f"[    0.{n:06}] message {n * 7919} of a driver\n" for n in range(1000, 200_000, 40)
 )
 LOG += "[    1.000000] Run /sbin/init as init process\n"
-PACKERS = {
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
     "xz": lzma.compress,
@@ -182,5 +183,6 @@ def test_what_is_no_log_is_the_users_error(tmp_path: Path, name: str) -> None:
     for words in ([str(path)], [str(path), "--json"]):
         done = CliRunner().invoke(app, words, standalone_mode=False)
         assert isinstance(done.exception, UserInputError) and done.exception.exit_code == 2, done.output
-    with pytest.raises(UserInputError):
-        gate_document.read(path)
+    if name != "a document":  # a gate holds any document's figures against budgets
+        with pytest.raises(UserInputError):
+            gate_document.read(path)

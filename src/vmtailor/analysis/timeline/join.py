@@ -61,6 +61,8 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    if whole.charted_total_us is None:
+        whole.charted_total_us = source.charted_total_us
     if whole.printed_total_us is None:
         whole.printed_total_us = source.printed_total_us
     if source.kernel_log and not whole.kernel_log:

@@ -183,8 +183,9 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
-    """A process. `exclusive_us` is the processor time it used itself, where it was sampled. `observer`: it is part of
-    the collector."""
+    """A process. `exclusive_us` is the processor time it used itself, where it was sampled; `waiting_us` what it waited
+    for disks: by the kernel's own accounts, else the samples that saw it wait. `observer`: it is part of the
+    collector."""
 
     name: str
     pid: int | None
@@ -195,6 +196,7 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     exclusive_us: int | None
     duration_source: str | None
     observer: bool = False
+    waiting_us: int | None = None
 
 
 class Module(msgspec.Struct, frozen=True):

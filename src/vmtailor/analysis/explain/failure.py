@@ -12,6 +12,7 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, split_argument
 from vmtailor.analysis.explain.lookup import Ask, Known, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
+from vmtailor.base.words import escapes
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Characters of a message that are looked at.
@@ -19,7 +20,6 @@ MOST_CHARACTERS = 8_000
 _MOST_LINES = 200
 _MOST_OF_LINE = 1500
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STRACE = re.compile(r"(?:^|[\s\]])(?P<call>[a-z_]\w+)\((?P<args>.*)\)\s*=\s*(?:-1\s+)?(?P<error>E[A-Z0-9]+)\b")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _PSEUDO = re.compile(r"(?<![\w.])/(?:proc|sys|dev)/[\w./:+@-]*[\w+]")
@@ -50,7 +50,7 @@ class Recognised:
 
 def recognise(message: str, known: Known, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
-    text = _ESCAPE.sub("", message[: 2 * MOST_CHARACTERS]).replace("\0", "")[:MOST_CHARACTERS]
+    text = escapes.without(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
     text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
     traced = list(_traced(text, known, messages))
     if traced:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that people met (tests/data/failures) against the source of every packaged kernel: the right symbol first.
+"""Messages of tests/data/failures against the source of every packaged kernel: the right symbol first.
 
 About a second for each tree where the cache has what was read of it, 40 where it has not.
 """

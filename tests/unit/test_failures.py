@@ -281,7 +281,8 @@ def test_a_configuration_gets_the_lines_to_add(tmp_path: Path, packed: bool) -> 
 
 
 @pytest.mark.usefixtures("with_source")
-def test_a_bundle_gets_the_command_that_fits_it_again(tmp_path: Path) -> None:
+def test_a_bundle_gets_the_command_that_fits_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     records.save(fit_run(), tmp_path / "run.json")
     text = ask(str(tmp_path), "--failure", "mount: unknown filesystem type 'parts'")
     assert "PARTS_FS, which the tailored kernel lacks" in text and "--keep PARTS_FS" in text

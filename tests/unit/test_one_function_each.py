@@ -28,7 +28,7 @@ ONCE = {
     r"CONFIG_\(": {
         "base/files/dot_config.py",
         "analysis/ksource/modules.py",  # of makefiles
-        "analysis/explain/failure.py",  # names in a sentence
+        "analysis/explain/failure.py",  # in a sentence
     },
     r"x7fELF\\x02\\x01\"": {"base/natives.py"},
 }

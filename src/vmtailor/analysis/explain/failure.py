@@ -50,7 +50,7 @@ class Recognised:
 
 def recognise(message: str, known: Known, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
-    text = escapes.without_sequences(message[: 2 * MOST_CHARACTERS]).replace("\0", "")[:MOST_CHARACTERS]
+    text = escapes.without(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
     text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
     traced = list(_traced(text, known, messages))
     if traced:
@@ -65,8 +65,8 @@ def recognise(message: str, known: Known, messages: Messages) -> Recognised:
         asks = dict.fromkeys(
             [*(a for a in named if a.kind == "symbol"), *(a for _, some in asking for a in some), *named]
         )
-        notes = tuple(kind.note for kind, _ in asking if kind.note)
         first = asking[0][0]
+        notes = (first.note,) if first.note else ()
         return Recognised(first.id, first.says, tuple(asks), *_said(error), notes)
     elsewhere = next((kind for kind, _ in kinds if kind.not_kernel), None)
     if error is not None and error.about in ("kernel", "either", "paths"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
@@ -61,7 +61,7 @@ class KernelLog:
     def _begin(self) -> None:
         self.observed = Observed(self._path, self._format(), kernel_log=True)
         self._calls = CallTracker(self.observed)
-        self._gaps: list[tuple[int, int, int, str]] = []
+        self._gaps: list[tuple[int, int, int, str, str]] = []
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
@@ -286,7 +286,7 @@ class KernelLog:
                 return False
             self._backwards += last - at_us > 100_000
         elif at_us - last >= MIN_GAP_US:
-            self._gap(last, at_us)
+            self._gap(last, at_us, self._last_line, message)
         self._last_us = at_us
         return True
 
@@ -329,12 +329,15 @@ class KernelLog:
     def _starts(self, message: bytes) -> bool:
         return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
-    def _gap(self, start_us: int, end_us: int) -> None:
-        entry = (end_us - start_us, start_us, end_us, "")
+    def _gap(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
+        length = end_us - start_us
+        if len(self._gaps) >= MAX_GAPS and (length, start_us) <= self._gaps[0][:2]:
+            return
+        entry = (length, start_us, end_us, decode(_text_of(before), 120), decode(_text_of(after), 120))
         if len(self._gaps) < MAX_GAPS:
-            heapq.heappush(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
-        elif entry > self._gaps[0]:
-            heapq.heapreplace(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
+            heapq.heappush(self._gaps, entry)
+        else:
+            heapq.heapreplace(self._gaps, entry)
 
     def _next_boot(self) -> None:
         self._close()
@@ -347,10 +350,10 @@ class KernelLog:
         observed = self.observed
         observed.last_us = self._last_us
         observed.stamped = self._last_us is not None
-        observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
         if self._wrapped:
             self._cut_off()
         self._early_lines()
+        observed.gaps = [Gap(*entry[1:]) for entry in sorted(self._gaps, reverse=True)]
         outer = self._outer
         if self._damaged:
             observed.warn(
@@ -382,6 +385,10 @@ class KernelLog:
             self.observed.relative = True
         first = self._early[0][0] - self._clock.offset_us
         self.observed.mark("capture", first, "first line of the serial capture")
+        for (before_us, before), (host_us, message) in pairwise(self._early):
+            if host_us - before_us >= MIN_GAP_US:
+                offset = self._clock.offset_us
+                self._gap(before_us - offset, host_us - offset, before, message)
         for host_us, message in self._early:
             handler = HANDLERS.get(message.partition(b" ")[0])
             if handler is not None:

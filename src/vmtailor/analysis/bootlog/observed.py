@@ -44,11 +44,12 @@ class RawProbe(msgspec.Struct, gc=False):
 
 
 class Gap(msgspec.Struct, gc=False):
-    """A stretch without a message, and the message it followed."""
+    """A stretch without a message, the message it followed, and the one that ended it."""
 
     start_us: int
     end_us: int
     text: str
+    after: str = ""
 
 
 @dataclass

@@ -3,23 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Gap
+from vmtailor.analysis.signs.gap_sums import covered_by, inside, own_us, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
-from vmtailor.model.boots.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
+from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200
 
 
-def rank(timeline: Timeline, gaps: Sequence[Gap]) -> Timeline:
-    """The timeline with its hot spots, the longest first."""
-    spots = [*_calls(timeline), *_gaps(timeline, gaps), *_units(timeline), *_processes(timeline), *_console(timeline)]
-    spots.sort(key=lambda spot: (-spot.exclusive_us, spot.kind, spot.name))
+def rank(timeline: Timeline) -> Timeline:
+    """The timeline with its hot spots: the longest own time first, of units the longest."""
+    spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
+    spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
     return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
+
+
+def weight(spot: Hotspot) -> int:
+    """What a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts whole."""
+    if spot.kind == "unit" and spot.duration_us is not None:
+        return max(spot.duration_us, spot.exclusive_us)
+    return spot.exclusive_us
 
 
 def _share(part: int, whole: int | None) -> float | None:
@@ -53,44 +60,45 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
             row.start_us,
             row.occurrence,
             row.path,
+            row.duration_us,
         )
 
 
-def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
-    """Silences of the kernel that no initcall or probe accounts for, named by the message before."""
-    kernel = timeline.phase(PhaseName.KERNEL)
-    if kernel is None or kernel.start_us is None:
-        return
-    covered = sorted(
-        (row.start_us, row.end_us)
-        for items in (timeline.initcalls, timeline.probes)
-        for row in items
-        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= 1000
-    )
-    for gap in gaps:
-        if gap.start_us < kernel.start_us or (kernel.end_us is not None and gap.end_us > kernel.end_us):
+def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
+    """Silences that no initcall or probe accounts for. Those of one kind, in one phase, are one row; what nothing
+    explains is named by the message before."""
+    covered = covered_by((timeline.initcalls, timeline.probes))
+    counting = without_inner(timeline.gaps)
+    groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
+    for gap in counting:
+        if gap.silent and inside(covered, gap.start_us, gap.end_us):
             continue
-        if any(start <= gap.start_us and gap.end_us <= end for start, end in covered):
-            continue
-        own = gap.end_us - gap.start_us
-        yield Hotspot(
-            "gap",
-            f"after: {gap.text}",
-            own,
-            _share(own, timeline.kernel_us),
-            _share(own, timeline.total_us),
-            (),
-            gap.start_us,
-            None,
-            Path.CRITICAL.value,
-        )
+        alone = 0 if gap.kind else gap.start_us
+        groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
+    for (name, phase, path, _), gaps in groups.items():
+        own = sum(own_us(gap, counting) for gap in gaps)
+        if own > 0:
+            yield Hotspot(
+                "gap",
+                name,
+                own,
+                _share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
+                _share(own, timeline.total_us),
+                (),
+                gaps[0].start_us,
+                None,
+                path,
+                own,
+                len(gaps),
+            )
 
 
 def _units(timeline: Timeline) -> Iterator[Hotspot]:
     for unit in timeline.units:
-        own = unit.exclusive_us if unit.exclusive_us is not None else unit.duration_us
-        if own:
-            known = unit.exclusive_us is not None
+        waited = unit.path_us if unit.critical else unit.exclusive_us
+        own = waited if waited is not None else unit.duration_us
+        if own or (unit.duration_us and own is not None):
+            known = waited is not None
             path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)
             yield Hotspot(
                 "unit",
@@ -102,6 +110,7 @@ def _units(timeline: Timeline) -> Iterator[Hotspot]:
                 unit.start_us,
                 None,
                 path.value,
+                unit.duration_us,
             )
 
 

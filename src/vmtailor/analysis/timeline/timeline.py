@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.signs.boot_facts import machine_of
+from vmtailor.analysis.signs.gaps import gaps_of, shown_end
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
@@ -20,7 +22,7 @@ from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
 from vmtailor.analysis.timeline.phases import phases_of
-from vmtailor.analysis.timeline.units import own_time
+from vmtailor.analysis.timeline.units import critical_path, own_time
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
     Deferral,
@@ -52,7 +54,8 @@ def build(sources: Sequence[Observed]) -> Timeline:
     phases = phases_of(observed)
     console = console_cost(observed, quantised)
     initcalls, probes = _rows(observed, quantised)
-    units = own_time(observed.units)
+    end_us = shown_end(observed, phases)
+    units = critical_path(own_time(observed.units), end_us)
     kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
     kernel_us = (
         kernel.end_us - kernel.start_us
@@ -84,8 +87,13 @@ def build(sources: Sequence[Observed]) -> Timeline:
         samples=tuple(observed.samples),
         files=tuple(SourceFile(s.path, s.format) for s in sources),
         config=observed.config,
+        machine=machine_of(observed),
+        gaps=tuple(gaps_of(observed, phases, (initcalls, probes), units, end_us)),
+        shown_us=_shown(phases, end_us),
+        shown_end_us=end_us,
+        last_us=observed.last_us,
     )
-    return rank(timeline, observed.gaps)
+    return rank(timeline)
 
 
 def _total(phases: Sequence[PhaseSpan]) -> int | None:
@@ -95,6 +103,12 @@ def _total(phases: Sequence[PhaseSpan]) -> int | None:
     if not starts or not ends or any(end is None for end in ends):
         return None
     return max(end for end in ends if end is not None) - min(starts)
+
+
+def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
+    """From the first phase's start to where the boot ends as far as the files show."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    return end_us - min(starts) if starts and end_us is not None and end_us > min(starts) else None
 
 
 def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:

@@ -120,9 +120,9 @@ class MachineInfo(msgspec.Struct, frozen=True):
 
 
 class GapSpan(msgspec.Struct, frozen=True):
-    """A stretch in which the log is silent, or (`silent` False) in which it says what it waits for. `before` and `after`
-    are the messages around it, `phase` is where it begins. `kind` and `title` are of data/boot_gaps.toml, "" where no
-    message of a known kind explains it."""
+    """A stretch in which the log is silent, or (`silent` False) in which it says what it waits for. `before` and
+    `after` are the messages around it, `phase` is where it begins. `kind` and `title` are of data/boot_gaps.toml, ""
+    where no message of a known kind explains it."""
 
     start_us: int
     end_us: int
@@ -199,8 +199,9 @@ class Deferral(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical path, where
-    known; `path_us` is how long the path waited for it. `exclusive_us` is the time in which no other was starting."""
+    """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical path,
+    where known; `path_us` is how long the path waited for it. `exclusive_us` is the time in which no other was
+    starting."""
 
     name: str
     start_us: int | None
@@ -260,8 +261,8 @@ class ConsoleCost(msgspec.Struct, frozen=True):
 
 
 class Hotspot(msgspec.Struct, frozen=True):
-    """`exclusive_us` is its own time, `duration_us` all of it; of several silences of one kind (`times`) both are the sum.
-    `share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
+    """`exclusive_us` is its own time, `duration_us` all of it; of several silences of one kind (`times`) both are the
+    sum. `share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
     known or it is not part of it. `advice` lists ids of the catalogue."""
 
     kind: str
@@ -303,9 +304,9 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """One boot. `shown_us` is how much of it the files show: from its first phase's start to the end of its last one, or,
-    where that is open, to the last event before a silence that is none of the boot's; there is `shown_end_us`, and
-    `last_us` is the last event of all.
+    """One boot. `shown_us` is how much of it the files show: from its first phase's start to the end of its last one,
+    or, where that is open, to the last event before a silence that is none of the boot's; there is `shown_end_us`,
+    and `last_us` is the last event of all.
 
     History of the format: /1 first; /2: machine, gaps, shown_us, shown_end_us, last_us; units' path_us; hot spots'
     duration_us and times; remedies' published."""

@@ -17,15 +17,11 @@ names those
 that fit a boot; `vmtailor boot --try` applies them and measures.
 
 **Saving** says how the figure to expect is worked out, always from the boot at hand: `exclusive` adds up the own time
-of the items
-that match and lie on the critical path; `gap` the silences of the log; `phase` a whole phase; `unit` the time units
-had to
-themselves; `console` and `printing` what printing cost; `deferral` probes that were put off after working; `module`
-initcalls of
-modules. With `none`, `phase-part` and `phase-over` a log cannot tell: try it. A phase is never counted whole, a wait or a test
-within a
-stretch is credited to itself, and what ran beside the boot counts as nothing. Savings
-interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
+of the items that match and lie on the critical path; `gap` the silences of the log; `unit` the time that the critical
+path waited for units; `console` and `printing` what printing cost; `deferral` probes that were put off after working;
+`module` initcalls of modules. With `none`, `phase-part` and `phase-over` a log cannot tell: try it. A phase is never
+counted whole, a wait or a test within a stretch is credited to itself, and what ran beside the boot counts as nothing.
+Savings interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
 
 **For** says on which machines a remedy is named at all: what must be so has to be seen in the log, what must not be so
 must not be

@@ -62,7 +62,7 @@ def test_repeated_boots_tell_what_is_real(tmp_path: Path) -> None:
     rows = {r.name: r for r in found.items}
     assert {name: row.verdict for name, row in rows.items()} == {
         "a_init": "faster",
-        "b_init": "same",
+        "b_init": "below threshold",
         "c_init": "slower",
         "gone_init": "gone",
         "new_init": "new",

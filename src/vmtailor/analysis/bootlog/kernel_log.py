@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.host_clock import HostClock
+from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -21,17 +20,33 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     RETURNED_CUT,
     CallTracker,
 )
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
+from vmtailor.analysis.bootlog.milestones import (
+    AFTER_RESET,
+    FIRMWARE,
+    HANDED_OVER,
+    HANDLERS,
+    LOADERS,
+    LOGIN,
+    guess_arch,
+)
+from vmtailor.analysis.bootlog.observed import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MIN_GAP_US,
+    RESOLVED_US,
+    ROUGH_GAP_US,
+    Observed,
+    Silences,
+)
+from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
 SAMPLE_LINES = 600
-#: Shorter silences are not worth a row.
-MIN_GAP_US = 1000
-MAX_GAPS = 200
 #: After so many lines a journal's offset from the kernel's clock is known well enough.
 SETTLED_LINES = 1000
+#: Mail programs wrap lines that are as long, their stamp apart.
+WRAPPED_FROM = 40
 #: A clock that goes back further than this starts anew.
 BACKWARDS_US = 1_000_000
 
@@ -47,6 +62,7 @@ class KernelLog:
         self._path = path
         self._boot = boot
         self._outer = stamps.detect_outer(sample)
+        self._seconds = stamps.whole_seconds(self._outer, sample)
         plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
         self._prefix = b"" if plain else stamps.constant_prefix(sample)
         sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
@@ -55,23 +71,28 @@ class KernelLog:
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
         self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
         self.boots = 0
+        self._short = False  # stamps with fewer digits than the kernel's
+        self._before: Observed | None = None
         self._kept: Observed | None = None
         self._begin()
 
     def _begin(self) -> None:
         self.observed = Observed(self._path, self._format(), kernel_log=True)
         self._calls = CallTracker(self.observed)
-        self._gaps: list[tuple[int, int, int, str, str]] = []
+        self._gaps = Silences()
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
+        self._soft = b""
         self._clock = HostClock()
         self._relative_us = 0
+        self._handed_over = False
         self._damaged = 0
         self._unstamped = 0
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
-        self._coarse = self._outer is not None and not self._outer.kernel_clock
+        self._coarse = self._seconds
+        self._rough_before = False
         self._full = False
 
     def _format(self) -> str:
@@ -161,10 +182,11 @@ class KernelLog:
             self._bare(line)
         else:
             seconds, fraction, caller, message = found.groups()
+            self._short = self._short or len(fraction) < 6
             self._message(stamps.micros(seconds, fraction), caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
-        host_us = None
+        host_us, match = None, None
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
@@ -181,17 +203,42 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
+        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+            host_us = self._clock.read(outer, match) if outer is not None and match else None
         if host_us is not None and outer is not None:
-            self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
+            if not outer.kernel_clock and self._loading(message):
+                at_us = None  # the loader has a clock of its own
+            self.observed.rough = self._seconds and at_us is None
+            self._coarse = self._coarse and self.observed.rough
             at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
-        if at_us is None and host_us is None:
-            self._bare(message)
-        elif at_us is None:
-            assert host_us is not None
-            if len(self._early) < MAX_MESSAGES:
-                self._early.append((host_us, message))
-        else:
+        if at_us is not None:
             self._message(at_us, caller, message, len(line))
+        elif host_us is None:
+            self._bare(message)
+        else:
+            self._before_kernel(host_us, message)
+
+    def _before_kernel(self, host_us: int, message: bytes) -> None:
+        """A line of which only the host's time is known."""
+        self.observed.loader = self.observed.loader or message.startswith((*LOADERS, *FIRMWARE))
+        self._handed_over = self._handed_over or message.startswith(HANDED_OVER)
+        if len(self._early) < MAX_MESSAGES:
+            self._early.append((host_us, message))
+
+    def _loading(self, message: bytes) -> bool:
+        """Whether a line with a stamp of its own is still the loader's."""
+        observed = self.observed
+        return observed.loader and not self._handed_over and not observed.kernel_seen and not self._starts(message)
+
+    def _loader_over(self) -> None:
+        """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
+        loader, first, last, gaps = self.observed, self.observed.first_us, self._last_us, self._gaps
+        self._begin()
+        self._handed_over = True
+        if first is not None and last is not None:
+            place_loader(self.observed, loader, first, last)
+            self._gaps = gaps.moved(-last)
 
     @property
     def _settled(self) -> bool:
@@ -226,6 +273,11 @@ class KernelLog:
                 self._message(self._last_us, None, joined, len(line), again=True)
                 return
         inner = stamps.INNER.search(line) if b"[" in line else None
+        if self._soft and self._last_line is self._soft and not inner:
+            # What a mail program wrapped: a command line, or systemd's sum of phases.
+            self._damaged += 1
+            self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
+            return
         if inner:
             self._damaged += 1
             if line[: inner.start()].strip():
@@ -233,6 +285,10 @@ class KernelLog:
             self._line(line[inner.start() :])
             return
         self._unstamped += 1
+        if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif line.startswith(HANDED_OVER) and self.observed.loader:
+            self._handed_over = True
         self._message(None, None, line, len(line))
 
     def _message(
@@ -242,6 +298,10 @@ class KernelLog:
         if self._wrapped and not again:
             self._cut_off()
         if at_us is not None and not again:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or self._starts(message)):
+                self._loader_over()
+                observed = self.observed
             if not self._moves_on(at_us, message):
                 self._next_boot()
                 self._message(at_us, caller, message, length)
@@ -282,17 +342,23 @@ class KernelLog:
         if last is None:
             self.observed.first_us = at_us
         elif at_us < last:
+            slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
             if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
                 return False
-            self._backwards += last - at_us > 100_000
-        elif at_us - last >= MIN_GAP_US:
-            self._gap(last, at_us, self._last_line, message)
+            self._backwards += last - at_us > slack
+        elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
+            self._gaps.add(last, at_us, self._last_line, message)
         self._last_us = at_us
+        self._rough_before = self.observed.rough
         return True
 
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
         observed = self.observed
         self._last_line = message
+        if b"ommand line: " in message[:28]:
+            self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
+        elif b"Startup finished in " in message[:60]:
+            self._soft = b"" if is_whole(decode(message)) or len(message) > MAX_TEXT else message
         handler = HANDLERS.get(message.partition(b" ")[0])
         if handler is not None:
             handler(observed, at_us, message)
@@ -329,19 +395,10 @@ class KernelLog:
     def _starts(self, message: bytes) -> bool:
         return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
-    def _gap(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
-        length = end_us - start_us
-        if len(self._gaps) >= MAX_GAPS and (length, start_us) <= self._gaps[0][:2]:
-            return
-        entry = (length, start_us, end_us, decode(_text_of(before), 120), decode(_text_of(after), 120))
-        if len(self._gaps) < MAX_GAPS:
-            heapq.heappush(self._gaps, entry)
-        else:
-            heapq.heapreplace(self._gaps, entry)
-
     def _next_boot(self) -> None:
         self._close()
         self.boots += 1
+        self._before = self.observed
         if self.boots == self._boot:
             self._kept = self.observed
         self._begin()
@@ -352,9 +409,17 @@ class KernelLog:
         observed.stamped = self._last_us is not None
         if self._wrapped:
             self._cut_off()
-        self._early_lines()
-        observed.gaps = [Gap(*entry[1:]) for entry in sorted(self._gaps, reverse=True)]
+        if self._early:
+            last_us = place_early(observed, self._early, self._clock)
+            self._last_us = last_us if self._last_us is None else self._last_us
+            self._gaps.add_all(self._early, -(self._clock.offset_us or 0))
+        observed.gaps = self._gaps.longest()
         outer = self._outer
+        for at_us in self._clock.resets[:3]:
+            observed.warn(
+                WarningCode.CLOCK_RESET,
+                f"the capture's clock was set to 0 after {at_us / 1e6:.6f} s: what follows counts on from there",
+            )
         if self._damaged:
             observed.warn(
                 WarningCode.DAMAGED_LINES,
@@ -367,7 +432,12 @@ class KernelLog:
             )
         observed.coarse = self._coarse and observed.stamped
         if observed.coarse:
-            observed.warn(WarningCode.COARSE_CLOCK, "the stamps have whole seconds only: durations are those reported")
+            observed.clocksource_switch_us = None
+            observed.warn(
+                WarningCode.COARSE_CLOCK,
+                "the stamps have whole seconds only: durations are those reported, and what lasts less than "
+                f"{RESOLVED_US // 1_000_000} s is not known",
+            )
         if not observed.stamped and observed.lines:
             observed.warn(
                 WarningCode.NO_TIME_STAMPS,
@@ -376,34 +446,13 @@ class KernelLog:
         if outer and not outer.kernel_clock and self._clock.offset_us is not None and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
 
-    def _early_lines(self) -> None:
-        """Lines of firmware and loader, captured with the host's clock before the kernel's began."""
-        if not self._early:
-            return
-        if self._clock.offset_us is None:
-            self._clock.offset_us = self._early[0][0]
-            self.observed.relative = True
-        first = self._early[0][0] - self._clock.offset_us
-        self.observed.mark("capture", first, "first line of the serial capture")
-        for (before_us, before), (host_us, message) in pairwise(self._early):
-            if host_us - before_us >= MIN_GAP_US:
-                offset = self._clock.offset_us
-                self._gap(before_us - offset, host_us - offset, before, message)
-        for host_us, message in self._early:
-            handler = HANDLERS.get(message.partition(b" ")[0])
-            if handler is not None:
-                handler(self.observed, host_us - self._clock.offset_us, message)
-            elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-                self.observed.mark("login", host_us - self._clock.offset_us, "login prompt")
-        if self._last_us is None:
-            self._last_us = self.observed.last_us = self._early[-1][0] - self._clock.offset_us
-            self.observed.first_us = first
-
     def finish(self) -> Observed:
         """All that was found of the boot chosen."""
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed
+        if not self._boot and self._before is not None and not chosen.kernel_seen:
+            chosen = self._before  # the machine was reset, and what came then has no kernel
         if self.boots > 1:
             which = "the last" if not self._boot else f"number {min(self._boot, self.boots)}"
             chosen.warn(
@@ -417,11 +466,6 @@ def _broken(message: bytes) -> bytes:
     one."""
     whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
     return message if whole and len(message) < 300 else b""
-
-
-def _text_of(line: bytes) -> bytes:
-    stamp = stamps.KERNEL.match(line)
-    return stamp[4] if stamp else line
 
 
 def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:

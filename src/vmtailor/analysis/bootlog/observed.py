@@ -3,16 +3,29 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
+from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
 
 #: Messages kept for matching against the catalogue of advice; a log can have millions.
 MAX_MESSAGES = 20_000
 #: A kernel whose first line is later than this counts from its firmware's start.
 LATE_US = 1_000_000
+#: Shorter silences are not worth a row.
+MIN_GAP_US = 1000
+#: At most so many are kept, the longest.
+MAX_GAPS = 200
+#: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
+RESOLVED_US = 2_000_000
+#: And shorter silences are not worth a row.
+ROUGH_GAP_US = 5_000_000
 #: Characters kept of one message.
 MAX_TEXT = 400
 
@@ -31,6 +44,8 @@ class RawCall(msgspec.Struct, gc=False):
     asynchronous: bool
     finished: bool
     characters: int = 0  # printed between its two lines, its `calling` line included
+    base_us: int | None = None  # stamp of the last `calling` before it returned, where that was of another call
+    longer: int = 0  # characters that line was longer than its own
 
 
 class RawProbe(msgspec.Struct, gc=False):
@@ -50,6 +65,47 @@ class Gap(msgspec.Struct, gc=False):
     end_us: int
     text: str
     after: str = ""
+
+
+class Silences:
+    """The longest stretches without a message."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, int, int, str, str]] = []
+
+    def add(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
+        """Keep one, if it is among the longest; `before` and `after` are the lines around it."""
+        length = end_us - start_us
+        if len(self._kept) >= MAX_GAPS and (length, start_us) <= self._kept[0][:2]:
+            return
+        entry = (length, start_us, end_us, _message(before), _message(after))
+        if len(self._kept) < MAX_GAPS:
+            heapq.heappush(self._kept, entry)
+        else:
+            heapq.heapreplace(self._kept, entry)
+
+    def add_all(self, lines: Sequence[tuple[int, bytes]], shift_us: int) -> None:
+        """Keep those between lines that were not looked at one by one."""
+        for (start_us, before), (end_us, after) in pairwise(lines):
+            if end_us - start_us >= MIN_GAP_US:
+                self.add(start_us + shift_us, end_us + shift_us, before, after)
+
+    def moved(self, shift_us: int) -> Silences:
+        """The same on another clock."""
+        other = Silences()
+        other._kept = [
+            (size, start + shift_us, end + shift_us, before, after) for size, start, end, before, after in self._kept
+        ]
+        return other
+
+    def longest(self) -> list[Gap]:
+        """All that were kept, the longest first."""
+        return [Gap(*entry[1:]) for entry in sorted(self._kept, reverse=True)]
+
+
+def _message(line: bytes) -> str:
+    stamp = stamps.KERNEL.match(line)
+    return decode(stamp[4] if stamp else line, 120)
 
 
 @dataclass
@@ -82,12 +138,25 @@ class Observed:
     first_line_seen: bool = False
     kernel_log: bool = False
     stamped: bool = False
+    loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
+    milliseconds: bool = False  # initcalls say "msecs"
+    rough: bool = False  # the line under way is stamped to the second
+    rough_us: set[int] = field(default_factory=set)  # moments that are known to the second only
     lines: int = 0
     characters: int = 0
     epoch: bool = False
     relative: bool = False
+    printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
+
+    @property
+    def kernel_seen(self) -> bool:
+        """Whether anything in it is surely the kernel's or comes after it."""
+        return bool(
+            self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes or self.phases
+            or not self.marks.keys().isdisjoint(("run-any", "freed", "systemd-first", "switch-root"))
+        )  # fmt: skip
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning once per code and text."""
@@ -99,3 +168,5 @@ class Observed:
         """Note a moment; the first of a name counts, or the last."""
         if at_us is not None and (last or name not in self.marks):
             self.marks[name] = (at_us, source[:MAX_TEXT])
+            if self.rough:
+                self.rough_us.add(at_us)

@@ -178,6 +178,13 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
     return best[1] if best else None
 
 
+def whole_seconds(outer: Outer | None, lines: Sequence[bytes]) -> bool:
+    """Whether a prefix on the clock of the host never says more than the second."""
+    if outer is None or outer.kernel_clock:
+        return False
+    return not any(outer.time(match) % 1_000_000 for line in lines if (match := outer.regex.match(line)))
+
+
 def has_stamps(lines: Sequence[bytes]) -> int:
     """How many lines begin with the kernel's own stamp, in any of its shapes."""
     return sum(1 for line in lines if KERNEL.match(line) or DELTA.match(line) or KMSG.match(line))

@@ -13,7 +13,7 @@ import msgspec
 
 from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range
 from vmtailor.analysis.changes.needs import any_met
-from vmtailor.analysis.signs.gap_sums import covered_by, inside, named_within, own_us, without_inner
+from vmtailor.analysis.signs.gap_sums import named_within, without_inner
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
@@ -38,12 +38,12 @@ class _Found:
     timed: bool = False
     gaps: set[int] = field(default_factory=set)
 
-    def add_gap(self, gap: GapSpan, us: int) -> None:
+    def add_gap(self, gap: GapSpan) -> None:
         """A silence counts once, whatever signs it is of. What the boot may not have waited for has no figure."""
         if gap.start_us not in self.gaps:
             self.gaps.add(gap.start_us)
             name = f"{gap.title}, after '{gap.before[:60]}'" if gap.title else f"silence after '{gap.before[:70]}'"
-            self.add(name, us if gap.path == Path.CRITICAL else None)
+            self.add(name, gap.own_us if gap.path == Path.CRITICAL else None)
 
     def add(self, what: str, us: int | None = None, path: str = Path.CRITICAL) -> None:
         self.seen.append(what)
@@ -64,10 +64,8 @@ class _Facts:
         long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
         self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
         self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
-        self.counting = without_inner(timeline.gaps)
-        covered = covered_by((timeline.initcalls, timeline.probes))
         # What lies within an initcall or a probe has its figure there.
-        self.gaps = [g for g in self.counting if not (g.silent and inside(covered, g.start_us, g.end_us))]
+        self.gaps = [gap for gap in without_inner(timeline.gaps) if gap.own_us >= WORTH_US]
         self.machine, self.arch = timeline.machine, timeline.kernel.arch
 
 
@@ -182,19 +180,18 @@ def _units(facts: _Facts, match: Match, found: _Found) -> None:
 def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
     """Silences by the message before. One after an initcall's or a probe's line says nothing of that: it was over."""
     for gap in facts.gaps:
-        length = gap.end_us - gap.start_us
-        if not gap.silent or length < max(match.min_us, WORTH_US) or gap.before.startswith(_CALL_LINES):
+        if not gap.silent or gap.own_us < max(match.min_us, WORTH_US) or gap.before.startswith(_CALL_LINES):
             continue
         if match.pattern.search(gap.before):
-            found.add_gap(gap, length)
+            found.add_gap(gap)
 
 
 def _silences(facts: _Facts, match: Match, found: _Found) -> None:
     """Silences and stretches by their kind (data/boot_gaps.toml); `min_us` is of all of them together."""
     gaps = [gap for gap in facts.gaps if gap.kind and match.pattern.fullmatch(gap.kind)]
-    if sum(own_us(gap, facts.counting) for gap in gaps) >= max(match.min_us, WORTH_US):
+    if sum(gap.own_us for gap in gaps) >= max(match.min_us, WORTH_US):
         for gap in gaps:
-            found.add_gap(gap, own_us(gap, facts.counting))
+            found.add_gap(gap)
 
 
 def _messages(facts: _Facts, match: Match, found: _Found) -> None:

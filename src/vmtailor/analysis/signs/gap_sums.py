@@ -6,10 +6,14 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from vmtailor.model.boots.timeline import GapSpan, Initcall, Probe
 
-#: Initcalls and probes that are shorter explain no silence.
+#: Shorter silences are not worth a row.
 MIN_US = 1000
+#: Initcalls and probes that are shorter explain no silence.
+LEAST_RUN_US = 100
 
 Rows = Sequence[Initcall] | Sequence[Probe]
 
@@ -28,16 +32,20 @@ def without_inner(gaps: Sequence[GapSpan]) -> list[GapSpan]:
     return sorted([*kept, *stretches], key=lambda gap: gap.start_us)
 
 
-def own_us(gap: GapSpan, gaps: Sequence[GapSpan]) -> int:
-    """How long a gap lasted itself: a stretch less the named silences of other kinds in it."""
-    length = gap.end_us - gap.start_us
-    if gap.silent:
-        return length
-    inner = merged(
-        (g.start_us, g.end_us) for g in gaps
-        if g.silent and g.kind and g.kind != gap.kind and gap.start_us <= g.start_us and g.end_us <= gap.end_us
-    )  # fmt: skip
-    return length - sum(end - start for start, end in inner)
+def with_own_time(gaps: Sequence[GapSpan], covered: Sequence[tuple[int, int]]) -> list[GapSpan]:
+    """The gaps with `own_us`: without what is `covered` by initcalls and probes, and, of stretches, without the named
+    silences of other kinds in them."""
+    rows = []
+    for gap in gaps:
+        inner: list[tuple[int, int]] = []
+        if not gap.silent:
+            inner = [
+                (g.start_us, g.end_us) for g in gaps
+                if g.silent and g.kind and g.kind != gap.kind and gap.start_us <= g.start_us and g.end_us <= gap.end_us
+            ]  # fmt: skip
+        taken = shared(merged([*covered, *inner]) if inner else covered, gap.start_us, gap.end_us)
+        rows.append(msgspec.structs.replace(gap, own_us=max(0, gap.end_us - gap.start_us - taken)))
+    return rows
 
 
 def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
@@ -51,12 +59,12 @@ def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
 
 
 def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
-    """Where initcalls and probes of a millisecond or more ran."""
+    """Where initcalls and probes of some length ran."""
     return merged(
         (row.start_us, row.end_us)
         for rows in groups
         for row in rows
-        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= MIN_US
+        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= LEAST_RUN_US
     )
 
 
@@ -71,12 +79,11 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def inside(spans: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    """Whether one of the spans, which are in order, holds all of this one."""
-    at = bisect.bisect_right(spans, (start, 1 << 62)) - 1
-    return at >= 0 and spans[at][0] <= start and end <= spans[at][1]
-
-
 def shared(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
-    """How much of a span lies in these."""
-    return sum(max(0, min(end, right) - max(start, left)) for left, right in spans)
+    """How much of a span lies in these, which are in order and apart from each other."""
+    total = 0
+    for left, right in spans[max(0, bisect.bisect_right(spans, (start, start)) - 1) :]:
+        if left >= end:
+            break
+        total += max(0, min(end, right) - max(start, left))
+    return total

@@ -10,7 +10,7 @@ import msgspec
 
 from vmtailor.analysis.bootlog.observed import Gap, Observed
 from vmtailor.analysis.signs.gap_kinds import GapKind, StretchKind, gap_kinds, stretch_kinds
-from vmtailor.analysis.signs.gap_sums import MIN_US, Rows, covered_by, inside, merged, shared
+from vmtailor.analysis.signs.gap_sums import MIN_US, Rows, covered_by, merged, shared, with_own_time
 from vmtailor.model.boots.timeline import GapSpan, Path, PhaseName, PhaseSpan, Unit
 
 #: In an open phase a silence that nothing explains ends the boot, when it is so long, and such a share of all before.
@@ -58,13 +58,13 @@ def gaps_of(
         if observed.coarse and length <= COARSE_US:
             continue
         kind, phase = _kind(gap), _phase(phases, gap.start_us)
-        if kind is None and inside(covered, gap.start_us, gap.end_us):
+        if kind is None and length - shared(covered, gap.start_us, gap.end_us) < MIN_US:
             continue
         user = phase in (PhaseName.USERSPACE, "")
         if kind is None and user and shared(busy, gap.start_us, gap.end_us) >= OF_UNITS * length:
             continue
         found.append(_span(gap.start_us, gap.end_us, (gap.text, gap.after), phase, kind))
-    return sorted(found, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us))
+    return with_own_time(sorted(found, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us)), covered)
 
 
 def _kind(gap: Gap) -> GapKind | None:

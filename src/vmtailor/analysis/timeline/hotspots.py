@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.signs.gap_sums import covered_by, inside, own_us, without_inner
+from vmtailor.analysis.signs.gap_sums import MIN_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
@@ -65,32 +65,28 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
 
 
 def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
-    """Silences that no initcall or probe accounts for. Those of one kind, in one phase, are one row; what nothing
-    explains is named by the message before."""
-    covered = covered_by((timeline.initcalls, timeline.probes))
-    counting = without_inner(timeline.gaps)
+    """Silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
+    nothing explains is named by the message before."""
     groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
-    for gap in counting:
-        if gap.silent and inside(covered, gap.start_us, gap.end_us):
-            continue
-        alone = 0 if gap.kind else gap.start_us
-        groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
+    for gap in without_inner(timeline.gaps):
+        if gap.own_us >= MIN_US:
+            alone = 0 if gap.kind else gap.start_us
+            groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
     for (name, phase, path, _), gaps in groups.items():
-        own = sum(own_us(gap, counting) for gap in gaps)
-        if own > 0:
-            yield Hotspot(
-                "gap",
-                name,
-                own,
-                _share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
-                _share(own, timeline.total_us),
-                (),
-                gaps[0].start_us,
-                None,
-                path,
-                own,
-                len(gaps),
-            )
+        own = sum(gap.own_us for gap in gaps)
+        yield Hotspot(
+            "gap",
+            name,
+            own,
+            _share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
+            _share(own, timeline.total_us),
+            (),
+            gaps[0].start_us,
+            None,
+            path,
+            sum(gap.end_us - gap.start_us for gap in gaps),
+            len(gaps),
+        )
 
 
 def _units(timeline: Timeline) -> Iterator[Hotspot]:

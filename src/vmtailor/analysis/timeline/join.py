@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
 Span = TypeVar("Span", PhaseSpan, Unit, Process)
@@ -50,11 +50,15 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    if whole.printed_total_us is None:
+        whole.printed_total_us = source.printed_total_us
     if source.kernel_log and not whole.kernel_log:
         whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps
+        whole.rough_us |= source.rough_us
+        whole.milliseconds, whole.loader = source.milliseconds, source.loader
 
 
 def _same_kernel(one: str, other: str) -> bool:
@@ -153,7 +157,10 @@ def _units_of_log(whole: Observed) -> None:
         begun = whole.marks.get(f"unit-starts:{what}")
         if begun is None or up < begun[0]:
             continue
-        unit = Unit(what, begun[0], up, up - begun[0], None, DurationSource.TIME_STAMPS.value)
+        rough = not whole.rough_us.isdisjoint((begun[0], up)) and up - begun[0] < RESOLVED_US
+        took = None if rough else up - begun[0]
+        source = None if rough else DurationSource.TIME_STAMPS.value
+        unit = Unit(what, begun[0], None if rough else up, took, None, source)
         if what in known:
             old = whole.units[known[what]]
             whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-analyze  time the analysis of a 100 MB log"
+	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
 	@echo "make docs           write the generated pages of docs/reference again"
 
@@ -88,6 +89,9 @@ bench-margin: setup
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py
+
+compare-quality: setup
+	$(BIN)/python tools/compare_quality.py
 
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz.py

@@ -10,7 +10,8 @@ STAMP := $(VENV)/.installed
 .PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze fuzz docs clean
 
 help:
-	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first)"
+	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
+	@echo "                    MARGIN=none|reachable|server|reachable+server chooses what is kept beside what was demanded"
 	@echo "make test           the tests: lint, types, layers, unit, contract, system (sets up first)"
 	@echo "make test-all       the same, and what takes minutes and seldom fails"
 	@echo "make setup          system packages (asks for root where some are missing), virtual environment, native parts"
@@ -40,7 +41,7 @@ examples: setup
 
 demo: setup
 	$(BIN)/python examples/build.py lighttpd $(BUILD)/images/lighttpd
-	$(BIN)/vmtailor fit oci:$(BUILD)/images/lighttpd --exercise examples/lighttpd/exercise.toml -o $(BUILD)/demo
+	$(BIN)/vmtailor fit oci:$(BUILD)/images/lighttpd --exercise examples/lighttpd/exercise.toml $(if $(MARGIN),--margin $(MARGIN)) -o $(BUILD)/demo
 
 check: setup
 	$(BIN)/ruff check

@@ -113,7 +113,7 @@ def fit(name: str, folder: Path, boots: int) -> Result:
     layout, exercise = folder / "images" / name, EXAMPLES / name / "exercise.toml"
     say(f"=== {name}")
     subprocess.run([sys.executable, str(EXAMPLES / "build.py"), name, str(layout)], check=True)
-    image = [f"oci:{layout}", "--exercise", str(exercise)]
+    image = [f"oci:{layout}", "--exercise", str(exercise), "--margin", "none"]
     bundle = folder / "bench" / name
     bundle.parent.mkdir(parents=True, exist_ok=True)
     argv = ["fit", *image, "--json", "--boots", str(boots), "-o", str(bundle)]
@@ -135,6 +135,7 @@ def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
         exercise_file=EXAMPLES / name / "exercise.toml",
         boots=boots,
         budget=1000,
+        margins=(),
     )
     findings = fitting.find(prepare(options))
     return findings, repairing.fit_kernel(findings)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/reference/catalogue.md from the catalogue of platform and policy; with --check only say whether it is
-up to date."""
+"""Write docs/reference/catalogue.md from the catalogue of platform, policy and margins; with --check only say
+whether it is up to date."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import CatalogueEntry, When
 from vmtailor.model.architecture import every
 from vmtailor.model.change import Cause
+from vmtailor.model.margin import Margin
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogue.md"
 
 HEAD = """<!-- Written by tools/catalogue_reference.py from src/vmtailor/data: change that, then run `make docs`. -->
-# Platform and policy
+# Platform, policy and margins
 
 What a kernel of ours has without a trace asking for it. *Platform* is what the machine and our init need, whatever the
 container is; it is no bigger than what a static program that prints needs. *Policy* is what must stay although no trace
@@ -43,6 +44,15 @@ none in this machine, or belong to somebody else:
 | `SECURITY_APPARMOR` and other security modules | do nothing without a policy loaded from user space |
 | `STRICT_DEVMEM`, `MODULE_SIG` | there is no `/dev/mem`, and there are no modules |
 """  # noqa: E501
+
+MARGINS = """## The margin `server`
+
+What `fit --margin server` keeps beside what was demanded, and the default keeps where the exercise shows no load: what
+servers and the runtimes of their languages usually ask for. What of it a tree, a compiler or a dropped symbol does not
+allow is given up. What it costs: docs/explanation/margins.md.
+
+| entry | what | when | why |
+| --- | --- | --- | --- |"""
 
 LOOPS = """## Loops that only emulation causes
 
@@ -80,6 +90,10 @@ def page() -> str:
         parts += [f"## {cause.value.capitalize()}\n", "| entry | what | when | why |", "| --- | --- | --- | --- |"]
         parts += [row(entry) for entry in catalogue.load().entries if entry.cause is cause]
         parts.append("")
+    parts.append(MARGINS)
+    for margin in Margin:
+        parts += [row(entry) for entry in catalogue.of_margin(margin).entries]
+    parts.append("")
     parts += [LEFT_OUT, LOOPS.rstrip("\n")]
     for architecture in every():
         for loop in architecture.loop:

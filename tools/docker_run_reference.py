@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.cli.options.docker_options import Answer, DockerOption, subjects
+from vmtailor.cli.options.docker_options import DockerOption, Parity, subjects
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "run-and-docker-run.md"
 
@@ -15,7 +15,7 @@ MARK = (
     "<!-- What follows is written by tools/docker_run_reference.py from src/vmtailor/data/docker_run.toml: "
     "run `make docs`. -->"
 )
-WORDS = {Answer.SAME: "same", Answer.DIFFERS: "differs", Answer.MISSING: "not there"}
+WORDS = {Parity.SAME: "same", Parity.DIFFERS: "differs", Parity.MISSING: "not there"}
 
 
 def page() -> str:
@@ -30,6 +30,9 @@ def page() -> str:
         "| option | |",
         "| --- | --- |",
         "| `--accelerator` | kvm or tcg |",
+        "| `--explain-failures` | the container is watched, and at the end it is said what its kernel refused that the "
+        "baseline would have given ([how](../how-to/see-what-was-refused.md)) |",
+        "| `--observed FILE` | the same, and what was refused is written to the file |",
         "| `--no-outbound` | the guest can open no connections; published ports still lead in |",
         "",
     ]
@@ -39,7 +42,7 @@ def page() -> str:
 def _row(option: DockerOption) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
     says = option.says
-    if option.answer is Answer.MISSING and option.own_hint:
+    if option.answer is Parity.MISSING and option.own_hint:
         says += f" Instead: {option.own_hint}."
     return f"| {names} | {WORDS[option.answer]} | {says} |"
 

@@ -221,6 +221,8 @@ static const char *set(struct reader *reader, const char *key, char *value) {
             return set_flag(flags[i].flag, value);
     if (strcmp(key, "arg") == 0)
         return set_list(&settings->argv, &reader->argv_seen, value);
+    if (strcmp(key, "quiet") == 0)
+        return list_add(&settings->quiet, value) ? NULL : "no memory";
     if (strcmp(key, "trace") == 0)
         return set_list(&settings->trace, &reader->trace_seen, value);
     if (strcmp(key, "env") == 0)

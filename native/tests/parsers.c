@@ -37,6 +37,7 @@ static void try_records(char *data, size_t length) {
     free(settings.env.items);
     free(settings.volumes.items);
     free(settings.trace.items);
+    free(settings.quiet.items);
 }
 
 static void print_frame(void *context, char type, const uint8_t *payload, size_t length) {

@@ -68,6 +68,7 @@ CONFIG = config_bytes(
 )
 FULL = Run(
     argv=("a", "b", "c"), env=(("A", "2"), ("C", "3")), user="1:2", terminal=Terminal(), tracer=("-f",),
+    quiet=("EAGAIN", "EINTR"),
     network="10.0.2.15/24,10.0.2.2,10.0.2.3", privileged=True,
     exercise=Exercise(
         "x", Ready(ReadyKind.HTTP, Step(StepKind.HTTP, port=80, expect=Expect(status=200))),

@@ -23,7 +23,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.natives import SOURCES, locate
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import net_guard, qemu_program
-from vmtailor.drivers.qemu.net_guard import Reach
+from vmtailor.drivers.qemu.net_guard import NetworkReach
 from vmtailor.model.machine import Machine, PublishedPort
 
 pytestmark = pytest.mark.contract
@@ -128,7 +128,7 @@ class Wire:
 
 @contextlib.contextmanager
 def qemu(
-    reach: Reach | None, *, restrict: str = "on", more: str = "", env: dict[str, str] | None = None
+    reach: NetworkReach | None, *, restrict: str = "on", more: str = "", env: dict[str, str] | None = None
 ) -> Iterator[Wire]:
     """QEMU with a network, and no machine. `reach` None: without the guard."""
     ours, theirs = socket.socketpair()
@@ -188,8 +188,8 @@ def host() -> Iterator[Host]:
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("reach", [Reach.WORLD, Reach.ANSWERS, Reach.CLOSED])
-def test_no_address_leads_to_the_hosts_loopback(host: Host, reach: Reach) -> None:
+@pytest.mark.parametrize("reach", [NetworkReach.WORLD, NetworkReach.ANSWERS, NetworkReach.CLOSED])
+def test_no_address_leads_to_the_hosts_loopback(host: Host, reach: NetworkReach) -> None:
     with qemu(reach) as wire:
         for number, address in enumerate(WAYS):
             assert not wire.connects(address, host.tcp, 5000 + number), address
@@ -201,7 +201,7 @@ def test_no_address_leads_to_the_hosts_loopback(host: Host, reach: Reach) -> Non
 
 def test_with_the_hosts_loopback_it_is_reached(host: Host) -> None:
     """So the servers above were there, and the ways lead to them where they are open."""
-    with qemu(Reach.HOST, restrict="off") as wire:
+    with qemu(NetworkReach.HOST, restrict="off") as wire:
         for number, address in enumerate((GATEWAY, "127.0.0.1")):
             assert wire.connects(address, host.tcp, 5000 + number)
             assert wire.hears(address, host.udp, 6000 + number) == b"from the host"
@@ -210,7 +210,7 @@ def test_with_the_hosts_loopback_it_is_reached(host: Host) -> None:
 @pytest.mark.attack
 def test_without_the_guard_the_network_is_closed(host: Host, tmp_path: Path) -> None:
     for how in (None, {"LD_PRELOAD": f"{tmp_path}/not-there.so"}, {"VMTAILOR_REACH": "everything"}):
-        with qemu(None if how is None else Reach.WORLD, env=how) as wire:
+        with qemu(None if how is None else NetworkReach.WORLD, env=how) as wire:
             assert not wire.connects(GATEWAY, host.tcp, 5000)
             assert wire.hears(GATEWAY, host.udp, 6000) is None
     assert host.heard == []
@@ -235,11 +235,11 @@ for family, address in ((socket.AF_INET6, "::1"), (socket.AF_INET6, "::"), (sock
                 continue
             print(address, kind)
 """
-    assert guarded(lines, str(host.tcp), reach=Reach.WORLD) == ""
-    assert guarded(lines, str(host.tcp), reach=Reach.HOST) != ""
+    assert guarded(lines, str(host.tcp), reach=NetworkReach.WORLD) == ""
+    assert guarded(lines, str(host.tcp), reach=NetworkReach.HOST) != ""
 
 
-def guarded(lines: str, *arguments: str, reach: Reach, library: Path | None = None) -> str:
+def guarded(lines: str, *arguments: str, reach: NetworkReach, library: Path | None = None) -> str:
     """What a Python program prints that the guard was loaded into."""
     env = {**os.environ, "LD_PRELOAD": str(library or locate().net_guard), "VMTAILOR_REACH": reach.value}
     return run([sys.executable, "-c", lines, *arguments], timeout_s=60, env=env).text
@@ -269,13 +269,13 @@ def test_the_hosts_resolver_is_asked_for_names_and_nothing_else(tmp_path: Path) 
     run(make, timeout_s=100)
     said = guarded(
         SENDERS, "127.0.0.53:53", "127.0.0.53:54", "127.0.0.1:53", "127.0.0.9:53", "127.0.0.53:5353",
-        reach=Reach.WORLD, library=out / "libvtnetguard.so",
+        reach=NetworkReach.WORLD, library=out / "libvtnetguard.so",
     )  # fmt: skip
     sent = [line.split()[0] for line in said.splitlines() if line.endswith("sent")]
     assert sent == ["127.0.0.53:53"] * 2
     assert said.count("refused") == 8
     resolvers.unlink()
-    assert "sent" not in guarded(SENDERS, "127.0.0.53:53", reach=Reach.WORLD, library=out / "libvtnetguard.so")
+    assert "sent" not in guarded(SENDERS, "127.0.0.53:53", reach=NetworkReach.WORLD, library=out / "libvtnetguard.so")
 
 
 def free(kind: socket.SocketKind) -> int:
@@ -285,8 +285,8 @@ def free(kind: socket.SocketKind) -> int:
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("reach", [Reach.WORLD, Reach.ANSWERS])
-def test_a_published_udp_port_answers_those_who_ask_and_nobody_else(host: Host, reach: Reach) -> None:
+@pytest.mark.parametrize("reach", [NetworkReach.WORLD, NetworkReach.ANSWERS])
+def test_a_published_udp_port_answers_those_who_ask_and_nobody_else(host: Host, reach: NetworkReach) -> None:
     port = free(socket.SOCK_DGRAM)
     with (
         qemu(reach, more=f",hostfwd=udp:127.0.0.1:{port}-{GUEST}:7") as wire,

@@ -346,7 +346,7 @@ def fit_run(**changes: object) -> FitRun:
         ),
         lacks=(
             Lack(
-                "SYSVIPC", ("SYSVIPC",), Nearness.LED_TO, ("shmget", "semop"), ("/usr/bin/perl",), "perl imports shmget",
+                "SYSVIPC", ("SYSVIPC",), Nearness.LED_TO, ("shmget", "semop"), ("/usr/bin/perl",), "imports shmget",
                 to_init=12_300,
             ),
             Lack("IA32_EMULATION", ("IA32_EMULATION",), Nearness.IN_IMAGE, ("ELF32",), ("/usr/bin/old",), "is 32-bit"),

@@ -15,7 +15,7 @@ from tests.fakes.bundle_data import EXERCISE, trace_record
 
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Catalogue
-from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import dot_config, records
@@ -65,7 +65,7 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def _attributed(_inputs: FitInputs, record: Trace, folder: Path, _tree: object) -> Attribution:
     """What the coverage says is what it costs."""
     cost = int((folder / record.coverage_file).read_text())
-    return Attribution((CostRow(Phase.KERNEL, "f", "f.c", "SHADOW", cost),), {}, {})
+    return Attribution((AttributedCost(Phase.KERNEL, "f", "f.c", "SHADOW", cost),), {}, {})
 
 
 def inputs(folder: Path, store: Store) -> FitInputs:

@@ -108,7 +108,7 @@ def test_its_kernel_file_is_taken_as_it_is(made_up: Architecture, tmp_path: Path
         (work / name).write_text(name)
     (work / "include/config/kernel.release").write_text("6.99.3\n")
     configured = Configured(str(work), str(work), str(work / ".config"), (), ())
-    files = build.collect(made_up, configured, kbuild.Compiled(work, 1, 1.0, "mucc"), folder)
+    files = build.collect(made_up, configured, kbuild.CompiledKernel(work, 1, 1.0, "mucc"), folder)
     assert Path(files.image) == folder / "Image" and Path(files.image).read_text() == "arch/mu/boot/Image"
     assert build.located(files, tmp_path / "moved").image == str(tmp_path / "moved" / "Image")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.attribution_boot import INIT_MARK, TO_INIT, by_table, phase_of, rows_of
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.errors import GuestError
@@ -57,10 +57,10 @@ COUNTED = counters(
     ),
 )
 ROWS = (
-    CostRow(TO_INIT, "fib6_init", "net/ipv6/ip6_fib.c", "IPV6", 250),
-    CostRow(TO_INIT, "inet6_init", "net/ipv6/af_inet6.c", "IPV6", 40),
-    CostRow(TO_INIT, "start_kernel", "init/main.c", "", 580),
-    CostRow("", "later", "x.c", "X", 4100),
+    AttributedCost(TO_INIT, "fib6_init", "net/ipv6/ip6_fib.c", "IPV6", 250),
+    AttributedCost(TO_INIT, "inet6_init", "net/ipv6/af_inet6.c", "IPV6", 40),
+    AttributedCost(TO_INIT, "start_kernel", "init/main.c", "", 580),
+    AttributedCost("", "later", "x.c", "X", 4100),
 )
 
 

@@ -18,7 +18,7 @@ from tests.fakes.program import run_program
 
 from vmtailor.base.cache import entries as cache
 from vmtailor.base.cache import users as store_use
-from vmtailor.base.cache.entries import Entry, Limits
+from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
 
 DAY = 86400.0
@@ -56,7 +56,7 @@ def beside(store: Store) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def names(entries: tuple[Entry, ...]) -> list[str]:
+def names(entries: tuple[CacheEntry, ...]) -> list[str]:
     return [f"{entry.kind}/{entry.name}" for entry in entries]
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_was_found_otherwise_is_a_use_of_its_entry(store: Store) -> 
 
 def test_what_is_old_goes(store: Store) -> None:
     there = cache.entries(store)
-    gone = cache.remove(store, cache.surplus(there, Limits(age_s=60 * DAY), time.time()))
+    gone = cache.remove(store, cache.surplus(there, PruneLimits(age_s=60 * DAY), time.time()))
     assert names(gone) == ["kernel/old"]
     assert names(cache.entries(store)) == ["kernel/new", "trace/middle"]
     assert not list((store.root / "scratch").iterdir())
@@ -87,9 +87,9 @@ def test_what_is_old_goes(store: Store) -> None:
 
 def test_for_a_size_what_was_used_longest_ago_goes_first(store: Store) -> None:
     there = cache.entries(store)
-    assert names(cache.surplus(there, Limits(size_bytes=100_000), time.time())) == ["kernel/old"]
-    assert names(cache.surplus(there, Limits(size_bytes=50_000), time.time())) == ["kernel/old", "trace/middle"]
-    assert cache.surplus(there, Limits(size_bytes=200_000), time.time()) == ()
+    assert names(cache.surplus(there, PruneLimits(size_bytes=100_000), time.time())) == ["kernel/old"]
+    assert names(cache.surplus(there, PruneLimits(size_bytes=50_000), time.time())) == ["kernel/old", "trace/middle"]
+    assert cache.surplus(there, PruneLimits(size_bytes=200_000), time.time()) == ()
 
 
 @given(
@@ -100,8 +100,8 @@ def test_for_a_size_what_was_used_longest_ago_goes_first(store: Store) -> None:
 def test_the_limits_hold_and_no_more_goes_than_must(
     sizes: list[tuple[int, int]], size: int | None, age: int | None
 ) -> None:
-    there = [Entry("k", str(n), Path(), bytes_, 1000.0 - days) for n, (bytes_, days) in enumerate(sizes)]
-    gone = cache.surplus(there, Limits(None if age is None else float(age), size), 1000.0)
+    there = [CacheEntry("k", str(n), Path(), bytes_, 1000.0 - days) for n, (bytes_, days) in enumerate(sizes)]
+    gone = cache.surplus(there, PruneLimits(None if age is None else float(age), size), 1000.0)
     left = [entry for entry in there if entry not in gone]
     assert size is None or sum(e.size_bytes for e in left) <= size
     assert age is None or all(e.used_s >= 1000.0 - age for e in left)

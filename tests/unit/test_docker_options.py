@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.cli.main import app, exit_code_of
-from vmtailor.cli.options.docker_options import Answer, known, subjects
+from vmtailor.cli.options.docker_options import Parity, known, subjects
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = [(name, option) for subject in subjects() for option in subject.options for name in option.names]
@@ -33,7 +33,7 @@ def test_what_is_said_to_be_there_is_there_and_what_is_not_is_not() -> None:
     shown = offered()
     for name, option in ALL:
         if name != "--help":
-            assert (name in shown) == (option.answer is not Answer.MISSING), name
+            assert (name in shown) == (option.answer is not Parity.MISSING), name
 
 
 @pytest.mark.parametrize(

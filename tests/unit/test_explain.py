@@ -222,6 +222,6 @@ def test_the_report_is_written_again(bundle: Path) -> None:
     result = CliRunner().invoke(app(report), [str(bundle / "run.json")])
     assert result.exit_code == 0 and (bundle / "report.html").read_text().startswith("<!DOCTYPE html>")
     document = json.loads(CliRunner().invoke(app(report), [str(bundle), "--json"]).stdout)
-    assert document["schema"] == "vmtailor/fit/1"
+    assert document["schema"] == "vmtailor/fit/2"
     elsewhere = bundle / "x" / "page.html"
     assert CliRunner().invoke(app(report), [str(bundle), "-o", str(elsewhere)]).exit_code == 0 and elsewhere.exists()

@@ -59,3 +59,24 @@ def test_a_damaged_archive_is_the_users_error(tmp_path: Path) -> None:
 @given(st.text("/.ab", max_size=12), st.dictionaries(st.text("/.ab", max_size=5), st.text("/.ab", max_size=5)))
 def test_no_links_make_it_loop(path: str, links: dict[str, str]) -> None:
     assert FlatArchive(Path("x"), {}, links, {}).resolve(path).startswith("/")
+
+
+def test_whole_files_parts_modes_and_capabilities(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for name, mode, more in (
+            ("bin/su", 0o4755, {}),
+            ("bin/ping", 0o755, {"SCHILY.xattr.security.capability": "x"}),
+        ):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.pax_headers = 10, mode, more
+            tar.addfile(info, io.BytesIO(b"0123456789"))
+        info = tarfile.TarInfo("bin/ping6")
+        info.type, info.linkname = tarfile.LNKTYPE, "bin/ping"
+        tar.addfile(info)
+    archive = read(tmp_path / "a.tar")
+    assert archive.content("/bin/su") == b"0123456789"
+    assert archive.content("/bin/ping6", 3, 4) == b"3456"
+    assert archive.content("/bin/su", 8, 100) == b"89" and archive.content("/bin/su", 20) == b""
+    assert archive.content("/none") == b""
+    assert archive.modes["/bin/su"] == 0o4755 and archive.modes["/bin/ping6"] == 0o755
+    assert archive.capable == {"/bin/ping", "/bin/ping6"}

@@ -135,7 +135,7 @@ def test_any_init_has_marks_or_none(tail: bytes) -> None:
 
 
 def test_nothing_is_asked_under_kvm_on_the_instruction_clock(tmp_path: Path) -> None:
-    request = reverify.Request(write_bundle(tmp_path), Clock.INSTRUCTIONS, Accelerator.KVM)
+    request = reverify.VerifyRequest(write_bundle(tmp_path), Clock.INSTRUCTIONS, Accelerator.KVM)
     with pytest.raises(UserInputError, match="under TCG only"):
         reverify.prepare(request)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
+from vmtailor.drivers.kernel.compile_time import HEADERS, Remaining
 from vmtailor.model.kernel import LostSymbol
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.stages import build
@@ -159,14 +162,26 @@ def test_what_cannot_be_a_baseline_is_said_before_the_compile(tmp_path: Path) ->
 
 
 def test_progress_promises_no_time_once_the_guess_is_used_up() -> None:
-    shown: list[tuple[float, float, str]] = []
-    counter = kbuild.ObjectCounter(2)
-    for line in ("  CC      init/main.o", "  UPD     include/x.h", "  CC      init/version.o", "  LD      vmlinux.o"):
-        counter.see(line, lambda done, total, text: shown.append((done / total, total, text)))
-    assert counter.done == 3
-    assert [share for share, _, _ in shown] == [0.5, 0.99, 0.99]
-    assert "more than the 2 expected" in shown[1][2]
-    assert "left" in shown[0][2] and "left" not in shown[1][2] + shown[2][2]
+    shown: list[tuple[float, str]] = []
+    step: Any = SimpleNamespace(update=lambda done, total, text: shown.append((done / total, text)))
+    progress = Remaining({}, 2)
+    lines = ("  CC      init/main.o", "  UPD     include/x.h", "  CC      init/version.o", "  CC      init/more.o")
+    for number, line in enumerate(lines):
+        kbuild._show(progress, line, 20.0 * number, step)
+    assert [round(share, 2) for share, _ in shown] == [0.0, 0.49, 0.99]
+    assert "left" in shown[1][1] and "more than the 2 expected" in shown[2][1] and "left" not in shown[2][1]
+
+
+def test_objects_weigh_what_their_sources_do_unless_they_are_there(tmp_path: Path) -> None:
+    source, build = tmp_path / "source", tmp_path / "build"
+    for folder in (source, build):
+        folder.mkdir()
+    for name, size in (("there.c", 1), ("stale.c", 10), ("new.S", 300)):
+        (source / name).write_text("x" * size)
+    for name in ("there.o", "stale.o"):
+        (build / name).touch()
+    found = kbuild._weights(source, build, ["there", "stale", "new", "only-a-header"], {"stale"})
+    assert found == {"stale": HEADERS + 10, "new": HEADERS + 300}
 
 
 def test_the_guess_comes_from_earlier_builds(tmp_path: Path) -> None:
@@ -181,13 +196,13 @@ def test_the_guess_comes_from_earlier_builds(tmp_path: Path) -> None:
 
 
 def test_objects_that_a_changed_symbol_makes_stale_are_counted(tmp_path: Path) -> None:
-    assert kbuild._stale(tmp_path, {"NET": "y"}) == 0  # never built
+    assert kbuild._stale(tmp_path, {"NET": "y"}) == set()  # never built
     (tmp_path / "include/config").mkdir(parents=True)
     (tmp_path / "include/config/auto.conf").write_text("CONFIG_NET=y\nCONFIG_HZ=250\n")
     for name, asked in (("one", ("NET", "SMP")), ("two", ("HZ",)), ("three", ("NETFILTER",)), ("four", ())):
         text = "".join(f"    $(wildcard include/config/{symbol}) \\\n" for symbol in asked)
         (tmp_path / f".{name}.o.cmd").write_text(f"savedcmd_{name}.o := gcc\n{text}")
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250"}) == 0
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "n"}) == 0
-    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "y"}) == 1
-    assert kbuild._stale(tmp_path, {"HZ": "1000"}) == 2
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250"}) == set()
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "n"}) == set()
+    assert kbuild._stale(tmp_path, {"NET": "y", "HZ": "250", "SMP": "y"}) == {"one"}
+    assert kbuild._stale(tmp_path, {"HZ": "1000"}) == {"one", "two"}

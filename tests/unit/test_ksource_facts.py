@@ -167,3 +167,23 @@ def test_a_module_named_with_dashes_over_several_lines() -> None:
     tree = {"a/Kbuild": "obj-$(CONFIG_X) += one.o \\\n\ttwo-three.o # four.o\n"}
     assert symbol_of("a/two_three", tree.get) == "X"
     assert symbol_of("a/four", tree.get) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("kernel/mm/transparent_hugepage", "TRANSPARENT_HUGEPAGE"),
+        ("kernel/mm/ksm", "TRANSPARENT_HUGEPAGE"),  # a group with a name
+        ("devices/system/node", "NUMA"),
+        ("bus/node", "NUMA"),
+        ("class/things", "NUMA"),
+        ("class/made", "NUMA"),
+        ("fs/parts", "NUMA"),
+    ],
+)
+def test_folders_of_sys_that_have_a_fixed_place(facts: Facts, name: str, condition: str) -> None:
+    assert str(facts.condition("sysfs", name)) == condition
+
+
+def test_a_folder_below_another_object_has_no_place_that_is_known(facts: Facts) -> None:
+    assert not any("below_another" in name for name in facts.names["sysfs"])

@@ -12,7 +12,8 @@ from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain.explain import explain, nearest, needed_by, subsystem, triggers, would_add
+from vmtailor.analysis.explain.explain import explain, needed_by, triggers, would_add
+from vmtailor.analysis.explain.nearest import nearest, subsystem
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.change import Cause, Change, Figure, Reason, symbol
@@ -323,14 +324,14 @@ def test_what_would_bring_a_symbol_in(name: str, trigger: str) -> None:
 )
 def test_repair_looks_at_the_nearest_first(call: FailedCall, first: str) -> None:
     left_out = plan().left_out
-    ordered = nearest([call], left_out, TREE.facts, RULES, TREE.kconfig)
+    ordered = nearest([call], left_out, TREE.facts, RULES, TREE.kconfig).order
     assert first in ordered[:2] and set(ordered) == {row.id for row in left_out}
 
 
 def test_repair_goes_from_the_call_to_its_folder_to_its_subsystem() -> None:
     rows = [symbol(name, "n", before="y") for name in ("FUTEX", "IPV6", "INET", "UNIX")]
     failed = FailedCall("socket", "AF_UNIX, SOCK_STREAM", "EAFNOSUPPORT", 1)
-    ordered = nearest([failed], rows, TREE.facts, RULES, TREE.kconfig)
+    ordered = nearest([failed], rows, TREE.facts, RULES, TREE.kconfig).order
     # AF_UNIX itself; then net/, where it is defined, beside INET; then net/ipv6, the same subsystem; then the rest.
     assert ordered == ("UNIX", "INET", "IPV6", "FUTEX")
 
@@ -350,4 +351,4 @@ def test_subsystem_of_a_source_file(path: str, expected: str) -> None:
 
 def test_without_a_failing_call_what_ran_comes_first() -> None:
     found = plan(ran={"UNIX": SymbolCost("UNIX", 50)})
-    assert nearest([], found.left_out, TREE.facts, RULES, TREE.kconfig)[0] == "UNIX"
+    assert nearest([], found.left_out, TREE.facts, RULES, TREE.kconfig).order[0] == "UNIX"

@@ -39,6 +39,23 @@ def test_the_nearest_is_one_trial_away() -> None:
     assert trials == [{"EPOLL"}]
 
 
+def test_what_failing_calls_ask_for_by_name_is_one_trial() -> None:
+    trials: list[set[str]] = []
+    assert drive(search(["A", "B", "C", "D"], asked=2), {"A", "B"}, trials) == ("A", "B")
+    assert trials == [{"A", "B"}]
+    assert drive(search(["A", "B", "C", "D"], asked=2), {"B"}, trials) == ("A", "B")  # none is worth a kernel
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.data())
+def test_where_that_does_not_help_the_search_goes_on(count: int, asked: int, data: st.DataObject) -> None:
+    names = [f"S{i}" for i in range(count)]
+    needed = set(data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)))
+    trials: list[set[str]] = []
+    found = drive(search(names, asked), needed, trials)
+    assert needed <= set(found)
+    assert set(found) == needed or found == tuple(names[:asked])
+
+
 def test_it_gives_up_when_nothing_helps() -> None:
     trials: list[set[str]] = []
     assert drive(search([f"S{i}" for i in range(20)]), {"elsewhere"}, trials) is None

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis.explain import explain
+from vmtailor.analysis.explain import nearest
+from vmtailor.analysis.explain.nearest import Nearest
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change
+from vmtailor.model.syscalls import FailedCall
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, repairing
@@ -28,7 +30,7 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
     failing: Any = SimpleNamespace(
         verification=Verification(("no answer",)), plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9)
     )
-    monkeypatch.setattr(explain, "nearest", lambda *_: ["CLASHES", "NEEDED"])
+    monkeypatch.setattr(nearest, "nearest", lambda *_: Nearest(("CLASHES", "NEEDED")))
 
     def planned(_: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
         names = tuple(change.id for change in changes)
@@ -57,3 +59,51 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
     assert [(c.id, c.value, c.verdict) for c in put_back.changes] == [("NEEDED", "y", Verdict.BETTER)]
     assert put_back.changes[0].reasons[0].reference == "repair:trial:3"
     assert [trial.number for trial in findings.trials] == [1, 2, 3, 4]
+
+
+def call(name: str, error: str = "ENOSYS") -> FailedCall:
+    return FailedCall(name, "", error)
+
+
+def test_where_one_failure_is_mended_the_next_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program that gets further fails elsewhere: what helped stays, and the order is made again. Each failing call is
+    told before the kernel that is tried for it."""
+    asked_about: list[str] = []
+
+    def nearest_to(failed: Sequence[FailedCall], *_: Any) -> Nearest:
+        asked_about.extend(one.name for one in failed)
+        return Nearest((failed[0].name.upper(), "OTHER"), 1)
+
+    def verified(_: Any, made: Any, machine: Any) -> Verification:
+        missing = next((name for name in ("FIRST", "SECOND") if name not in made.names), None)
+        if missing is None:
+            return Verification(())
+        return Verification((f"{missing.lower()}() newly fails with ENOSYS",), (call(missing.lower()),))
+
+    findings: Any = SimpleNamespace(
+        tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
+        inputs=SimpleNamespace(options=SimpleNamespace(budget=12), root=None),
+        trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
+    )
+
+    def planned(_: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+        return SimpleNamespace(names=tuple(c.id for c in changes), left_out=(), fragment=(), prompted_y=9)
+
+    monkeypatch.setattr(nearest, "nearest", nearest_to)
+    monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
+    monkeypatch.setattr(fitting, "planned", planned)
+    monkeypatch.setattr(fitting, "built", lambda *_: None)
+    monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
+    monkeypatch.setattr(fitting, "verified", verified)
+    first: Any = SimpleNamespace(
+        verification=verified(None, SimpleNamespace(names=()), None),
+        plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),
+    )
+    found: Any = repairing.repaired(findings, first)
+    assert found.plan.names == ("FIRST", "SECOND")
+    assert asked_about == ["first", "second"]
+    assert len(findings.trials) == 3, "one kernel for each failure"
+    told = [line for line in capsys.readouterr().err.splitlines() if "fails" in line]
+    assert told == ["  it fails: first() newly fails with ENOSYS", "  it fails: second() newly fails with ENOSYS"]

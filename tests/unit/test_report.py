@@ -8,6 +8,7 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.model.change import Cause, Reason, symbol
-from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import fit_document, page, show, timeline, views, waterfall
+from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.syscalls import Absence, FailedCall
+from vmtailor.stages.report import fit_document, missing, page, show, timeline, views, waterfall
 from vmtailor.stages.report.figures import groups
 
 SIDE_KEYS = {
@@ -39,6 +41,7 @@ SIDE_KEYS = {
     "min_memory_bytes",
     "memory",
     "init_wall_us",
+    "unmeasured",
 }
 
 
@@ -75,16 +78,21 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "schema",
         "bundle",
         "verified",
+        "proof",
         "degraded",
+        "absent",
         "repairs",
         "symbols",
         "unexplained",
         "baseline",
         "tailored",
+        "margin",
+        "lacks",
+        "kernel",
         "waterfall",
     ]
-    assert document["schema"] == "vmtailor/fit/1"
-    assert set(document["symbols"]) == {"demanded", "platform", "policy", "dependency", "repair", "total_y"}
+    assert document["schema"] == "vmtailor/fit/2"
+    assert set(document["symbols"]) == {"demanded", "platform", "policy", "margin", "dependency", "repair", "total_y"}
     assert set(document["baseline"]) == set(document["tailored"]) == SIDE_KEYS
     assert document["repairs"] == 1
     json.dumps(document)
@@ -134,7 +142,7 @@ def test_unlike_accelerators_are_said_in_the_table() -> None:
 def test_terminal_says_what_happened_and_what_to_do_next() -> None:
     text = printed(fit_run())
     for part in (
-        "✓ verified",
+        "✓ verified with load",
         "26.9\u202fM",
         "÷\u202f46.3",
         "APIC timer calibration",
@@ -325,3 +333,45 @@ def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
 )
 def test_short_name(reference: str, name: str) -> None:
     assert views.subject_name(fit_run(reference=reference)) == name
+
+
+def side_without(run: FitRun, **gone: Any) -> FitRun:
+    return dataclasses.replace(run, tailored=dataclasses.replace(run.tailored, **gone))
+
+
+@pytest.mark.parametrize(
+    ("gone", "figure", "reason"),
+    [
+        ({"boots": 0, "min_memory_bytes": None}, "min_memory_bytes", "the tailored machine is not verified"),
+        ({"min_memory_bytes": None}, "min_memory_bytes", "no boot with less memory"),
+        ({"request_kernel_instructions": None}, "request_kernel_instructions", "no request inside the guest"),
+        ({"ready_instructions": None}, "ready_instructions", "runs to its end"),
+        ({"memory": None}, "memory", "could not be read"),
+        ({"device_accesses": None}, "device_accesses", "plugin"),
+        ({"init_wall_us": None}, "init_wall_us", "no counted boot"),
+    ],
+)
+def test_a_figure_that_is_null_says_why_in_one_line(gone: dict[str, Any], figure: str, reason: str) -> None:
+    run = side_without(fit_run(), **gone)
+    side = fit_document(run)["tailored"]
+    assert side[figure] is None and reason in side["unmeasured"][figure]
+    assert "\n" not in side["unmeasured"][figure] and len(side["unmeasured"][figure]) < 110
+
+
+def test_every_figure_of_the_document_that_is_null_has_its_reason() -> None:
+    names = {field.name for field in dataclasses.fields(Side) if "None" in str(field.type)}
+    empty = side_without(fit_run(), boots=0, **dict.fromkeys(names))
+    for run in (fit_run(), empty):
+        for side in (fit_document(run)["baseline"], fit_document(run)["tailored"]):
+            assert {name for name, value in side.items() if value is None} <= side["unmeasured"].keys()
+    assert names == set(missing.FIGURES)
+
+
+def test_terminal_and_page_say_why_and_what_is_harmlessly_absent() -> None:
+    call = FailedCall("openat", "/sys/devices/system/node, O_RDONLY", "ENOENT", 1)
+    absent = (Absence(call, "memory-nodes", "one node"),)
+    run = dataclasses.replace(side_without(fit_run(), boots=0, min_memory_bytes=None), absent=absent)
+    for text in (" ".join(printed(run).split()), page(run)):
+        assert "not measured: the tailored machine is not verified" in text
+        assert "/sys/devices/system/node" in text and "one node" in text
+    assert fit_document(run)["absent"][0]["id"] == "memory-nodes"

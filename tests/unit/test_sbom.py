@@ -14,8 +14,8 @@ from tests.fakes.tars import file, symlink, tar_of
 
 from vmtailor.drivers.image import image_packages
 from vmtailor.drivers.image.image_packages import (
+    InstalledPackage,
     Inventory,
-    Package,
     apk_packages,
     dpkg_packages,
     os_release,
@@ -67,7 +67,9 @@ def test_packages_of_debian(tmp_path: Path) -> None:
         file("var/lib/dpkg/status.d/base.md5sums", b"Package: no\nVersion: 2\n"),
     )
     assert found == Inventory(
-        "debian", "12", (Package("deb", "base", "2", "all"), Package("deb", "libc6", "2.36-9", "amd64", "glibc"))
+        "debian",
+        "12",
+        (InstalledPackage("deb", "base", "2", "all"), InstalledPackage("deb", "libc6", "2.36-9", "amd64", "glibc")),
     )
     components = {item["name"]: item for item in bom(found)["components"]}
     assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9?arch=amd64&distro=debian-12"
@@ -81,7 +83,10 @@ def test_packages_of_debian(tmp_path: Path) -> None:
 
 def test_packages_of_alpine(tmp_path: Path) -> None:
     found = inventory(tmp_path, file("lib/apk/db/installed", APK), file("usr/lib/os-release", b"ID=alpine\n"))
-    assert found.packages == (Package("apk", "busybox", "1.36"), Package("apk", "musl", "1.2.4-r2", "x86_64", "musl"))
+    assert found.packages == (
+        InstalledPackage("apk", "busybox", "1.36"),
+        InstalledPackage("apk", "musl", "1.2.4-r2", "x86_64", "musl"),
+    )
     assert "pkg:apk/alpine/musl@1.2.4-r2?arch=x86_64" in {item.get("purl") for item in bom(found)["components"]}
 
 

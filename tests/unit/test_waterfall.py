@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.cost import waterfall
-from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.change import Figure, symbol
@@ -39,8 +39,8 @@ def boot(functions: Mapping[str, int], user: int = 0, uncounted: int = 0) -> Boo
 
 
 def costs(rows: Mapping[tuple[str, str, str], int] = ROWS, unknown: int = 0) -> Attribution:
-    made = tuple(CostRow("kernel", *key, count) for key, count in rows.items())
-    return Attribution((*made, CostRow("load", "copy", "lib/copy.c", "HASH", 50)), {"kernel": unknown}, {})
+    made = tuple(AttributedCost("kernel", *key, count) for key, count in rows.items())
+    return Attribution((*made, AttributedCost("load", "copy", "lib/copy.c", "HASH", 50)), {"kernel": unknown}, {})
 
 
 PLAN = Plan(

@@ -28,7 +28,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.pipeline import fitting
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import Request
+from vmtailor.pipeline.reverify import VerifyRequest
 from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import FILES, WorkFolder, is_work_folder
 from vmtailor.stages import build as build_stage
@@ -77,8 +77,8 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(document))
 
 
-def request(begun: Begun, **other: Any) -> Request:
-    return Request(begun.path, Clock.INSTRUCTIONS, **other)
+def request(begun: Begun, **other: Any) -> VerifyRequest:
+    return VerifyRequest(begun.path, Clock.INSTRUCTIONS, **other)
 
 
 def test_the_plan_of_a_trace_is_the_very_plan_of_a_fit(begun: Begun) -> None:

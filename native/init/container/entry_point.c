@@ -81,7 +81,7 @@ static void hear_status(struct watch *watch, short events) {
     }
     if (status.what == 'm') {
         line_mark("entry", status.stamp);
-        trace_log_mark("entry");
+        trace_log_entry(status.stamp.real_ns);
     } else {
         status.call[sizeof status.call - 1] = '\0';
         status.symbol[sizeof status.symbol - 1] = '\0';
@@ -164,13 +164,19 @@ void entry_start(void) {
     loop_add(&status_pipe, status, POLLIN, hear_status);
 }
 
+/* A tracer holds the other end, too, and may do so for longer: then only what is there already is read. */
+static bool more_status(void) {
+    struct pollfd look = {.fd = status_pipe.fd, .events = POLLIN};
+    return status_pipe.fd >= 0 && (settings.trace.count == 0 || poll(&look, 1, 0) > 0);
+}
+
 bool entry_exit(pid_t pid, int status) {
     if (pid != entry_pid)
         return false;
     ended = true;
     end_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     end_code = end_signal != 0 ? 128 + end_signal : WEXITSTATUS(status);
-    while (status_pipe.fd >= 0 && settings.trace.count == 0)
+    while (more_status())
         hear_status(&status_pipe, 0);
     return true;
 }

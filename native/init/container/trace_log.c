@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tracers write: whole lines go to the trace disk, with our marks between them. */
+/* What tracers write: whole lines go to the trace disk, with our marks between them; or, line by line, to where the
+ * refused ones are told. */
 #include "init/container/trace_log.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
+#include "init/container/refused.h"
 #include "init/settings/settings.h"
 
 #define LINE 65536
@@ -46,6 +48,19 @@ static void put(const char *data, size_t length) {
     }
 }
 
+static void put_lines(const char *data, size_t length) {
+    if (!refused_wanted()) {
+        put(data, length);
+        return;
+    }
+    for (const char *end = data + length, *next; data < end; data = next + 1) {
+        next = memchr(data, '\n', (size_t)(end - data));
+        if (next == NULL)
+            next = end;
+        refused_line(data, (size_t)(next - data));
+    }
+}
+
 static bool take(struct source *source) {
     ssize_t got = read(source->watch.fd, source->held + source->length, LINE - source->length);
     if (got <= 0)
@@ -53,7 +68,7 @@ static bool take(struct source *source) {
     source->length += (size_t)got;
     char *last = memrchr(source->held, '\n', source->length);
     size_t whole = last != NULL ? (size_t)(last - source->held) + 1 : source->length == LINE ? LINE : 0;
-    put(source->held, whole);
+    put_lines(source->held, whole);
     source->length -= whole;
     memmove(source->held, source->held + whole, source->length);
     return true;
@@ -64,24 +79,33 @@ static void ready(struct watch *watch, short events) {
     take((struct source *)watch);
 }
 
-void trace_log_open(void) {
-    if (settings.trace.count == 0)
-        return;
-    if (getenv("VT_OUT") == NULL || getenv("VT_TOOLS") == NULL)
-        fatal("", "tracing is asked for, but there is no tools volume (VT_TOOLS) or trace disk (VT_OUT)");
+static void open_disk(void) {
+    if (getenv("VT_OUT") == NULL)
+        fatal("", "a trace is asked for, but there is no trace disk (VT_OUT)");
     if (mknod("/dev/.vt-out", S_IFBLK | 0600, disk_number(3)) != 0)
         fatal("", "mknod(the trace disk): %s", strerror(errno));
     disk = open("/dev/.vt-out", O_WRONLY | O_CLOEXEC);
     if (disk < 0)
         fatal("", "open(the trace disk, fourth): %s", strerror(errno));
     unlink("/dev/.vt-out");
+}
+
+void trace_log_open(void) {
+    if (settings.trace.count == 0)
+        return;
+    if (getenv("VT_TOOLS") == NULL)
+        fatal("", "tracing is asked for, but there is no tools volume (VT_TOOLS)");
+    if (!refused_wanted())
+        open_disk();
     for (size_t i = 0; i < 2; i++) {
         int fd = -1;
         if (mkfifo(PATHS[i], 0600) == 0)
             fd = open(PATHS[i], O_RDWR | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0)
             fatal("", "mkfifo(%s): %s", PATHS[i], strerror(errno));
-        loop_add(&sources[i].watch, fd, POLLIN, ready);
+        sources[i].watch.fd = fd;
+        if (!refused_wanted())
+            loop_add(&sources[i].watch, fd, POLLIN, ready);
     }
 }
 
@@ -89,6 +113,16 @@ static void drain(void) {
     for (size_t i = 0; i < 2; i++)
         while (take(&sources[i]))
             ;
+}
+
+void trace_log_entry(uint64_t real_ns) {
+    trace_log_mark("entry");
+    if (settings.trace.count == 0 || !refused_wanted())
+        return;
+    /* Not read before: what was seen earlier is ours, and only now we know when that ended. */
+    refused_begin(real_ns);
+    for (size_t i = 0; i < 2; i++)
+        loop_add(&sources[i].watch, sources[i].watch.fd, POLLIN, ready);
 }
 
 void trace_log_mark(const char *name) {
@@ -100,9 +134,12 @@ void trace_log_mark(const char *name) {
 }
 
 void trace_log_close(void) {
-    if (disk < 0)
+    if (settings.trace.count == 0)
         return;
     drain();
+    refused_close();
+    if (disk < 0)
+        return;
     for (size_t i = 0; i < 2; i++)
         if (sources[i].length > 0) {
             put(sources[i].held, sources[i].length);

@@ -16,7 +16,12 @@ from vmtailor.base.words.text import plain
 _QUIET_S = 30.0
 
 
-class Step:
+def tell(text: str) -> None:
+    """A line about what comes next, between two pieces of work."""
+    output.note(text)
+
+
+class ProgressStep:
     """One piece of work under way. `update(done, total)` moves the bar; `note` says what is being done just now."""
 
     def __init__(self, title: str, move: Callable[[float, float | None, str], None] | None) -> None:
@@ -34,18 +39,18 @@ class Step:
 
 
 @contextlib.contextmanager
-def step(title: str) -> Iterator[Step]:
+def step(title: str) -> Iterator[ProgressStep]:
     """Show that work is under way until the block is left, then one line with the time it took."""
     started = time.monotonic()
     if not sys.stderr.isatty():
         output.note(f"{title} …")
-        yield Step(title, None)
+        yield ProgressStep(title, None)
         output.note(f"✓ {title} ({time.monotonic() - started:.1f} s)")
         return
     from vmtailor.base import terminal  # takes a tenth of a second, and is for terminals only
 
     with terminal.bar(plain(title)) as move:
-        yield Step(title, move)
+        yield ProgressStep(title, move)
     seconds = time.monotonic() - started
     done = terminal.Text.assemble(("✓ ", "green"), title, (f" ({seconds:.1f} s)", "dim"))
     terminal.stderr().print(done)

@@ -32,6 +32,7 @@ from rich.table import Table
 from rich.text import Text as _Text
 
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.words import excerpt as excerpts
 from vmtailor.base.words.text import block, plain
 
 __all__ = [
@@ -41,8 +42,6 @@ __all__ = [
 
 #: A line end of our own, in a Text.
 BREAK = _Text("\n")
-#: Lines of evidence that an error shows.
-_MOST_DETAILS = 60
 
 
 class Text(_Text):
@@ -114,12 +113,21 @@ def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
         yield move
 
 
-def show_error(error: VmtailorError, console: Console | None = None, word: str = "error") -> None:
+def details_fit(error: VmtailorError) -> bool:
+    """Whether the evidence of an error is shown whole."""
+    return excerpts.fits(block(error.details).splitlines())
+
+
+def show_error(error: VmtailorError, console: Console | None = None, word: str = "error", whole: object = None) -> None:
     """Print an error for a person: what happened, the evidence, the next step. Each begins a line once, and evidence is
-    set off, so that nothing in them looks like words of ours."""
+    set off, so that nothing in them looks like words of ours. It fits a screen: of longer evidence the telling lines
+    are shown, and `whole`, the file that has all of it, is named."""
     console = console or stderr()
     console.print(Text.assemble((f"{word}: ", "bold red"), error.message), soft_wrap=True)
-    for line in block(error.details).splitlines()[-_MOST_DETAILS:]:
-        console.print(Text.assemble("  ", ("│ ", "dim"), line.expandtabs()), soft_wrap=True)
+    lines = [line.expandtabs() for line in block(error.details).splitlines()]
+    for line in excerpts.excerpt(lines):
+        console.print(Text.assemble("  ", ("│ ", "dim"), line), soft_wrap=True)
+    if whole is not None:
+        console.print(Text.assemble(("all of it: ", "bold"), str(whole)), soft_wrap=True)
     if error.hint:
         console.print(Text.assemble(("hint: ", "bold"), error.hint), soft_wrap=True)

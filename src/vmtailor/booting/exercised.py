@@ -15,7 +15,7 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
-from vmtailor.booting.run_volume import with_run
+from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
@@ -128,9 +128,9 @@ def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
     out = folder / _TRACE
     with out.open("wb") as file:
         file.truncate(TRACE_BYTES)  # sparse
-    disks = (*machine.disks, Disk(str(work.tools)), Disk(str(out), mode=DiskMode.WRITTEN))
-    words = (f"VT_TOOLS={work.tools.suffix.removeprefix('.')}", "VT_OUT=1")
-    return replace(machine, disks=disks, append=(*machine.append, *words))
+    machine = with_tools(machine, work.tools)
+    disks = (*machine.disks, Disk(str(out), mode=DiskMode.WRITTEN))
+    return replace(machine, disks=disks, append=(*machine.append, "VT_OUT=1"))
 
 
 def _require_space(folder: Path) -> None:

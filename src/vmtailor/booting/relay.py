@@ -14,12 +14,14 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
+from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.base.files import temporary
-from vmtailor.booting.run_volume import with_run
+from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import terminal
@@ -55,10 +57,18 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True)
+class Observer:
+    """`tools`: the tracer's volume. `hear` gets what init tells of refused calls, as it comes."""
+
+    tools: Path
+    hear: Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
 class RelayOptions:
     """What the caller wants. `grace_s`: between the stop signal and the end of the machine. `start_s`: within which
     init must have spoken: a kernel that goes astray says nothing, and would be waited for for ever. `once_up`: lines
-    for standard error once the guest has spoken, and so QEMU has its ports."""
+    for standard error once the guest has spoken, and so QEMU has its ports. `observer`: who hears of refused calls."""
 
     stop_signal: int
     grace_s: float
@@ -66,6 +76,7 @@ class RelayOptions:
     interactive: bool = False
     terminal: bool = False
     once_up: str = ""
+    observer: Observer | None = None
 
 
 class Relay:
@@ -76,7 +87,10 @@ class Relay:
         self._wishes = wishes
         self._signals = signals
         self._out, self._err = Outlet(1, signals.wake), Outlet(2, signals.wake)
-        self.session = GuestSession(running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put)
+        told = {guest_volume.REFUSED_FILE: wishes.observer.hear} if wishes.observer is not None else {}
+        self.session = GuestSession(
+            running.serial, key=key, on_stdout=self._out.put, on_stderr=self._err.put, on_file=told
+        )
         self._raw = terminal.RawTerminal(wishes.terminal and wishes.interactive)
         self._reading = wishes.interactive
         self._waiting = wishes.once_up
@@ -220,12 +234,19 @@ class Relay:
 @contextlib.contextmanager
 def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSignals) -> Iterator[Relay]:
     """Start a machine for one run, and relay its terminal. Raises HostError when QEMU does not start."""
+    if wishes.observer is not None:
+        run = replace(run, tracer=guest_volume.REFUSED_OPTIONS, quiet=tuple(sorted(NORMAL)))
     # On no disk: the container's environment is in it.
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,
-        qemu.start(with_run(machine, volume), qmp=True, greeted=False) as running,
+        qemu.start(_with_volumes(machine, volume, wishes.observer), qmp=True, greeted=False) as running,
     ):
         yield Relay(running, run.key, wishes, signals)
+
+
+def _with_volumes(machine: Machine, volume: str, observer: Observer | None) -> Machine:
+    machine = with_run(machine, volume)
+    return machine if observer is None else with_tools(machine, observer.tools)
 
 
 def _silence_errors() -> None:

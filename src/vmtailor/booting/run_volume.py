@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk that tells our init what to do in one run."""
+"""The disks beside the root: what our init has to do in one run, and the tracer."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from vmtailor.model.machine import Disk, DiskMode, Machine
 
@@ -12,3 +13,9 @@ def with_run(machine: Machine, volume: str) -> Machine:
     """The machine with the run volume at a path, behind its own disks. Init takes the key out of it: it is written."""
     disks = (*machine.disks, Disk(volume, mode=DiskMode.WRITTEN))
     return replace(machine, disks=disks, append=(*machine.append, "VT_RUN=1"))
+
+
+def with_tools(machine: Machine, tools: Path) -> Machine:
+    """The same with the tracer's volume, behind the run volume; the ending of its name is its format."""
+    words = (*machine.append, f"VT_TOOLS={tools.suffix.removeprefix('.')}")
+    return replace(machine, disks=(*machine.disks, Disk(str(tools))), append=words)

@@ -179,7 +179,7 @@ def _outcome(waiting: Sequence[_Waiting], problem: str) -> Outcome:
 
 
 def _milestones(
-    lines: Sequence[bootmarks.Line], waiting: Sequence[_Waiting], work: OwnInit | Nothing, clock: Clock
+    lines: Sequence[bootmarks.MarkLine], waiting: Sequence[_Waiting], work: OwnInit | Nothing, clock: Clock
 ) -> tuple[Milestone, ...]:
     zero = bootmarks.kernel_zero(lines)
     found = list(bootmarks.milestones(lines, work.marks if isinstance(work, OwnInit) else ()))

@@ -42,7 +42,7 @@ from vmtailor.stages.boot import attribution, profile
 
 
 @dataclass(frozen=True)
-class Request:
+class BootRequest:
     """What the user asked for, parsed."""
 
     subject: str
@@ -162,7 +162,7 @@ def boot(
         # Nothing from outside may differ: no entropy of the host's, addresses as linked.
         wanted_machine = machines.countable(wanted_machine)
     name = str(subject or kernel)
-    request = Request(name, wanted_machine, workload, times, out, sample, debug_initcalls, _changes(try_), judge)
+    request = BootRequest(name, wanted_machine, workload, times, out, sample, debug_initcalls, _changes(try_), judge)
     if attribute:
         _attribute(request, json)
         return
@@ -180,7 +180,7 @@ def _print(found: BootSeries, out: Path, json: bool) -> None:
         raise typer.Exit(ExitCode.GUEST)
 
 
-def _attribute(request: Request, json: bool) -> None:
+def _attribute(request: BootRequest, json: bool) -> None:
     if request.machine.kernel is None:
         raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
     store = Store()
@@ -198,7 +198,7 @@ def _print_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> Non
         show_cost(cost, out, Console(), loops.table(architecture))
 
 
-def _booted(request: Request) -> BootSeries:
+def _booted(request: BootRequest) -> BootSeries:
     machine, workload = request.machine, request.workload
     request.out.mkdir(parents=True, exist_ok=True)
     if request.debug_initcalls:
@@ -223,7 +223,7 @@ def _booted(request: Request) -> BootSeries:
         )
 
 
-def _tried(request: Request) -> BootSeries:
+def _tried(request: BootRequest) -> BootSeries:
     wanted = choosing.for_machine(request.changes)
     store, known = Store(), None
     if request.judged_by is JudgedBy.INSTRUCTIONS:

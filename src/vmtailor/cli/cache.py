@@ -12,15 +12,21 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.cache import entries as caches
-from vmtailor.base.cache.entries import Entry, Limits
+from vmtailor.base.cache.entries import CacheEntry, PruneLimits
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.terminal import Console, Table, box
+from vmtailor.base.terminal import Console, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options.sizes import parse_age, parse_room
+from vmtailor.drivers.kernel import kernel_uses
+from vmtailor.model.margin import KernelUses, label
 
-CACHE_SCHEMA = "vmtailor/cache/1"
+# vmtailor/cache/1: without `kernels`.
+CACHE_SCHEMA = "vmtailor/cache/2"
+
+#: Images of a kernel that are named on a terminal.
+MOST_IMAGES = 6
 
 #: What each kind of result is, and what it costs to make it again.
 _KINDS = {
@@ -29,6 +35,7 @@ _KINDS = {
     "bundle-data": "symbols of bundles' kernels",
     "ccache": "the compiler's cache",
     "content": "digests of files",
+    "errors": "what errors said that did not fit a screen",
     "facts": "what is known of a kernel's source",
     "fit": "fitted bundles",
     "image": "container images, as one archive each",
@@ -69,8 +76,9 @@ def cache(
 ) -> None:
     """Say what the cache holds, and make it smaller: never what a running vmtailor may use.
 
-    Without a limit it only says. All of it can be made again; a kernel's source and packages are fetched again then,
-    and kernels are compiled again. Bundles do not need it."""
+    Without a limit it only says, with the kernels that images were fitted with, and the images that each serves. All
+    of it can be made again; a kernel's source and packages are fetched again then, and kernels are compiled again.
+    Bundles do not need it."""
     limits = _limits(older_than, max_size, everything)
     if dry_run and limits is None:
         raise UserInputError("--dry-run needs to know what would be removed", hint="--older-than, --max-size or --all")
@@ -84,6 +92,7 @@ def cache(
         return
     left = there if dry_run else tuple(entry for entry in there if entry not in gone)
     _show(store, left)
+    _show_family(store)
     if limits is not None:
         output.say(_sentence(gone, dry_run))
         kept = len(chosen) - len(gone)
@@ -93,32 +102,32 @@ def cache(
             output.say(f"{plural(kept, 'result')} stay: {why}")
 
 
-def _limits(older_than: str | None, max_size: str | None, everything: bool) -> Limits | None:
+def _limits(older_than: str | None, max_size: str | None, everything: bool) -> PruneLimits | None:
     if everything:
-        return Limits(size_bytes=-1)
+        return PruneLimits(size_bytes=-1)
     if older_than is None and max_size is None:
         return None
-    return Limits(
+    return PruneLimits(
         None if older_than is None else parse_age(older_than), None if max_size is None else parse_room(max_size)
     )
 
 
-def _sentence(gone: Sequence[Entry], dry_run: bool) -> str:
+def _sentence(gone: Sequence[CacheEntry], dry_run: bool) -> str:
     size = figures.file_bytes(_bytes(gone))
     return f"{plural(len(gone), 'result')}, {size}: {'would be removed' if dry_run else 'removed'}"
 
 
-def _bytes(entries: Iterable[Entry]) -> int:
+def _bytes(entries: Iterable[CacheEntry]) -> int:
     return sum(entry.size_bytes for entry in entries)
 
 
-def _kinds(there: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
+def _kinds(there: Sequence[CacheEntry]) -> list[tuple[str, list[CacheEntry]]]:
     """The kinds with their entries, the largest first."""
     kinds = [(kind, list(found)) for kind, found in groupby(there, key=lambda entry: entry.kind)]
     return sorted(kinds, key=lambda one: -_bytes(one[1]))
 
 
-def _show(store: Store, there: Sequence[Entry]) -> None:
+def _show(store: Store, there: Sequence[CacheEntry]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     table.add_column("kind", footer="all")
     table.add_column("what it is")
@@ -135,6 +144,27 @@ def _show(store: Store, there: Sequence[Entry]) -> None:
     output.say(f"{store.root}; {free} are free there")
 
 
+def _show_family(store: Store) -> None:
+    """The kernels that images were fitted with, each with the images that it serves."""
+    members = tuple(kernel_uses.members(store))
+    if not members:
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("kernel", "version", "size", "symbols", "serves"):
+        table.add_column(name, overflow="fold", justify="right" if name in ("size", "symbols") else "left")
+    for digest, kernel in members:
+        named = [f"{one.reference} ({label(one.margins)})" for one in kernel.images[:MOST_IMAGES]]
+        left = len(kernel.images) + kernel.more - len(named)
+        size = figures.file_bytes(kernel.kernel_bytes)
+        first, *others = (*named, *([f"and {left} more"] if left else []))
+        table.add_row(digest[:12], Text(kernel.version), size, str(kernel.symbols_prompted), Text(first))
+        for other in others:
+            table.add_row("", "", "", "", Text(other))
+    images = len({one.digest for _, kernel in members for one in kernel.images})
+    Console().print(table)
+    output.say(f"{plural(len(members), 'kernel')} for {plural(images, 'image')}; symbols are those with a prompt")
+
+
 def _ago(seconds: float) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
@@ -143,9 +173,13 @@ def _ago(seconds: float) -> str:
 
 
 def _document(
-    store: Store, there: Sequence[Entry], chosen: Sequence[Entry], gone: Sequence[Entry], running: Sequence[int],
+    store: Store,
+    there: Sequence[CacheEntry],
+    chosen: Sequence[CacheEntry],
+    gone: Sequence[CacheEntry],
+    running: Sequence[int],
     removed: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The JSON document. `removed`: whether what is `gone` was removed, or only would be."""
     return {
         "schema": CACHE_SCHEMA,
@@ -156,11 +190,27 @@ def _document(
             {"kind": kind, "what": _KINDS.get(kind, ""), "results": len(found), "bytes": _bytes(found)}
             for kind, found in _kinds(there)
         ],
+        "kernels": [_kernel(digest, uses) for digest, uses in kernel_uses.members(store)],
         "results": [_row(entry) for entry in there],
         "removed" if removed else "surplus": [_row(entry) for entry in gone],
         "in_use": [_row(entry) for entry in chosen if entry not in gone],
     }
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _kernel(digest: str, uses: KernelUses) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "version": uses.version,
+        "architecture": uses.architecture,
+        "bytes": uses.kernel_bytes,
+        "symbols_prompted": uses.symbols_prompted,
+        "symbols_y": uses.symbols_y,
+        "images": [
+            {"reference": one.reference, "digest": one.digest, "margin": label(one.margins)} for one in uses.images
+        ],
+        "more_images": uses.more,
+    }
+
+
+def _row(entry: CacheEntry) -> dict[str, Any]:
     return {"kind": entry.kind, "name": entry.name, "bytes": entry.size_bytes, "used": round(entry.used_s, 3)}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,17 +13,23 @@ import typer
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, from_tree
+from vmtailor.analysis.explain import answers, from_tree, messages
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import explain as explain_symbol
+from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
+from vmtailor.analysis.explain.lookup import meant
+from vmtailor.analysis.explain.standing import Target, by_error, findings, lacking, verdict
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.cli.tables.finding_view import Answer, document
+from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
+from vmtailor.pipeline.explaining import Source, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -34,11 +41,33 @@ _STYLES = {
 
 
 def explain(
-    bundle: Annotated[Path, typer.Argument(help="A bundle, or the run.json in it.")],
+    bundle: Annotated[
+        Path | None, typer.Argument(help="A bundle, or the run.json in it. Left out with --config.", show_default=False)
+    ] = None,
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, system call, file or command-line word."
+            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, file or command-line word; or what a program asks "
+            "for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
+            show_default=False,
+        ),
+    ] = None,
+    failure: Annotated[
+        str | None,
+        typer.Option(
+            help="A message of a program, of the kernel, or a line of strace; - reads it.", show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A kernel's .config, or /proc/config.gz, instead of a bundle.", show_default=False),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="The kernel's source: a folder, a tarball, or the version of a packaged kernel. Default: what the cache "
+            "has of the kernel's version.",
+            show_default=False,
         ),
     ] = None,
     tree: Annotated[
@@ -48,9 +77,22 @@ def explain(
 ) -> None:
     """Say why something is in a bundle, with the place in the trace, or why it is out and what would bring it in.
 
-    Without WHAT: an overview of all symbols by cause."""
-    run, folder = load_run(bundle)
+    Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
     console = Console()
+    if config is not None:
+        asked_for = str(bundle) if what is None and bundle is not None else what
+        _of_configuration(config, asked_for, failure, source, json, console)
+        return
+    if bundle is None:
+        raise UserInputError("there is nothing to explain", hint="give a bundle, or --config FILE")
+    run, folder = load_run(bundle)
+    if failure is not None:
+        _print(
+            _answer_failure(failure, _bundle_source(run, source), Target.of_plan(run.plan), _fit_again(run)),
+            json,
+            console,
+        )
+        return
     if what is None:
         if json:
             output.document(overview_document(run))
@@ -58,10 +100,17 @@ def explain(
             overview(run, bundle, console)
         return
     found = _find(run, what, tree)
+    if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
+        known = _bundle_source(run, source, required=False) if tree else None
+        answer = _answer_word(what, known, Target.of_plan(run.plan), _fit_again(run)) if known is not None else None
+        if answer is not None:
+            _print(answer, json, console)
+            return
     if found is None:
         close = answers.nearest(run, what)
+        more = "" if source_of_bundle(run) is not None else _NO_SOURCE.format(run.plan.kernel_version)
         raise UserInputError(
-            f"neither the plan nor the trace of {bundle} has '{what}'",
+            f"neither the plan nor the trace of {bundle} has '{what}'{more}",
             hint=f"did you mean {', '.join(close)}?" if close else f"all symbols: vmtailor explain {bundle}",
         )
     lines = TraceLines(folder)
@@ -69,6 +118,101 @@ def explain(
         output.document(answer_document(found, lines))
     else:
         show(found, lines, console)
+
+
+# ---- what a kernel is asked for
+
+_NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit recorded was looked at: give --source {0}"
+
+
+def source_of_bundle(run: FitRun) -> Source | None:
+    """The source of a bundle's kernel, where the cache has it."""
+    return source_for(None, run.plan.kernel_version, run.plan.architecture)
+
+
+def _bundle_source(run: FitRun, given: str | None, *, required: bool = True) -> Source | None:
+    found = source_for(given, run.plan.kernel_version, run.plan.architecture)
+    if found is None and required:
+        raise _without_source(run.plan.kernel_version)
+    return found
+
+
+def _without_source(version: str) -> UserInputError:
+    return UserInputError(
+        f"the source of {version or 'this kernel'} is not in the cache, and nothing can be looked up without it",
+        hint=f"give it: --source {version or 'FOLDER|TARBALL|VERSION'}, or a folder or tarball of another close to it",
+    )
+
+
+def _fit_again(run: FitRun) -> str:
+    return f"vmtailor fit {run.reference} …"
+
+
+def _of_configuration(
+    file: Path, what: str | None, failure: str | None, source: str | None, json: bool, console: Console
+) -> None:
+    made = read_configuration(file)
+    if what is None and failure is None:
+        raise UserInputError("there is nothing to look up", hint="give a name, or --failure MESSAGE")
+    known = source_for(source, made.version, made.architecture or None)
+    if known is None:
+        raise _without_source(made.version)
+    target = Target.of_config(str(file), made.symbols)
+    if failure is not None:
+        _print(_answer_failure(failure, known, target, ""), json, console)
+        return
+    answer = _answer_word(what or "", known, target, "")
+    if answer is None:
+        raise UserInputError(
+            f"the source of {known.version} knows nothing by the name '{what}'",
+            hint="give a call, a path, a family, a module … as programs write it; for a whole message, --failure",
+        )
+    _print(answer, json, console)
+
+
+def _answer_failure(message: str, source: Source | None, target: Target, command: str) -> Answer:
+    assert source is not None
+    if message == "-":
+        message = sys.stdin.read(MOST_CHARACTERS)
+    kinds = messages.load()
+    read = recognise(message, source.known, kinds)
+    found = () if read.not_kernel else findings(read.asks, source.known, target)
+    notes = (*read.notes, source.note) if source.note else read.notes
+    lacks = (
+        lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
+    )
+    return Answer(
+        message.strip(), target, verdict(found, read.not_kernel), found, source.version, command, read.kind, read.says,
+        read.error, read.meaning, read.not_kernel, notes, lacks,
+    )  # fmt: skip
+
+
+def _answer_word(what: str, source: Source, target: Target, command: str) -> Answer | None:
+    """The answer to a name, an error, or a call and a word of its arguments; None where the source knows none of it."""
+    notes = (source.note,) if source.note else ()
+    kinds = messages.load()
+    words = what.replace("(", " ").replace(")", " ").replace(",", " ").split()
+    error = next((found for word in words if (found := kinds.error(word)) is not None), None)
+    rest = [word for word in words if error is None or word != error.name]
+    asks = [ask for word in reversed(rest) for ask in meant(word, source.known)]
+    found = findings(asks, source.known, target)
+    said = (error.name, error.meaning) if error is not None else ("", "")
+    if error is not None and not rest:
+        lacks = lacking(by_error(error.name, source.known), source.known, target)
+        why = error.meaning if error.about == "elsewhere" else ""
+        return Answer(
+            what, target, verdict((), why), (), source.version, command, "error", "", *said, why, notes, lacks
+        )
+    if not found:
+        return None
+    return Answer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
+
+
+def _print(answer: Answer, json: bool, console: Console) -> None:
+    if json:
+        output.document(document(answer))
+    else:
+        show_answer(answer, console)
 
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:

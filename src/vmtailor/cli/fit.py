@@ -28,12 +28,22 @@ def fit(
         Effort,
         typer.Option(help="thorough: leave out what was demanded while the exercise passes; one kernel a trial."),
     ] = Effort.NORMAL,
+    price_margins: Annotated[
+        bool,
+        typer.Option(
+            "--price-margins",
+            help="Compile and measure the kernels of the other margins, too, for the table of what each costs: up "
+            "to three compiles. Without it their symbols and system calls are counted; the rest is what the cache has.",
+        ),
+    ] = False,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image: trace, plan, build, verify, measure, report."""
     # It goes into a record, which is UTF-8; a file's name need not be.
     command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
-    options = replace(asked, out=out, boots=boots, budget=budget, effort=effort, command=command)
+    options = replace(
+        asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command
+    )
     result = run_fit(options)
     report_stage.show(result, json=json)
     if not result.verified:

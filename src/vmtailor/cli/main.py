@@ -58,8 +58,10 @@ def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def _show(error: VmtailorError, word: str = "error") -> None:
     from vmtailor.base import terminal
+    from vmtailor.base.cache import kept_errors
 
-    terminal.show_error(error, word=word)
+    whole = None if terminal.details_fit(error) else kept_errors.keep(f"{word}: {error.message}\n{error.details}\n")
+    terminal.show_error(error, word=word, whole=whole)
 
 
 def _show_traceback() -> None:

@@ -12,12 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
 from vmtailor.cli.options import docker_options
 from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.tables import refused_table
 from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.running.ports import parse_all
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
+from vmtailor.pipeline.running.watching import Watch
 
 
 class RunCommand(Command):
@@ -77,6 +80,21 @@ def run(
     privileged: Annotated[
         bool | None, typer.Option(help="Let root in the container do everything. Default: as it was fitted.")
     ] = None,
+    explain_failures: Annotated[
+        bool,
+        typer.Option(
+            "--explain-failures",
+            help="Watch the container, and say at the end what its kernel refused that the baseline would have given. "
+            "Every system call then takes far longer (docs/how-to/see-what-was-refused.md): take no figures from such "
+            "a run.",
+        ),
+    ] = False,
+    observed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Watch it, and write what was refused to this file, for `refit --observed`.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
@@ -109,7 +127,22 @@ def run(
         stop_timeout_s=math.inf if stop_timeout == -1 else stop_timeout,
         privileged=privileged,
     )
-    sys.exit(run_bundle(options))  # typer.Exit would make 130 look like an interrupted program of ours
+    # typer.Exit would make 130 look like an interrupted program of ours
+    sys.exit(run_bundle(options) if not explain_failures and observed is None else _watched(options, observed))
+
+
+def _watched(options: RunOptions, out: Path | None) -> int:
+    """The same run, watched; also where it failed, what was refused until then is said."""
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
+    watch = Watch(options.bundle)
+    try:
+        return run_bundle(options, watch)
+    finally:
+        if watch.began:
+            if out is not None:
+                records.save(watch.observed(), out)
+            refused_table.show(watch.findings(), options.bundle, out)
 
 
 def _cpus(text: str) -> int:

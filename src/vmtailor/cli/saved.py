@@ -13,10 +13,12 @@ import msgspec
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
+from vmtailor.base.words.text import plural
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
-from vmtailor.model.bundle import TRACE
+from vmtailor.model.bundle import OBSERVED, TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.observed import ObservedRun
 from vmtailor.stages.plan import Tree, read_tree
 
 #: The record's name in a bundle.
@@ -79,12 +81,27 @@ class TraceLines:
     def quote(self, reference: str) -> str | None:
         """The line that a reference such as `trace:requests:412` points at, or None."""
         match = _REFERENCE.match(reference)
+        if match is not None and match["record"] == "observed":
+            return self._quote_observed(int(match["line"]))
         if match is None or match["record"] != "requests":
             return None
         if "requests" not in self._logs:
             self._logs["requests"] = self._read_requests()
         lines, number = self._logs["requests"], int(match["line"])
         return lines[number - 1][:MOST_CHARACTERS] if 1 <= number <= len(lines) else None
+
+    def _quote_observed(self, number: int) -> str | None:
+        """A call that was refused in a run, by its place in the record."""
+        try:
+            data = plain_files.read(self._folder, OBSERVED, RECORD_BYTES)
+            calls = records.from_bytes(ObservedRun, data).calls
+        except (VmtailorError, OSError):
+            return None
+        if not 1 <= number <= len(calls):
+            return None
+        call = calls[number - 1]
+        quoted = f"{call.name}({', '.join(call.args)}) = -1 {call.error}"[:MOST_CHARACTERS]
+        return f"{quoted} ({call.task}, {plural(call.count, 'time')})"
 
     def _read_requests(self) -> list[str]:
         for inner in ("", f"{TRACE}/"):

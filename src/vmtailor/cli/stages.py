@@ -213,13 +213,15 @@ def verify(
 ) -> None:
     """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
     verify the kernel that was built there."""
-    request = reverify.Request(bundle, clock, accelerator, exercise, trust_host_commands)
+    request = reverify.VerifyRequest(bundle, clock, accelerator, exercise, trust_host_commands)
     working = is_work_folder(bundle)
     prepared = resuming.prepare_verify(request) if working else reverify.prepare(request)
     for command in prepared.runs:
         output.note(f"will be run on this host: {command}")
     found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
     proof = prepared.exercise.proof
+    for one in found.absent:
+        output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
     without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
     if json:
         document = {

@@ -43,6 +43,11 @@ class Verb:
 
 VERBS = (
     Verb("fit", "fit", "Make the machine that fits an image: trace, plan, build, verify, measure, report."),
+    Verb(
+        "refit",
+        "refit",
+        "Fit a bundle once more, with what was refused in runs, or on another kernel: the plan's difference first.",
+    ),
     Verb("trace", "stages", "Run the exercise on the baseline and show what was seen."),
     Verb("plan", "stages", "Choose the configuration, and show every symbol with its reason."),
     Verb("build", "stages", "Plan, and build the kernel, without verifying it."),

@@ -170,7 +170,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Devices:
+class DeviceAccesses:
     """What the counting plugin must know of devices. `at_once`: physical pages of devices that belong to the processor:
     they answer at once, and nothing else works for them."""
 
@@ -263,7 +263,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Log:
+class LogSigns:
     """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
     messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:"."""
@@ -296,8 +296,8 @@ class Architecture:
     packages: Packages
     machine: tuple[MachineType, ...]
     usual: str
-    log: Log
-    devices: Devices = Devices()
+    log: LogSigns
+    devices: DeviceAccesses = DeviceAccesses()
     loop: tuple[Loop, ...] = ()
     platform: tuple[dict[str, Any], ...] = ()
     policy: tuple[dict[str, Any], ...] = ()

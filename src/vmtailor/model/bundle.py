@@ -13,6 +13,10 @@ from vmtailor.model.plan import RootFormat
 RECORD = "bundle.json"
 #: The init that the root file system holds, once more: where it marks the milestones of a boot depends on its build.
 INIT = "init"
+#: The configuration of the baseline's kernel.
+BASELINE_CONFIG = "baseline.config"
+#: What was refused in runs, and is part of the evidence since (`refit --observed`).
+OBSERVED = "observed.json"
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 #: The folder of the trace in a bundle.
 TRACE = "trace"

@@ -13,7 +13,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.margin import FoundKernel, Lack, MarginPrice
 from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
-from vmtailor.model.syscalls import CallSummary, FailedCall
+from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
 from vmtailor.model.trial import Trial
 
 
@@ -101,19 +101,20 @@ class Part:
 # vmtailor/fit-run/1: a ledger of its own kind of rows; trials named symbols.
 # vmtailor/fit-run/2: `ledger` and `trials` hold changes; `remainder`.
 # vmtailor/fit-run/3: without `others`, which was always empty.
-# vmtailor/fit-run/4: `proof`, `prices`, `lacks`, `found_kernel`.
+# vmtailor/fit-run/4: `absent`.
+# vmtailor/fit-run/5: `proof`, `prices`, `lacks`, `found_kernel`.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
 
     `ledger`: the changes that were measured as one. The first is the kernel file's, before the kernel runs; the others
     go folder by folder of the source tree and add up to the difference in instructions to init, net. What they do
-    beyond what is expected of their symbols is the `remainder`.
+    beyond what is expected of their symbols is the `remainder`. `absent`: what is not there, and harmlessly so.
 
     `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
     the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/4"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/5"
 
     version: str
     command: str
@@ -137,6 +138,7 @@ class FitRun:
     sources: tuple[tuple[str, str], ...]  # kernel source, image, tools: name → version and origin
     proof: Proof
     remainder: tuple[Part, ...] = ()
+    absent: tuple[Absence, ...] = ()
     prices: tuple[MarginPrice, ...] = ()
     lacks: tuple[Lack, ...] = ()
     found_kernel: FoundKernel | None = None

@@ -47,3 +47,15 @@ class FailedCall:
     arguments: str
     error: str
     count: int = 1
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A call that fails newly and is no failure: what it looks for is not there, and such programs do without.
+    `id` is the row of data/harmless that says so, with its `reason`."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/absence/1"
+
+    call: FailedCall
+    id: str
+    reason: str

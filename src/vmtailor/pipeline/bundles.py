@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records
 from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import Bundle
+from vmtailor.model.bundle import IMAGE, Bundle
+from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+
+#: How the cache names folders.
+_KEY = re.compile(r"[0-9a-f]{40}")
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -40,3 +48,20 @@ def machine_of(
         clock=Clock.WALL,
         accelerator=accelerator,
     )
+
+
+def cached_image(files: BundleFolder, store: Store) -> Image | None:
+    """The image of a bundle as the cache has it, or None. The bundle says under which key it would be there; it is
+    taken when it is the image of the bundle's digest."""
+    if not files.lists(IMAGE):
+        return None
+    said = records.from_bytes(Image, files.data(IMAGE, RECORD_BYTES), str(files.path / IMAGE))
+    key = Path(said.archive).parent.name
+    folder = store.path("image", key)
+    if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
+        return None
+    kept = records.load(Image, folder / "image.json")
+    if kept.digest != files.bundle.image_digest or kept.archive_sha256 != said.archive_sha256:
+        return None
+    store.used(folder / kept.archive)
+    return replace(kept, archive=str((folder / kept.archive).absolute()))

@@ -15,7 +15,7 @@ from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
-from vmtailor.model.bundle import EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
@@ -86,6 +86,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
     shutil.copyfile(fitted.kernel.image, folder / KERNEL)
     shutil.copyfile(fitted.kernel.config, folder / CONFIG)
     shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
+    shutil.copyfile(inputs.kernel.config, folder / BASELINE_CONFIG)
     shutil.copyfile(inputs.root, folder / root)
     shutil.copyfile(inputs.natives.init, folder / INIT)
     bundle = Bundle(

@@ -29,7 +29,7 @@ from vmtailor.pipeline.margins import prices
 from vmtailor.pipeline.options import Effort, FitOptions
 
 
-class _Times:
+class Times:
     """How long each stage took, in seconds."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _Times:
 def run_fit(options: FitOptions) -> FitRun:
     """Make the machine that fits an image. What was finished before, by any run, is taken from the cache."""
     bundling.require_writable(options.out)
-    times = _Times()
+    times = Times()
     with times.of("prepare"):
         inputs = prepare(options)
     key = fit_key(inputs)
@@ -82,10 +82,15 @@ def fit_key(inputs: FitInputs) -> str:
     )
 
 
-def _make(inputs: FitInputs, times: _Times, folder: Path) -> FitRun:
-    options = inputs.options
+def _make(inputs: FitInputs, times: Times, folder: Path) -> FitRun:
     with times.of("trace"):
         findings = fitting.find(inputs)
+    return finished(findings, times, folder)
+
+
+def finished(findings: Findings, times: Times, folder: Path) -> FitRun:
+    """The rest of the way, from what is known after the trace: every file of a bundle but its page, in `folder`."""
+    options = findings.inputs.options
     with times.of("plan, build, verify"):
         fitted = repairing.fit_kernel(findings)
         if options.effort is Effort.THOROUGH and fitted.verification.passed:
@@ -131,6 +136,7 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         tailored=tailored,
         verified=passed,
         degraded=fitted.verification.degraded,
+        absent=fitted.verification.absent,
         trials=tuple(findings.trials),
         ledger=(),
         unexplained=fitted.plan.unexplained,

@@ -12,9 +12,10 @@ from pathlib import Path
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.demands import demand
+from vmtailor.analysis.demands import demand, demand_rules, refused
 from vmtailor.analysis.guests import machines
 from vmtailor.analysis.ksource import facts, modules
+from vmtailor.analysis.reach import asked
 from vmtailor.analysis.reach.asked import Reached
 from vmtailor.base import output
 from vmtailor.base.cache.store import digest
@@ -30,11 +31,12 @@ from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin
+from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial
-from vmtailor.pipeline import keys
+from vmtailor.pipeline import keys, reaching
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
@@ -59,6 +61,11 @@ class Findings:
     #: Keys of the kernels that were compiled in this run, and of those that were there.
     compiled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
+    #: What was refused in runs, and what repair put back in the fit before (`refit`).
+    observed: tuple[ObservedCall, ...] = ()
+    before: tuple[Change, ...] = ()
+    #: Names a trace that was not made here: what is found with it is not what is found with the one made here.
+    trace_id: str = ""
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
@@ -102,7 +109,17 @@ def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
         )  # fmt: skip
     with step("attribution of the baseline's cost"):
         costs = attributed(inputs, record, folder, tree)
-    return Findings(inputs, record, folder, events, archive, tree, costs)
+    return Findings(inputs, record, folder, events, archive, tree, costs, reached(inputs, record, archive, tree))
+
+
+def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
+    """What the image could ask the kernel for, and the symbols that takes: of those that the baseline has."""
+    row, rules = named(inputs.options.architecture), demand_rules.load()
+    baseline = {name: value for name, value in inputs.config.items() if value in ("y", "m")}
+    with step("reach: what the image could ask for"):
+        kernel = reaching.names_of(tree.facts, inputs.source.path, row)
+        reach = reaching.reach_of(inputs.image, archive, reaching.opened_in(record), kernel, row, inputs.options.store)
+        return asked.of_reach(reach, tree.facts, rules, baseline)
 
 
 def trace_key(inputs: FitInputs) -> str:
@@ -176,6 +193,7 @@ def planned(
     )
     read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
+    refused.of_observed(findings.observed, demands, inputs.config)
     wishes = Wishes(
         architecture=options.architecture,
         machine=options.machine,
@@ -188,7 +206,7 @@ def planned(
     )
     return plan.make_plan(
         inputs.image.config, demands, findings.tree, inputs.config, wishes,
-        ran=findings.ran, tried=tuple(tried), reached=findings.reached,
+        ran=findings.ran, tried=(*findings.before, *tried), reached=findings.reached,
     )  # fmt: skip
 
 
@@ -223,7 +241,8 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
         uses = kernel_uses.uses_of(store, key)
         made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
         output.note(f"✓ kernel found in the cache{made_for}")
-    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store)
+    sources = findings.tree.facts.compiled({c.id: c.value for c in made.symbols if c.is_kept})
+    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store, sources=sources)
 
 
 def kernel_key(findings: Findings, made: Plan) -> str:
@@ -234,7 +253,8 @@ def kernel_key(findings: Findings, made: Plan) -> str:
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     inputs = findings.inputs
-    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, trace_key(inputs), digest(str(made.network)))
+    traced = (trace_key(inputs), *([findings.trace_id] if findings.trace_id else []))
+    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, *traced, digest(str(made.network)))
     store = inputs.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")

@@ -24,7 +24,7 @@ from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Built, Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.stages import measure
-from vmtailor.stages.measure import Measured, Subject
+from vmtailor.stages.measure import Measured, MeasuredMachine
 
 RECORD = "measured.json"
 
@@ -45,7 +45,7 @@ def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str
 
     def fill(folder: Path) -> None:
         with step(f"measure: {title}") as progress:
-            subject = Subject(machine, table, inputs.exercise, inputs.natives)
+            subject = MeasuredMachine(machine, table, inputs.exercise, inputs.natives)
             record = measure.measure(
                 subject, inputs.options.boots, folder, inputs.scratch, lambda note: progress.update(0, None, note)
             )
@@ -101,7 +101,7 @@ def side_of(
         subsystems=_most_first(folders),
         initcalls=found.initcalls,
     )
-    subject = Subject(machine, inputs.table, inputs.exercise, inputs.natives)
+    subject = MeasuredMachine(machine, inputs.table, inputs.exercise, inputs.natives)
     return replace(
         side,
         conditions=measure.conditions(subject, Clock.INSTRUCTIONS),

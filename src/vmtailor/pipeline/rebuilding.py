@@ -52,6 +52,26 @@ def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = 
     (this host's, where none is named).
 
     Raises UserInputError when it is another one than any that can be had here."""
+    found = source_at_hand(loaded, store)
+    if found is not None:
+        return found
+    wanted = source_digest(loaded)
+    version = loaded.bundle.kernel_version
+    try:
+        row = named(loaded.bundle.architecture)
+        kernel = packaged.provide(distribution or choice.of_host(), row, store, version)
+    except UserInputError:
+        kernel = None
+    if kernel is None or kernel.source_digest != wanted:
+        raise UserInputError(
+            f"the source that the kernel of {loaded.folder} was compiled from ({version}) is not at hand",
+            hint="fit the image again on this host",
+        )
+    return SourceTree(Path(kernel.source_dir), kernel.source_digest)
+
+
+def source_at_hand(loaded: Loaded, store: Store) -> SourceTree | None:
+    """The same where the cache has it; nothing is fetched."""
     wanted = source_digest(loaded)
     version = loaded.bundle.kernel_version
     folder = store.path("kernel-source", wanted)
@@ -60,24 +80,15 @@ def source_of(loaded: Loaded, store: Store, distribution: Distribution | None = 
         tree = SourceTree(folder, wanted)
         require_version(tree, version, f"the kernel of {loaded.folder}")
         return tree
-    for kernel in _at_hand(store, version):
+    for kernel in baselines_at_hand(store, version):
         if kernel.source_digest == wanted:
             store.used(kernel.source_dir)
             return SourceTree(Path(kernel.source_dir), kernel.source_digest)
-    try:
-        row = named(loaded.bundle.architecture)
-        found = packaged.provide(distribution or choice.of_host(), row, store, version)
-    except UserInputError:
-        found = None
-    if found is None or found.source_digest != wanted:
-        raise UserInputError(
-            f"the source that the kernel of {loaded.folder} was compiled from ({version}) is not at hand",
-            hint="fit the image again on this host",
-        )
-    return SourceTree(Path(found.source_dir), found.source_digest)
+    return None
 
 
-def _at_hand(store: Store, version: str) -> list[KernelBaseline]:
+def baselines_at_hand(store: Store, version: str) -> list[KernelBaseline]:
+    """Packaged baselines of an upstream version that the cache has, with their source."""
     files = sorted((store.root / "baselines").glob("*.json"))
     found = [records.load(KernelBaseline, file) for file in files]
     return [kernel for kernel in found if kernel.version == version and Path(kernel.source_dir).is_dir()]

@@ -44,7 +44,7 @@ def reduce(findings: Findings, fitted: Fitted) -> Fitted:
         best = result
         gone.update(dict.fromkeys(new(names), len(findings.trials)))
 
-    def failed(names: tuple[str, ...]) -> None:
+    def failed(_: Fitted | None, names: tuple[str, ...]) -> None:
         if len(new(names)) == 1:
             needed.update(new(names))
 

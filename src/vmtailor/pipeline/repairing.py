@@ -6,16 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmtailor.analysis.changes import repair
+from vmtailor.analysis.changes.repair import Search
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import explain
+from vmtailor.analysis.explain import nearest
 from vmtailor.analysis.ksource.closure import addable
-from vmtailor.base.progress import step
+from vmtailor.base.progress import step, tell
+from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import fitting
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.trials import Asked
+
+#: Failures that are told before a trial; the record has all of them.
+MOST_TOLD = 3
 
 
 def fit_kernel(findings: Findings) -> Fitted:
@@ -24,31 +29,90 @@ def fit_kernel(findings: Findings) -> Fitted:
     return first if first.verification.passed else repaired(findings, first)
 
 
+class _Repair:
+    """The search for what is missing. Where a trial mended what failed, and something else fails now, what it put back
+    stays, and the search goes on from the new failure."""
+
+    def __init__(self, findings: Findings, failing: Fitted) -> None:
+        self._findings = findings
+        self._failing = failing
+        self._last = failing
+
+    def failed(self, result: Fitted | None, _names: tuple[str, ...]) -> None:
+        """Take note of a trial that did not pass; None where it could not be built."""
+        if result is not None:
+            self._last = result
+
+    def search(self) -> Search:
+        """All rounds as one search."""
+        held: tuple[str, ...] = ()
+        while True:
+            pool, asked = self._pool(held)
+            steps = repair.search(pool, asked)
+            answer: bool | None = None
+            while not (answer is False and self._went_on()):
+                try:
+                    names = (*held, *steps.send(answer))  # type: ignore[arg-type]
+                except StopIteration as stop:
+                    return None if stop.value is None else (*held, *stop.value)
+                answer = yield names
+            held = names
+            self._failing = self._last
+
+    def text(self) -> str:
+        return "; ".join(self._failing.verification.failures[:2])
+
+    def tell(self) -> None:
+        """Say what failed last, before the next trial."""
+        failures = self._last.verification.failures
+        for line in failures[:MOST_TOLD]:
+            tell(f"  it fails: {line}")
+        if len(failures) > MOST_TOLD:
+            tell(f"  and {plural(len(failures) - MOST_TOLD, 'further failure')}")
+
+    def _pool(self, held: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+        """What can be put back beside `held`, nearest first, and how many of those are asked for by name."""
+        tree, plan, found = self._findings.tree, self._failing.plan, self._failing.verification
+        left_out = [row for row in plan.left_out if row.id not in held]
+        near = nearest.nearest(found.degraded, left_out, tree.facts, demand_rules.load(), tree.kconfig)
+        needs = [name for name in found.needs if tree.kconfig.known(name) and name not in held]
+        with step("repair: what can be put back"):
+            pool = addable(tree.kconfig, plan.fragment, list(dict.fromkeys([*needs, *near.order])))
+        asked = {*needs, *near.order[: near.asked]}
+        return pool, sum(1 for name in pool if name in asked)
+
+    def _went_on(self) -> bool:
+        """Whether the last trial has none of the failing calls any more that were asked about, and others instead."""
+        before, now = self._failing.verification, self._last.verification
+        if now is before:
+            return False
+        old = {(call.name, call.arguments, call.error) for call in before.degraded}
+        new = {(call.name, call.arguments, call.error) for call in now.degraded}
+        if before.needs and before.needs != now.needs:
+            return bool(new or now.needs)
+        return bool(old) and bool(new) and not old & new
+
+
 def repaired(findings: Findings, failing: Fitted) -> Fitted:
     """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
     helped; every trial is on record."""
-    tree = findings.tree
-    candidates = explain.nearest(
-        failing.verification.degraded, failing.plan.left_out, tree.facts, demand_rules.load(), tree.kconfig
-    )
-    needs = [name for name in failing.verification.needs if tree.kconfig.known(name)]
-    with step("repair: what can be put back"):
-        pool = addable(tree.kconfig, failing.plan.fragment, list(dict.fromkeys([*needs, *candidates])))
-    text = "; ".join(failing.verification.failures[:2])
+    looking = _Repair(findings, failing)
     last: dict[str, Change] = {}
 
     def ask(names: tuple[str, ...]) -> Asked:
         number = len(findings.trials) + 1
-        reason = Reason(Cause.REPAIR, f"repair:trial:{number}", f"without it: {text}")
+        reason = Reason(Cause.REPAIR, f"repair:trial:{number}", f"without it: {looking.text()}")
         now = {name: symbol(name, "y", reason, before="n") for name in names}
         about = (*(now[n] for n in sorted(now.keys() - last)), *(last[n].back for n in sorted(last.keys() - now)))
         last.clear()
         last.update(now)
+        looking.tell()
         title = f"repair, trial {number}: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
         return Asked(tuple(now.values()), about, title)
 
     trials = fitting.trials(findings, failing)
-    found = trials.search(repair.search(pool), Purpose.REPAIR, ask, most=findings.inputs.options.budget)
+    most = findings.inputs.options.budget
+    found = trials.search(looking.search(), Purpose.REPAIR, ask, most=most, on_failed=looking.failed)
     if found.answered and found.best is not None:
         return found.best
     return found.last or failing

@@ -33,7 +33,7 @@ from vmtailor.stages.verify import Target, Verification
 
 
 @dataclass(frozen=True)
-class Request:
+class VerifyRequest:
     """What is verified, and how. `exercise`: a file of the user's, whose host commands are run."""
 
     bundle: Path
@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class SavedFit:
     """What is verified: the folder's image, its network, its trace. `machine`: as it is for an accelerator, on the
     wall clock; `requests`: the tracer's log. Both are read when they are asked for."""
 
@@ -63,15 +63,15 @@ class Prepared:
     """A folder that was read and may be booted. `runs`: the programs that will be started on this host, as a shell
     would be told; `skipped`: those that the bundle asks for and that are left out."""
 
-    request: Request
-    subject: Subject
+    request: VerifyRequest
+    subject: SavedFit
     exercise: Exercise
     store: Store
     runs: tuple[str, ...]
     skipped: tuple[str, ...]
 
 
-def prepare(request: Request, store: Store | None = None) -> Prepared:
+def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
     """Read a bundle, and decide which programs of its exercise are run on the host. Starts nothing.
 
     Raises UserInputError for a bundle that is damaged, and as `allowed` does."""
@@ -83,18 +83,18 @@ def prepare(request: Request, store: Store | None = None) -> Prepared:
     return allowed(request, of_bundle(files), store)
 
 
-def require_clock(request: Request) -> None:
+def require_clock(request: VerifyRequest) -> None:
     """Raise UserInputError for an accelerator that does not keep the clock."""
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
 
 
-def of_bundle(files: BundleFolder) -> Subject:
+def of_bundle(files: BundleFolder) -> SavedFit:
     """What of a bundle is verified. Raises UserInputError for a record that is damaged."""
     name, bundle = f"{TRACE}/{trace.RECORD}", files.bundle
     record = records.from_bytes(Trace, files.data(name, RECORD_BYTES), str(files.path / name))
     bundle_values.require_cpu_model(record.cpu_model, files.path / name)
-    return Subject(
+    return SavedFit(
         image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
         network=bundle.network,
         architecture=bundle.architecture,
@@ -106,7 +106,7 @@ def of_bundle(files: BundleFolder) -> Subject:
     )
 
 
-def allowed(request: Request, subject: Subject, store: Store) -> Prepared:
+def allowed(request: VerifyRequest, subject: SavedFit, store: Store) -> Prepared:
     """Decide which programs of an exercise are run on the host.
 
     Raises UserInputError for an exercise file that asks the container other things than the folder's: what the machine

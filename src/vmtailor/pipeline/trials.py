@@ -94,7 +94,7 @@ class Trials(Generic[Made, Result]):
         *,
         most: int | None = None,
         on_passed: Callable[[Result, tuple[str, ...]], None] = lambda result, names: None,
-        on_failed: Callable[[tuple[str, ...]], None] = lambda names: None,
+        on_failed: Callable[[Result | None, tuple[str, ...]], None] = lambda result, names: None,
     ) -> Found[Result]:
         """Try what a search asks for, and tell it whether that passed, until it knows, or `most` trials are on record.
         `ask` makes names changes; where it gives None there is nothing to try, which does not pass either."""
@@ -118,7 +118,7 @@ class Trials(Generic[Made, Result]):
                 best = tried.result
                 on_passed(tried.result, names)
             else:
-                on_failed(names)
+                on_failed(tried.result, names)
         return Found(best, last, best is not None)
 
     def each_alone_then_together(self, changes: Sequence[Change]) -> tuple[Change, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,11 +54,13 @@ def build_kernel(
     *,
     toolchain: kbuild.Toolchain | None = None,
     explain: Mapping[str, str] | None = None,
+    sources: Iterable[str] = (),
 ) -> KernelFiles:
     """Compile the planned configuration, or find it in the cache.
 
     All kernels of one source and compiler are compiled in one folder, so that a repair compiles only what a few symbols
-    change. `explain` may give, for a symbol, the dependency that loses it: it is quoted when that happens.
+    change. `explain` may give, for a symbol, the dependency that loses it: it is quoted when that happens. `sources`:
+    the files that the plan compiles, without their endings, for the time left.
     Raises BuildError for lost symbols and compile errors; an interrupted compile goes on at the next call.
     """
     row = named(plan.architecture)
@@ -71,7 +73,7 @@ def build_kernel(
         with locked(work.with_suffix(".lock")):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
-            compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain)
+            compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
@@ -107,7 +109,7 @@ def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
 def collect(
     row: Architecture,
     configured: Configured,
-    compiled: kbuild.Compiled,
+    compiled: kbuild.CompiledKernel,
     folder: Path,
     unplanned_symbols: tuple[str, ...] = (),
 ) -> KernelFiles:

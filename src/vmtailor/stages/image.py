@@ -19,7 +19,7 @@ from vmtailor.base.files.regular_file import open_regular
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
 from vmtailor.drivers.image.layers import Layer
-from vmtailor.drivers.image.limits import Budget, Limits, Room, too_much
+from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import archive_directory
 from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
@@ -120,7 +120,7 @@ def parse_reference(text: str) -> Reference:
 def _archive_kind(path: Path) -> Source:
     """A file's kind, told by its members. An archive of `docker save` may be both; its own form has the last word."""
     found = set()
-    for name in image_archive.names(image_archive.Source(path, str(path))):
+    for name in image_archive.names(image_archive.BlobSource(path, str(path))):
         found.add(name)
         if name == "manifest.json":
             return Source.DOCKER_ARCHIVE
@@ -194,7 +194,7 @@ def _standard_input() -> IO[bytes]:
 def _spool(source: IO[bytes], scratch: Path, limits: Limits) -> Path:
     """Standard input as a file named by its content, so that the same archive is found again."""
     path = scratch / "stdin.tar"
-    total, budget, room = hashlib.sha256(), Budget(limits), Room(scratch)
+    total, budget, room = hashlib.sha256(), Allowance(limits), Room(scratch)
     with path.open("wb") as file:
         while piece := _read(source):
             budget.spend(len(piece), "standard input")
@@ -278,7 +278,7 @@ def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: P
     # Before anything is opened: a pipe would be waited for.
     open_regular(parsed.path, "the archive", hint="check the name of the archive").close()
     if parsed.source == Source.OCI_ARCHIVE:
-        image_archive.extract_layout(image_archive.Source(parsed.path, parsed.name), scratch / "layout", limits)
+        image_archive.extract_layout(image_archive.BlobSource(parsed.path, parsed.name), scratch / "layout", limits)
         oci_layout.check(scratch / "layout", parsed.name, options.architecture, limits)
         return f"{Source.OCI}:{scratch / 'layout'}{parsed.tag}"
     plain, source = parsed.path, parsed.text
@@ -286,7 +286,7 @@ def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: P
         plain = scratch / "plain.tar"
         layers.uncompress(parsed.path, plain, limits)
         source = f"{parsed.source}:{plain}{parsed.tag}"
-    image_archive.check_docker(image_archive.Source(plain, parsed.name), limits, scratch)
+    image_archive.check_docker(image_archive.BlobSource(plain, parsed.name), limits, scratch)
     return source
 
 

@@ -34,13 +34,13 @@ from vmtailor.model.memory import MemoryUse
 BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
-SLACK_S, START_TIMES, ALL_TIMES = 3.0, 4, 10
+SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 4
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 
 
 @dataclass(frozen=True)
-class Subject:
+class MeasuredMachine:
     """What is measured: a machine with its root, its kernel's symbols, and the exercise."""
 
     machine: Machine
@@ -69,7 +69,7 @@ class Measured:
 COUNTS = "boot.counts"
 
 
-def measure(subject: Subject, count: int, folder: Path, scratch: Path, note: Callable[[str], None]) -> Measured:
+def measure(subject: MeasuredMachine, count: int, folder: Path, scratch: Path, note: Callable[[str], None]) -> Measured:
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
     the exercise still passes. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
@@ -120,7 +120,7 @@ def _deadline(exercise: Exercise) -> float:
 
 
 def _counted(
-    subject: Subject, config: PluginConfig, scratch: Path, keep: Path | None
+    subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
     counted = counting(subject.natives, config, subject.table)
     found, gathered = boot(machines.counted(subject.machine), _work(subject), scratch, counting=counted)
@@ -132,14 +132,14 @@ def _counted(
     return found, tuple((cost.name, cost.cost.executed) for cost in initcall_costs(gathered.counters))
 
 
-def _walled(subject: Subject, scratch: Path) -> Boot:
+def _walled(subject: MeasuredMachine, scratch: Path) -> Boot:
     machine = replace(subject.machine, clock=Clock.WALL, accelerator=Accelerator.TCG)
     found, gathered = boot(machine, _work(subject), scratch)
     _require(found, gathered)
     return found
 
 
-def _work(subject: Subject, timeout_s: float | None = None) -> Exercised:
+def _work(subject: MeasuredMachine, timeout_s: float | None = None) -> Exercised:
     """The exercise, told the same bytes in every boot."""
     patience_s = _deadline(subject.exercise) if timeout_s is None else timeout_s
     return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), patience_s)
@@ -158,7 +158,7 @@ class _MemorySearch:
     """Boots of one machine with less memory than it has. A kernel that does not fit may run in circles for ever, and
     most say nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
 
-    def __init__(self, subject: Subject, scratch: Path) -> None:
+    def __init__(self, subject: MeasuredMachine, scratch: Path) -> None:
         self._subject = subject
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
@@ -209,7 +209,7 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:
     return high * MEMORY_STEP
 
 
-def conditions(subject: Subject, clock: Clock) -> tuple[tuple[str, str], ...]:
+def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
     version = qemu_program.installed(machine.architecture).version

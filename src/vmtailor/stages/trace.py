@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
-from vmtailor.analysis.demands.strace_log import Log
+from vmtailor.analysis.demands.strace_log import CallLog
 from vmtailor.analysis.guests import boots, machines
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
@@ -21,6 +21,7 @@ from vmtailor.booting.counting import counting
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.ending import Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise
@@ -98,9 +99,13 @@ def _requests(
     inputs: TraceInputs, work: Exercised, scratch: Path
 ) -> tuple[Boot, Gathered, Machine, tuple[ModuleRequest, ...]]:
     """The boot in which every call is seen, repeated until no module is missing that the container made the kernel ask
-    for: elsewhere the host has them all. Returns what was asked for, too."""
+    for: elsewhere the host has them all. Returns what was asked for, too.
+
+    A boot that failed is the last one, with one exception: a container that came to an end by itself, and had asked for
+    a module that was not there, may have failed for that; it is tried with the module, and once with each new one."""
     asked: list[ModuleRequest] = []
     loaded: tuple[str, ...] = ()
+    before: tuple[str, ...] | None = None
     for _ in range(MODULE_ROUNDS):
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
@@ -110,6 +115,11 @@ def _requests(
         wanted = tracer_requests.of_container(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)
         more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
+        if seen_boot.failures and not (
+            more and _may_lack_a_module(seen, inputs.exercise) and seen_boot.failures != before
+        ):
+            break
+        before = seen_boot.failures
         if not more:
             break
         asked += [one for one in found if one.module in more]
@@ -117,12 +127,21 @@ def _requests(
     return seen_boot, seen, machine, tuple(asked)
 
 
-def read_log(folder: Path, record: Trace) -> Log:
+def _may_lack_a_module(seen: Gathered, exercise: Exercise) -> bool:
+    """Whether a boot that failed may do better with the modules that were asked for. One that hung, panicked or was
+    given up by init would not, nor one that waited for a container until the time for that was over."""
+    if seen.end.ending is not Ending.EXITED or seen.report.fatal is not None:
+        return False
+    ready = seen.report.ready
+    return ready is None or ready.ok or ready.virtual_ns < exercise.ready.timeout_s * 1e9
+
+
+def read_log(folder: Path, record: Trace) -> CallLog:
     """The calls of the container in a saved trace."""
     return log_of((folder / record.requests_file).read_bytes(), record)
 
 
-def log_of(requests: bytes, record: Trace) -> Log:
+def log_of(requests: bytes, record: Trace) -> CallLog:
     """The same from the tracer's log."""
     return container_log.read(requests, record.phases)
 

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.demands import container_log, degradation, listening
+from vmtailor.analysis.demands import container_log, degradation, harmless, listening
 from vmtailor.analysis.guests import boots, kernel_log
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
@@ -21,7 +21,7 @@ from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
-from vmtailor.model.syscalls import FailedCall, SyscallEvent
+from vmtailor.model.syscalls import Absence, FailedCall, SyscallEvent
 from vmtailor.model.trace import Trace
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
@@ -47,13 +47,15 @@ class Target:
 
 # vmtailor/verification/1: without `skipped`.
 # vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
+# vmtailor/verification/3: `absent`.
 @dataclass(frozen=True)
 class Verification:
     """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
     `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
-    programs of the exercise that were not run on the host, so that the verdict is without them."""
+    programs of the exercise that were not run on the host, so that the verdict is without them; `absent` what is not
+    there and harmlessly so (data/harmless)."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/verification/2"
+    SCHEMA: ClassVar[str] = "vmtailor/verification/3"
 
     failures: tuple[str, ...]
     degraded: tuple[FailedCall, ...] = ()
@@ -61,6 +63,7 @@ class Verification:
     complaints: tuple[str, ...] = ()
     evidence: str = ""
     skipped: tuple[str, ...] = ()
+    absent: tuple[Absence, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -90,7 +93,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     work = Exercised(run, patience_s(target, trace), tools=target.tools)
     found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
-    degraded = degradation.newly_failing(events, log.events)
+    degraded, absent = harmless.split(degradation.newly_failing(events, log.events))
     complaints = tuple(kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, expected_messages()))
     failures = [
         *found.failures,
@@ -104,7 +107,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
         work = Exercised(run, BOOT_S + 4 * target.exercise.ready.timeout_s)
         last, failures = _as_used(target, work, scratch, listening.tcp_ports(events))
     evidence = boots.evidence(last, failures) if failures else ""
-    return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence)
+    return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence, absent=absent)
 
 
 def _as_used(

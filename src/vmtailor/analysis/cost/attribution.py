@@ -29,7 +29,7 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 
 
 @dataclass(frozen=True)
-class CostRow:
+class AttributedCost:
     """Instructions executed in one function itself. `file` is a path of the tree; `symbol` is empty for code that is
     always there; `function` is the one in the symbol table, whatever was inlined into it."""
 
@@ -55,7 +55,7 @@ class SymbolCost:
 class Attribution:
     """`rows` and `remainder` (phase → instructions of code without debug information) add up to `total` (by phase)."""
 
-    rows: tuple[CostRow, ...]
+    rows: tuple[AttributedCost, ...]
     remainder: dict[str, int]
     total: dict[str, int]
 
@@ -169,7 +169,7 @@ def attribute(
                 else:
                     counts[(phase, key)] += part
     names = list(index_of.keys)
-    rows = [CostRow(phase, *names[key], count) for (phase, key), count in counts.items() if count]
+    rows = [AttributedCost(phase, *names[key], count) for (phase, key), count in counts.items() if count]
     return Attribution(
         tuple(sorted(rows, key=lambda r: (r.phase, -r.instructions, r.function))), dict(remainder), dict(total)
     )

@@ -8,7 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.counters import (
     HELPERS,
     KERNEL_MARK,
@@ -47,7 +47,7 @@ def by_table(counters: Counters, table: SymbolTable) -> Attribution:
             for place, executed in zip(index.tolist(), stretch.executed[inside].tolist(), strict=True):
                 costs[table.names[place] if place >= 0 else ""] += executed
     unknown = costs.pop("", 0)
-    rows = tuple(CostRow(TO_INIT, name, "", "", count) for name, count in costs.items())
+    rows = tuple(AttributedCost(TO_INIT, name, "", "", count) for name, count in costs.items())
     return Attribution(rows, {TO_INIT: unknown}, {TO_INIT: unknown + sum(row.instructions for row in rows)})
 
 
@@ -84,7 +84,7 @@ def _helpers(counters: Counters, end: int) -> Helpers:
     return Helpers(len(begun), for_tests, int(statistics.median(each))) if each else Helpers()
 
 
-def _merged(rows: Iterable[CostRow]) -> list[CostRow]:
+def _merged(rows: Iterable[AttributedCost]) -> list[AttributedCost]:
     return sorted(rows, key=lambda r: (-r.instructions, r.function, r.file, r.symbol))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
-from vmtailor.analysis.cost.attribution import Attribution, CostRow
+from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Change, Figure, exact
@@ -48,7 +48,7 @@ def folder_of(file: str) -> str:
 class Traced:
     """What the baseline's trace says: where each function's source is, and what code is there for which symbol."""
 
-    rows: tuple[CostRow, ...]
+    rows: tuple[AttributedCost, ...]
     without_debug_information: int
     files: Mapping[str, str]
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from vmtailor.analysis.demands import harmless
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.ksource.expr import Enabled, Expr, asked_for, disjunction
 from vmtailor.analysis.ksource.facts import Facts
@@ -59,6 +60,8 @@ class AskedSymbols:
     def path(self, path: str) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """Key, symbols and reason of each way in which a path below /proc, /sys or /dev is told."""
         general = _PROCESS.sub("/proc/self", path)
+        if harmless.is_not_demanded(path):
+            return
         for rule in self.rules.paths:
             if rule.match(path) or rule.match(general):
                 yield f"{rule.id} {general}", rule.symbols, rule.reason
@@ -76,6 +79,9 @@ class AskedSymbols:
             any_folder = self.facts.condition("sysctl", f"*/{parts[-1]}") if len(parts) > 3 else None
             both = [c for c in (exact, any_folder) if c is not None]
             return disjunction(*both) if both else self.facts.condition("filesystem", "proc")
+        if parts[0] == "sys":
+            places = ("/".join(parts[1:length]) for length in range(len(parts), 1, -1))
+            return next((c for name in places if (c := self.facts.condition("sysfs", name)) is not None), None)
         if parts[0] != "proc":
             return None
         rest = parts[1:]

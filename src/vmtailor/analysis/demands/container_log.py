@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vmtailor.analysis.demands import strace_log
-from vmtailor.analysis.demands.strace_log import Log
+from vmtailor.analysis.demands.strace_log import CallLog
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.syscalls import SyscallEvent
@@ -33,7 +33,7 @@ def phases(report: GuestReport) -> tuple[tuple[str, float], ...]:
     return tuple(found)
 
 
-def read(data: bytes, begins: Sequence[tuple[str, float]]) -> Log:
+def read(data: bytes, begins: Sequence[tuple[str, float]]) -> CallLog:
     """The log of a requests boot. `begins`: what `phases` gave for it."""
     log = strace_log.parse(data, begins)
     return replace(log, events=tuple(_of_container(log.events)))

@@ -44,7 +44,7 @@ class Demand:
 
     @property
     def reference(self) -> str:
-        """What a reason of the plan refers to: `trace:requests:LINE`, `image:…` or `exercise:…`."""
+        """What a reason of the plan refers to: `trace:requests:LINE`, `observed:NUMBER`, `image:…` or `exercise:…`."""
         where = self.evidence.where
         return f"trace:{where}" if where.startswith("requests:") else where
 
@@ -84,10 +84,28 @@ class Demands:
     # ---- system calls
 
     def event(self, event: SyscallEvent) -> None:
-        """Take one system call into account."""
+        """Take one system call of the trace into account."""
         if event.error and event.error not in NORMAL and event.name != "rt_sigreturn":
             return
-        where = f"requests:{event.line}"
+        self._asks(event, f"requests:{event.line}")
+
+    def alone(self, event: SyscallEvent, where: str) -> tuple[Demand, ...]:
+        """What a call that failed would ask for if it worked, as if nothing else had been seen."""
+        before, network, self._found = self._found, self.network, {}
+        try:
+            self._asks(replace(event, error="", result=0), where)
+            return self.result()
+        finally:
+            self._found, self.network = before, network
+
+    def add_found(self, found: Demand) -> None:
+        """Note a demand that was found by itself."""
+        self.add(
+            found.evidence.kind, found.evidence.key, found.symbols, found.evidence.where, found.text,
+            detail=found.evidence.detail,
+        )  # fmt: skip
+
+    def _asks(self, event: SyscallEvent, where: str) -> None:
         self._call(event, where)
         for rule in self._rules.for_call(event.name):
             found = rule.match(event)

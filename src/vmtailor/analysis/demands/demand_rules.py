@@ -8,12 +8,13 @@ calls   = ["fcntl"]
 words   = ["F_SETLK", "F_GETLK"]   # any of these stands in the arguments; may be left out
 text    = '"tls"'                  # a regular expression that the arguments, joined by ", ", contain; may be left out
 kernel  = ">=6.6"                  # bounds of versions; may be left out
+only_seen = true                   # that a program could is no reason, only that one did; may be left out
 symbols = ["FILE_LOCKING"]
 reason  = "why"
 
 [[path]]
 id      = "cgroup-files"
-paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name
+paths   = ["/sys/fs/cgroup"]       # it and all below; * stands for part of one name; below x/* is also x itself
 symbols = ["CGROUPS"]
 reason  = "why"
 
@@ -22,6 +23,22 @@ calls     = ["setsockopt"]         # system calls, and the C functions of these 
 functions = ["prlimit"]            # the C functions, where they are called otherwise; may be left out
 position  = 2                      # of the words of rules, from 0
 level     = 1                      # of the word that says whose the option is; may be left out
+begins    = ["SO_", "TCP_"]        # how the words begin that stand there; may be left out
+
+[[company]]
+calls  = ["futex"]                 # mean nothing in a program that, read whole, makes none of the others
+others = ["clone", "clone3"]
+reason = "why"
+
+[[untold]]
+calls  = ["socket"]                # where the code does not tell their first argument
+words  = ["AF_INET", "AF_INET6"]   # what counts as asked for
+reason = "why"
+
+[[harmless]]                       # as [[path]], without symbols: where a C library looks, and does without
+id     = "login-name"
+paths  = ["/proc/self/loginuid"]
+reason = "why"
 """
 
 from __future__ import annotations
@@ -47,6 +64,14 @@ _WORDS = re.compile(r"[A-Z][A-Z0-9_]+")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
+def path_pattern(path: str) -> re.Pattern[str]:
+    """What matches a path of a rule, and all below it; * stands for part of one name. A folder whose content is named
+    (`/x/*`) counts itself, too: a program that looks into it misses it first."""
+    whole = path.removesuffix("/*")
+    text = re.escape(whole).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
+    return re.compile(rf"{text}(?:/.*)?\Z", re.S)
+
+
 @dataclass(frozen=True)
 class CallRule:
     id: str
@@ -57,6 +82,7 @@ class CallRule:
     words: tuple[str, ...] = ()
     text: str = ""
     kernel: str = ""
+    only_seen: bool = False
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -81,20 +107,21 @@ class CallRule:
 class PathRule:
     id: str
     paths: tuple[str, ...]
-    symbols: tuple[str, ...]
     reason: str
+    symbols: tuple[str, ...] = ()
     kernel: str = ""
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        parts = []
-        for path in self.paths:
-            text = re.escape(path).replace(r"\*", "[^/]*").replace(r"\[", "[").replace(r"\]", "]").replace(r"\-", "-")
-            parts.append(text)
-        return re.compile(rf"(?:{'|'.join(parts)})(?:/.*)?\Z", re.S)
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(path_pattern(path) for path in self.paths)
 
     def match(self, path: str) -> bool:
-        return self._pattern.match(path) is not None
+        return any(pattern.match(path) for pattern in self._patterns)
+
+    def length(self, path: str) -> int:
+        """How many parts of a path the longest pattern covers that matches it; 0 when none does."""
+        parts = (named.count("/") for named, p in zip(self.paths, self._patterns, strict=True) if p.match(path))
+        return max(parts, default=0)
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,29 @@ class ArgumentRule:
     position: int
     functions: tuple[str, ...] = ()
     level: int | None = None
+    begins: tuple[str, ...] = ()
+
+    def has(self, word: str) -> bool:
+        """Whether a word may stand there."""
+        return not self.begins or word.startswith(self.begins)
+
+
+@dataclass(frozen=True)
+class CompanyRule:
+    """System calls that mean nothing in a program that makes none of the others."""
+
+    calls: tuple[str, ...]
+    others: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class UntoldRule:
+    """What counts as asked for where code does not tell a call's first argument."""
+
+    calls: tuple[str, ...]
+    words: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -112,6 +162,9 @@ class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
+    company: tuple[CompanyRule, ...] = ()
+    harmless: tuple[PathRule, ...] = ()
+    untold: tuple[UntoldRule, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +181,9 @@ class Rules:
             tuple(r for r in self.calls if in_bounds(r.kernel, version)),
             tuple(r for r in self.paths if in_bounds(r.kernel, version)),
             self.arguments,
+            self.company,
+            self.harmless,
+            self.untold,
         )
 
 
@@ -156,21 +212,28 @@ def parse(text: str, origin: str) -> Rules:
         tuple(_rows(document, "call", CallRule, origin)),
         tuple(_rows(document, "path", PathRule, origin)),
         tuple(_rows(document, "argument", ArgumentRule, origin)),
+        tuple(_rows(document, "company", CompanyRule, origin)),
+        tuple(_rows(document, "harmless", PathRule, origin)),
+        tuple(_rows(document, "untold", UntoldRule, origin)),
     )
 
 
 def load(folder: Traversable | Path | None = None) -> Rules:
     """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "demand"
-    calls: list[CallRule] = []
-    paths: list[PathRule] = []
-    arguments: list[ArgumentRule] = []
-    for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
-        rules = parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
-        calls += rules.calls
-        paths += rules.paths
-        arguments += rules.arguments
-    ids = [r.id for r in calls] + [r.id for r in paths]
+    every = [
+        parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
+        for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    ]
+    found = Rules(
+        tuple(rule for one in every for rule in one.calls),
+        tuple(rule for one in every for rule in one.paths),
+        tuple(rule for one in every for rule in one.arguments),
+        tuple(rule for one in every for rule in one.company),
+        tuple(rule for one in every for rule in one.harmless),
+        tuple(rule for one in every for rule in one.untold),
+    )
+    ids = [r.id for r in found.calls] + [r.id for r in (*found.paths, *found.harmless)]
     if twice := {i for i in ids if ids.count(i) > 1}:
         raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
-    return Rules(tuple(calls), tuple(paths), tuple(arguments))
+    return found

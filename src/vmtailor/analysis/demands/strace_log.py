@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from vmtailor.model.syscalls import CallSummary, SyscallEvent
 
-_LINE = re.compile(r"(\d+)\s+(\d+\.\d+)\s(.*)\Z", re.S)
+_LINE = re.compile(r"(\d+)(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d+\.\d+)\s(.*)\Z", re.S)  # <name>: with -Y
 _CALL = re.compile(r"(\w+)\(")
 _RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
 _UNFINISHED = " <unfinished ...>"
@@ -27,7 +27,7 @@ _MAX_LINE = 65536
 
 
 @dataclass(frozen=True)
-class Log:
+class CallLog:
     """All calls in the order in which they began. `skipped`: how many lines were not understood."""
 
     events: tuple[SyscallEvent, ...]
@@ -134,7 +134,7 @@ class _Parser:
         if match is None or len(text) > _MAX_LINE:
             self._skipped += 1
             return
-        pid, time, rest = int(match.group(1)), float(match.group(2)), match.group(3)
+        pid, time, rest = int(match.group(1)), float(match.group(3)), match.group(4)
         if rest.startswith(("---", "+++")):  # a signal; the end of a process
             return
         resumed = _RESUMED.match(rest)
@@ -179,7 +179,7 @@ class _Parser:
     def _phase(self, time: float) -> str:
         return self._names[max(0, bisect_right(self._starts, time) - 1)] if self._names else ""
 
-    def finish(self) -> Log:
+    def finish(self) -> CallLog:
         for pid, (slot, call) in self._pending.items():  # calls that never returned
             head = _CALL.match(call.text)
             if head:
@@ -187,10 +187,22 @@ class _Parser:
                 name, phase = head.group(1), self._phase(call.time)
                 self._events[slot] = SyscallEvent(call.line, pid, "", name, tuple(arguments), None, "", 0.0, phase)
         events = name_tasks(e for e in self._events if e is not None)
-        return Log(tuple(events), self._skipped)
+        return CallLog(tuple(events), self._skipped)
 
 
-def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> Log:
+def parse_line(text: str) -> SyscallEvent | None:
+    """One line that is a whole call; its task is the name that the tracer gives (-Y), or the process. None for all
+    else."""
+    match = _LINE.match(text)
+    events = parse(text.encode("utf-8", "replace")).events if match is not None and "\n" not in text else ()
+    if match is None or len(events) != 1 or events[0].result is None:
+        return None
+    return replace(
+        events[0], task=unquote(f'"{match.group(2)}"')[:15] if match.group(2) else f"process {events[0].pid}"
+    )
+
+
+def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> CallLog:
     """Read a whole log; what follows the first NUL byte (the rest of a raw disk) is ignored.
 
     `phases`: (name, second of the guest's clock at which it begins), in order; what is earlier counts to the first.

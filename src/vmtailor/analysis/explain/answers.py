@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry
+from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, of_margin
 from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base.words import figures
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.fit import FitRun
+from vmtailor.model.margin import Margin
+from vmtailor.model.reach import Nearness
 
 
 class NameKind(StrEnum):
@@ -177,6 +179,16 @@ def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tupl
     for entry in catalogue.entries:
         if any(symbol == name and value != "n" for symbol, value in entry.symbols):
             ways.append(f"{entry.reference}{_conditions(entry)}: {entry.reason}")
+    for margin in Margin:
+        for entry in of_margin(margin).entries:
+            if any(symbol == name for symbol, _ in entry.symbols):
+                ways.append(f"--margin {margin}: {entry.reason} [{entry.reference}]")
+    for lack in run.lacks:
+        if name in lack.symbols:
+            near = "--margin reachable" if lack.nearness is not Nearness.IN_IMAGE else "no margin"
+            ways.append(
+                f"{near}, as {', '.join(lack.files[:1])} could ask for {', '.join(lack.keys)} ({lack.nearness})"
+            )
     if not ways:
         ways.append("an exercise in which the container asks for it: by a call, a file, a device or a module")
     ways.append(f"your word: vmtailor fit … --keep {name}")

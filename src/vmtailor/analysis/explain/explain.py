@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a symbol is in or out, what would bring it in, and which symbols stand nearest to a failure."""
+"""Why a symbol is in or out, and what would bring it in."""
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.demands.demand_rules import Rules
@@ -13,9 +11,8 @@ from vmtailor.analysis.ksource.expr import symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.model.change import Change, Figure, Reason
+from vmtailor.model.change import Figure, Reason
 from vmtailor.model.plan import Plan
-from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
 
 @dataclass(frozen=True)
@@ -80,6 +77,7 @@ def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[st
     words = {
         "family": "socket AF_{}", "netlink": "socket AF_NETLINK NETLINK_{}", "protocol": "socket of protocol {}",
         "filesystem": "mount of {}", "proc": "/proc/{}", "sysctl": "/proc/sys/{}", "device": "/dev/{}",
+        "sysfs": "/sys/{}",
     }  # fmt: skip
     found = []
     for call in facts.table:
@@ -97,89 +95,3 @@ def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[st
         if name in path_rule.symbols:
             found += path_rule.paths
     return tuple(dict.fromkeys(found))[:limit]
-
-
-def nearest(
-    failed: Sequence[FailedCall], left_out: Sequence[Change], facts: Facts, rules: Rules, kconfig: Kconfig
-) -> tuple[str, ...]:
-    """All symbols left out, those nearest to the failing calls first: the order in which repair tries them.
-
-    First what the call itself, its family or a rule asks for; then what makes up the folder, then the subsystem in
-    which the call is defined; then what ran, by instructions. Without failing calls only the last counts.
-    """
-    candidates = [row.id for row in left_out]
-    distance: dict[str, int] = {}
-
-    def near(names: Sequence[str], step: int) -> None:
-        for name in names:
-            if kconfig.known(name):
-                distance[name] = min(distance.get(name, step), step)
-
-    for call in failed:
-        for step, names in enumerate(_asked_by(call, facts, rules)):
-            near(names, step)
-    ordered = sorted(enumerate(candidates), key=lambda item: (distance.get(item[1], 99), item[0]))
-    return tuple(name for _, name in ordered)
-
-
-def _asked_by(call: FailedCall, facts: Facts, rules: Rules) -> tuple[list[str], list[str], list[str]]:
-    """Symbols that a failed call asks for, those of the folders where that is defined, and those of their
-    subsystems."""
-    words = call.arguments.split(", ")
-    event = SyscallEvent(0, 0, "", call.name, tuple(words), 0, "", 0.0)
-    direct = [s for rule in rules.for_call(call.name) if rule.match(event) is not None for s in rule.symbols]
-    files: list[str] = []
-    for kind, name in _named(call.name, words):
-        direct += _symbols_of(facts, kind, name)
-        files += [place.path for place in facts.places(kind, name)]
-    for word in words:
-        if word.startswith("/"):
-            direct += [s for rule in rules.paths if rule.match(word) for s in rule.symbols]
-    known = facts.syscall(call.name)
-    if known is not None:
-        direct += sorted(symbols(known[0]))
-        files += [place.path for place in known[1]]
-    folders = {posixpath.dirname(path) for path in files}
-    subsystems = {subsystem(path) for path in files} - {""}
-    around = [
-        s for path, text in facts.files.items() if posixpath.dirname(path) in folders for s in symbols(parse(text))
-    ]
-    further = [s for path, text in facts.files.items() if subsystem(path) in subsystems for s in symbols(parse(text))]
-    return direct, around, further
-
-
-def subsystem(path: str) -> str:
-    """The part of the source tree that a file belongs to: its top folder, of drivers and architectures the one below;
-    empty for a file at the top."""
-    parts = posixpath.dirname(path).split("/")
-    return "/".join(parts[:2] if parts[0] in ("arch", "drivers") else parts[:1])
-
-
-def _named(call: str, words: Sequence[str]) -> list[tuple[str, str]]:
-    """What a call names that the source defines by name: kind and name as the facts have them."""
-    found = []
-    for word in words:
-        if word.startswith(("AF_", "PF_")):
-            found.append(("family", word[3:]))
-        elif word.startswith("NETLINK_"):
-            found.append(("netlink", word[8:]))
-        elif word.startswith("/"):
-            found += _named_by_path(word)
-    if call in ("mount", "fsopen"):
-        found += [("filesystem", word) for word in words]
-    return found
-
-
-def _symbols_of(facts: Facts, kind: str, name: str) -> list[str]:
-    condition = facts.condition(kind, name)
-    return sorted(symbols(condition)) if condition is not None else []
-
-
-def _named_by_path(path: str) -> list[tuple[str, str]]:
-    parts = path.strip("/").split("/")
-    rest = "/".join(parts[1:])
-    if parts[0] == "dev":
-        return [("device", rest)]
-    if parts[:2] == ["proc", "sys"]:
-        return [("sysctl", "/".join(parts[2:]))]
-    return [("proc", rest.replace("PID/", "self/", 1))] if parts[0] == "proc" else []

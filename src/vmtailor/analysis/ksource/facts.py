@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from vmtailor.analysis.ksource import call_tables, kbuild, kconfig_kinds, names
 from vmtailor.analysis.ksource.conditions import line_conditions
-from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, holds
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.base.cache.store import Store, digest
@@ -29,7 +29,7 @@ SEARCHED = (
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "12"
+FORMAT = "13"
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class Facts:
         """The condition under which a source file is compiled; TRUE for a header or a file that no Makefile names."""
         stem, ending = posixpath.splitext(path)
         return self._expressions.get(stem, TRUE) if ending in (".c", ".S") else TRUE
+
+    def compiled(self, enabled: Mapping[str, str]) -> tuple[str, ...]:
+        """The files that a configuration compiles, without their endings: name → y or m of what is set."""
+        return tuple(path for path, condition in self._expressions.items() if holds(condition, enabled))
 
     def places(self, kind: str, name: str) -> tuple[Place, ...]:
         return self.names.get(kind, {}).get(name, ())

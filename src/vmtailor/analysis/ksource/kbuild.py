@@ -68,12 +68,14 @@ class _Reached:
 class _Folder:
     """The lists of one folder: source or folder → condition, without regard to when make goes there.
 
-    `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders."""
+    `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders; `modules`
+    the objects themselves that may become modules."""
 
     built: dict[str, Expr] = field(default_factory=dict)
     modular: dict[str, Expr] = field(default_factory=dict)
     library: dict[str, Expr] = field(default_factory=dict)
     below: dict[str, _Reached] = field(default_factory=dict)
+    modules: dict[str, Expr] = field(default_factory=dict)
 
 
 def _note(into: dict[str, Expr], name: str, condition: Expr) -> None:
@@ -105,6 +107,8 @@ def _listed(scope: Scope, folder: str) -> _Folder:
             below = found.below.get(path, _Reached())
             found.below[path] = below | _Reached(yes, disjunction(yes, modular.get(name, FALSE)))
         elif name.endswith(".o"):
+            if modular.get(name, FALSE) != FALSE:
+                found.modules[_path(folder, name.removesuffix(".o"))] = disjunction(yes, modular[name])
             for source, condition in _sources(scope, name, ("-objs", "-y")):
                 _note(found.built, _path(folder, source), conjunction(yes, condition))
             for source, condition in _sources(scope, name, ("-objs", "-y", "-m")) if only_module != FALSE else ():
@@ -174,6 +178,16 @@ class _Tree:
                 found[path] = found.get(path, Compiled()) | one
         return {path: one for path, one in found.items() if one.at_all != FALSE}
 
+    def modules(self) -> dict[str, Expr]:
+        for folder, reached in self._top():
+            self._visit(folder, reached)
+        found = {
+            path: conjunction(reached.at_all, condition)
+            for folder, reached in self._reached.items()
+            for path, condition in self._folders[folder].modules.items()
+        }
+        return {path: condition for path, condition in found.items() if condition != FALSE}
+
     def _top(self) -> Iterator[tuple[str, _Reached]]:
         """The folders that the top Makefile and the architecture's name, and the root."""
         always = _Reached(TRUE, TRUE)
@@ -231,3 +245,9 @@ def compiled_files(read: Reader, arch: str) -> dict[str, Compiled]:
 def file_conditions(read: Reader, arch: str) -> dict[str, Expr]:
     """Source path without its ending → the condition under which it is compiled, for the kernel or for a module."""
     return {path: one.at_all for path, one in compiled_files(read, arch).items()}
+
+
+def modules(read: Reader, arch: str) -> dict[str, Expr]:
+    """Path of a module without its ending (`fs/overlayfs/overlay`) → the condition under which there is one, in the
+    kernel or as a file."""
+    return _Tree(read, arch).modules()

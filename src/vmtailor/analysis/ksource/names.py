@@ -35,6 +35,19 @@ _NODE_NAME = re.compile(r'\.nodename\s*=\s*"([^"]+)"')
 _DEVNAME = re.compile(r'MODULE_ALIAS\(\s*"devname:([^"]+)"\s*\)')
 _DEVLIST = re.compile(r'^\s*\[\w+\]\s*=\s*\{\s*"(\w+)"\s*,[^}]*&\w+_fops', re.M)
 _ALGORITHM = re.compile(r'^MODULE_ALIAS_CRYPTO\("([^"]+)"\)', re.M)
+_BUS_START = re.compile(_STRUCT.format("bus_type").replace(r"\s+\w+", r"\s+(\w+)"))
+_SUBSYS = re.compile(r"\bsubsys_(?:system|virtual)_register\(\s*&(\w+)")
+_CLASS_START = re.compile(_STRUCT.format("class"))
+_CLASS = re.compile(r'\bclass_create\(\s*(?:THIS_MODULE,\s*)?"([^"\n/]+)"')
+_KOBJECT = re.compile(r'\b(?:kobject|kset)_create_and_add\(\s*"([^"\n/]+)"\s*,([^;]{0,120})\)', re.S)
+_MOUNT_POINT = re.compile(r'\bsysfs_create_mount_point\(\s*(\w+_kobj)\s*,\s*"([^"\n/]+)"')
+_KOBJ_GROUP = re.compile(r"\bsysfs_create_group\(\s*(\w+_kobj)\s*,\s*&(\w+)")
+_GROUP_START = re.compile(_STRUCT.format("attribute_group").replace(r"\s+\w+", r"\s+(\w+)"))
+#: Folders of /sys that are the parents of others, by the kernel's names.
+_SYS_FOLDERS = {
+    "kernel_kobj": "kernel/", "mm_kobj": "kernel/mm/", "fs_kobj": "fs/", "power_kobj": "power/",
+    "firmware_kobj": "firmware/", "hypervisor_kobj": "hypervisor/", "NULL": "",
+}  # fmt: skip
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.c)"', re.M)
 
 
@@ -120,6 +133,37 @@ def device_nodes(text: str) -> Found:
             yield match.group(1), match.start()
 
 
+def sys_entries(text: str) -> Found:
+    """Folders of /sys that have a fixed place, as paths below it: `devices/system/node`, `class/net`,
+    `kernel/mm/transparent_hugepage`."""
+    systems = {match.group(1) for match in _SUBSYS.finditer(text)}
+    for match in _BUS_START.finditer(text):
+        name = _FIELD_NAME.search(_body(text, match.end()))
+        if name:
+            yield f"bus/{name.group(1)}", match.start()
+            if match.group(1) in systems:
+                yield f"devices/system/{name.group(1)}", match.start()
+    for start in _CLASS_START.finditer(text):
+        name = _FIELD_NAME.search(_body(text, start.end()))
+        if name:
+            yield f"class/{name.group(1)}", start.start()
+    for made in _CLASS.finditer(text):
+        yield f"class/{made.group(1)}", made.start()
+    for made in _KOBJECT.finditer(text):
+        folder = _SYS_FOLDERS.get(made.group(2).split(",")[-1].strip())
+        if folder is not None:
+            yield f"{folder}{made.group(1)}", made.start()
+    for made in _MOUNT_POINT.finditer(text):
+        if made.group(1) in _SYS_FOLDERS:
+            yield f"{_SYS_FOLDERS[made.group(1)]}{made.group(2)}", made.start()
+    groups = {made.group(2): made.group(1) for made in _KOBJ_GROUP.finditer(text)}
+    for match in _GROUP_START.finditer(text):
+        name = _FIELD_NAME.search(_body(text, match.end()))
+        folder = _SYS_FOLDERS.get(groups.get(match.group(1), ""))
+        if name and folder is not None:
+            yield f"{folder}{name.group(1)}", match.start()
+
+
 def algorithms(text: str) -> Found:
     """Ciphers, hashes and templates by the names that they are asked for by: `sha256`, `hmac`."""
     return ((m.group(1), m.start()) for m in _ALGORITHM.finditer(text))
@@ -148,5 +192,10 @@ FINDERS = (
     Finder("proc", proc_entries, ("proc_create", "proc_mkdir", "proc_symlink", "proc_net_mkdir", "tgid_base_stuff")),
     Finder("sysctl", sysctls, (".procname",)),
     Finder("algorithm", algorithms, ("MODULE_ALIAS_CRYPTO(",)),
+    Finder(
+        "sysfs",
+        sys_entries,
+        ("struct bus_type", "struct class", "class_create(", "_create_and_add(", "sysfs_create_"),
+    ),
     Finder("device", device_nodes, ("struct miscdevice", "devname:", "devlist[]")),
 )

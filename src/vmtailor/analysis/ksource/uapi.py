@@ -16,7 +16,7 @@ from vmtailor.model.architecture import Architecture
 MORE = ("include/linux/socket.h", "include/linux/net.h")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Z_][A-Z0-9_]*)[ \t]+([^\n]+)$", re.M)
 _MEMBER = re.compile(r"^[ \t]*([A-Z_][A-Z0-9_]*)[ \t]*=[ \t]*([^,\n/}]+)", re.M)
-_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//.*", re.S)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.S)
 _NUMBER = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
 _OCTAL = re.compile(r"\b0([0-7]+)\b")
 #: Sizes of what ioctl numbers are made of, in bytes.

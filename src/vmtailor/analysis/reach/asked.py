@@ -5,7 +5,7 @@ the rules of data/demand, and only what the baseline has. What failed there cann
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from vmtailor.analysis.demands.asked_symbols import AskedSymbols, family_name
@@ -91,12 +91,19 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     elif ask.kind is EvidenceKind.SOCKET and ask.key.startswith("AF_"):
         word, _, protocol = ask.key.partition("/")
         family = family_name(word)
-        yield asked.protocol(family, protocol) if protocol else asked.family(family)
+        if not ask.by.startswith("names ") or _is_built_in(asked.family(family), asked.baseline):
+            yield asked.protocol(family, protocol) if protocol else asked.family(family)
     elif not ask.argument:
         yield asked.call(ask.call or ask.key)
     for rule in asked.rules.for_call(ask.call):
-        if _holds(rule, ask.argument):
+        if not rule.only_seen and _holds(rule, ask.argument):
             yield rule.symbols
+
+
+def _is_built_in(symbols: Iterable[str], baseline: Enabled) -> bool:
+    """Whether none is a module of the baseline: interpreters name every family that there is, and a mere name is not
+    enough to put into the kernel what the baseline would have had to load."""
+    return not isinstance(baseline, Mapping) or all(baseline.get(symbol) != "m" for symbol in symbols)
 
 
 def _holds(rule: CallRule, argument: str) -> bool:

@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from vmtailor.analysis.demands.asked_symbols import CREDENTIALS
-from vmtailor.analysis.demands.demand_rules import CallRule, Rules
-from vmtailor.analysis.reach.contents import Called, Contents, FileKind, Given, Wanted
+from vmtailor.analysis.demands.demand_rules import ArgumentRule, CallRule, Rules
+from vmtailor.analysis.reach.c_library import CLibraries
+from vmtailor.analysis.reach.contents import Contents, FileKind, Given, Wanted
 from vmtailor.analysis.reach.linking import Links
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.reach import Ask
 
 _SOCKETS = frozenset({"socket", "socketpair"})
+_EXECUTING = frozenset({"execve", "execveat"})
+_PSEUDO = ("/proc/", "/sys/", "/dev/")
+#: What programs fill in with numbers and names when they run: a process of /proc, and any part of another path.
+_PROCESS = re.compile(r"^/proc/%[a-z]+(?=/|\Z)")
+_FILLED = re.compile(r"/[^/]*%.*")
 #: Constants that are bits of an argument, by how they begin.
 _BITS = ("CLONE_", "MAP_", "SHM_", "MFD_")
 _SOCKET_TYPE = 0xF
 _SHARED = 0o6000
-_DEEPEST = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class KernelNames:
 def wanted(rules: Rules, families: Iterable[str]) -> Wanted:
     """What to look for in files, by the rules that there are. `families`: with AF_."""
     words = {word for rule in rules.calls for word in rule.words}
-    functions = {name for rule in rules.arguments for name in (*rule.functions, *rule.calls)}
+    functions = {name for rule in rules.arguments for name in (*rule.functions, *rule.calls)} | _SOCKETS
     return Wanted(frozenset(words) | frozenset(families), frozenset(f for name in functions for f in _spelt(name)))
 
 
@@ -53,11 +59,16 @@ def _plain(function: str) -> str:
 
 @dataclass
 class Asks:
-    links: Links
+    """`script`: a script of the image that can be executed, or empty."""
+
+    libraries: CLibraries
     kernel: KernelNames
     rules: Rules
-    _libraries: dict[tuple[str, ...], dict[str, Called]] = field(default_factory=dict)
-    _leads: dict[tuple[tuple[str, ...], str], dict[int, None]] = field(default_factory=dict)
+    script: str = ""
+
+    @property
+    def links(self) -> Links:
+        return self.libraries.links
 
     def of(self, path: str) -> tuple[Ask, ...]:
         """All asks of a file, each once: the plainest way to it comes first."""
@@ -85,16 +96,20 @@ class Asks:
     def _calls(self, path: str, one: Contents) -> Iterator[Ask]:
         if one.kind is not FileKind.ELF:
             return
-        scope = self._scope(path)
-        ways = [(name, self._numbers(scope, name)) for name in one.imports] if one.functions is None else []
-        for name, numbers in sorted(ways, key=lambda way: (len(way[1]), way[0])):
-            for number in numbers:
+        for name, lead in self.libraries.ways(path):
+            for number in lead.numbers:
                 yield from self._call(number, f"imports {name}")
-        for name in one.own.names:
-            for number in self._numbers(scope, name):
-                yield from self._call(number, f"imports {name}")
-        for number, address in one.own.numbers:
-            yield from self._call(number, f"has code at {address:#x}")
+            for text in lead.strings:
+                if not any(rule.match(text) for rule in self.rules.harmless):
+                    yield from _path(text, f"imports {name}")
+        own = [(self.kernel.calls.get(number, ""), number, address) for number, address in one.own.numbers]
+        alone = self._alone({name for name, _, _ in own}) if not one.imports and not one.needed else frozenset()
+        for name, number, address in own:
+            if name not in alone:
+                yield from self._call(number, f"has code at {address:#x}")
+        for text in one.own.strings:
+            yield from _path(text, f'names "{text}"')
+        scope = self.libraries.scope(path)
         takers = {name: place for other in scope for name, place in self.links.contents[other].takers}
         for given in one.given:
             constants = dict(given.constants)
@@ -103,45 +118,18 @@ class Asks:
                 yield from self._call(constants[takers[given.name]] & 0xFFFFFFFF, by)
             yield from self._told(given)
 
+    def _alone(self, calls: set[str]) -> frozenset[str]:
+        """The calls that mean nothing in a program, read whole, that makes these."""
+        found = (name for rule in self.rules.company if not calls & set(rule.others) for name in rule.calls)
+        return frozenset(found)
+
     def _call(self, number: int, by: str) -> Iterator[Ask]:
         name = self.kernel.calls.get(number)
         if name is not None:
             kind = EvidenceKind.CREDENTIAL if name in CREDENTIALS else EvidenceKind.SYSCALL
             yield Ask(kind, name, name, by=by)
-
-    def _scope(self, path: str) -> tuple[str, ...]:
-        """The C libraries that a file's imports are found in: those of what it needs, and for what needs none (it is
-        loaded into a program that does) all of the image."""
-        contents = self.links.contents
-        own = tuple(p for p in self.links.scope(path) if contents[p].functions is not None)
-        if any(p != path for p in own) or contents[path].functions is not None or not contents[path].imports:
-            return own
-        return tuple(p for p, one in contents.items() if one.functions is not None)
-
-    def _numbers(self, scope: tuple[str, ...], name: str) -> dict[int, None]:
-        """The system calls that a function of the C libraries leads to."""
-        key = (scope, name)
-        if key not in self._leads:
-            table = self._table(scope)
-            found: dict[int, None] = {}
-            seen, fresh = {name}, [name]
-            for _ in range(_DEEPEST):
-                reached = [table[one] for one in fresh if one in table]
-                found.update(dict.fromkeys(number for one in reached for number, _ in one.numbers))
-                fresh = [other for one in reached for other in one.names if other not in seen]
-                seen.update(fresh)
-            self._leads[key] = found
-        return self._leads[key]
-
-    def _table(self, scope: tuple[str, ...]) -> dict[str, Called]:
-        if scope not in self._libraries:
-            table: dict[str, Called] = {}
-            for path in scope:
-                one = self.links.contents[path]
-                for name, place in (one.functions or {}).items():
-                    table.setdefault(name, one.called[place])
-            self._libraries[scope] = table
-        return self._libraries[scope]
+            if self.script and name in _EXECUTING:
+                yield Ask(EvidenceKind.BINARY_FORMAT, "#!", by=f"{by}, and {self.script} is a script")
 
     # ---- arguments
 
@@ -154,20 +142,18 @@ class Asks:
         for rule in self.rules.arguments:
             if plain not in (rule.functions or rule.calls):
                 continue
-            value = constants.get(rule.position)
-            for call in rule.calls if value is not None else ():
+            for call in rule.calls if rule.position in constants else ():
                 if rule.functions or call == plain:
-                    yield from self._words(
-                        call, value or 0, constants.get(rule.level or -1), rule.level is not None, by
-                    )
+                    yield from self._words(call, rule, constants, by)
 
-    def _words(self, call: str, value: int, level: int | None, levelled: bool, by: str) -> Iterator[Ask]:
+    def _words(self, call: str, place: ArgumentRule, constants: Mapping[int, int], by: str) -> Iterator[Ask]:
+        level = None if place.level is None else constants.get(place.level)
         for rule in self.rules.for_call(call):
-            for word in rule.words:
+            for word in filter(place.has, rule.words):
                 known = self.kernel.constants.get(word)
-                if known is None or not _is(word, known, value):
+                if known is None or not _is(word, known, constants[place.position]):
                     continue
-                if not levelled or level is None or self._level(word) in (None, level & 0xFFFFFFFF):
+                if level is None or self._level(word) in (None, level & 0xFFFFFFFF):
                     yield _flag(rule, call, word, by)
 
     def _level(self, word: str) -> int | None:
@@ -178,6 +164,9 @@ class Asks:
 
     def _socket(self, call: str, constants: Mapping[int, int], by: str) -> Iterator[Ask]:
         kernel = self.kernel
+        if 0 not in constants:
+            for word in dict.fromkeys(w for rule in self.rules.untold if call in rule.calls for w in rule.words):
+                yield Ask(EvidenceKind.SOCKET, word, call, word, f"{by}, the family is not told")
         family = next((f for f in sorted(kernel.families) if kernel.constants.get(f) == constants.get(0)), "")
         if not family:
             return
@@ -200,9 +189,8 @@ class Asks:
     # ---- strings
 
     def _strings(self, one: Contents) -> Iterator[Ask]:
-        if one.functions is None:
-            for name in one.paths:
-                yield Ask(EvidenceKind.PSEUDO_FILE, posixpath.normpath(name), by=f'names "{name}"')
+        for name in one.paths:
+            yield from _path(name, f'names "{name}"')
         called = {_plain(name) for name in (*one.imports, *(given.name for given in one.given))}
         if called & _SOCKETS:
             for word in one.words:
@@ -212,20 +200,32 @@ class Asks:
             if called & set(place.functions):
                 called |= set(place.calls)
         for rule in self.rules.calls:
-            call = next((name for name in rule.calls if name in called), "")
-            if call:
-                yield from self._by_name(rule, call, one)
+            calls = [name for name in rule.calls if name in called]
+            if calls:
+                yield from self._by_name(rule, calls, one)
 
-    @staticmethod
-    def _by_name(rule: CallRule, call: str, one: Contents) -> Iterator[Ask]:
+    def _by_name(self, rule: CallRule, calls: list[str], one: Contents) -> Iterator[Ask]:
         """A rule's words, and strings of its pattern, in a file that makes the call: interpreters name them so."""
         strings = [name for name in one.names if '"' in rule.text and rule.asks(f'"{name}"')]
         if not rule.words:
             for name in strings:
-                yield _flag(rule, call, f'"{name}"', f'names "{name}"')
+                yield _flag(rule, calls[0], f'"{name}"', f'names "{name}"')
         for word in rule.words:
-            if word in one.words:
+            call = next((call for call in calls if self._takes(call, word)), "")
+            if call and word in one.words:
                 yield _flag(rule, call, ", ".join([word, *(f'"{name}"' for name in strings[:1])]), f'names "{word}"')
+
+    def _takes(self, call: str, word: str) -> bool:
+        """Whether a call takes a word, as far as it is known where its words stand."""
+        places = [place for place in self.rules.arguments if call in place.calls]
+        return not places or any(place.has(word) for place in places)
+
+
+def _path(path: str, by: str) -> Iterator[Ask]:
+    """A path of /proc, /sys or /dev that is named, as far as it is told."""
+    if path.startswith(_PSEUDO):
+        told = _FILLED.sub("", _PROCESS.sub("/proc/self", path))
+        yield Ask(EvidenceKind.PSEUDO_FILE, posixpath.normpath(told), by=by)
 
 
 def _is(word: str, known: int, value: int) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -16,13 +17,20 @@ from vmtailor.model.architecture import Code
 
 #: A file with more is known by imports and strings alone.
 MOST_CODE = 160 << 20
+#: Calls from a C library's function to where a path is named: farther away lie what it does when all goes wrong, and
+#: the settings that it reads for itself.
+_NEAR = 2
+#: Code whose calls are followed, and functions that are passed on the way in all.
+_MOST_FOLLOWED = 64 << 20
+_MOST_STEPS = 20_000_000
 #: A library with so many kinds of system calls in its own code is told apart function by function: a C library.
 _C_LIBRARY = 8
 _MOST_STRINGS = 2000
 _SCRIPT_WORDS = 4000
 SCRIPT_BYTES = 1 << 20
 _PATHS = re.compile(rb"/(?:proc|sys|dev)/[!-~]{1,200}(?=\0)")
-_WORDS = re.compile(rb"[A-Z][A-Z0-9]*_[A-Z0-9_]{1,40}(?=\0)")
+_PROGRAMS = re.compile(rb"/(?:(?:usr/(?:local/)?)?s?bin|usr/lib(?:exec)?|opt)/[\w./+-]{1,200}(?=\0)")
+_WORDS = re.compile(rb"[A-Z][A-Z0-9]{0,30}_[A-Z0-9_]{1,40}(?=\0)")
 #: Strings of which rules speak by a pattern: short, and made of what names are made of.
 _NAMES = re.compile(rb"(?:user|trusted|security|system)\.[a-z_.]{1,60}(?=\0)|(?:tls|bbr|cubic)(?=\0)")
 _SCRIPT_PATHS = re.compile(rb"/(?:proc|sys|dev)/[\w./-]{1,200}")
@@ -39,16 +47,18 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class Called:
-    """System calls that code leads to: numbers, each with the address of one instruction that makes it, and the names
-    of other files' functions."""
+    """What code leads to: numbers of system calls, each with the address of one instruction that makes it; names of
+    other files' functions; strings that are paths."""
 
     numbers: tuple[tuple[int, int], ...] = ()
     names: tuple[str, ...] = ()
+    strings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Given:
-    """A call of a function: its name, which constants it is given at which positions, and where."""
+    """A call of a function: its name, which constants it is given at which positions, and where. What is missing among
+    the constants is not told."""
 
     name: str
     constants: tuple[tuple[int, int], ...]
@@ -59,8 +69,8 @@ class Given:
 class Contents:
     """`own`: what its code leads to by itself: all of it, but in C libraries and static programs only what runs from
     the entry on. `functions`: exported name → place in `called`, for C libraries. `takers`: exported functions that
-    take a system call's number, and the position of that argument. `words`, `names` and `paths` are whole strings of
-    it; `programs`: words of a script that may be programs."""
+    take a system call's number, and the position of that argument. `words`, `names`, `paths` and `programs` are whole
+    strings of it, of a script words; paths of a C library or a static program are told with the code that uses them."""
 
     SCHEMA: ClassVar[str] = "vmtailor/file-contents/1"
 
@@ -112,26 +122,32 @@ def read(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
         return Contents(FileKind.ELF, not_read=f"it is damaged: {type(error).__name__}")
 
 
-def _strings(data: bytes, pattern: re.Pattern[bytes]) -> tuple[str, ...]:
-    """Whole strings, each once: what stands before one is no character of a text."""
+def _strings(
+    parts: Iterable[memoryview], pattern: re.Pattern[bytes], wanted: frozenset[str] | None = None
+) -> tuple[str, ...]:
+    """Whole strings, each once, `wanted` ones or all: what stands before one is no character of a text."""
     found: dict[str, None] = {}
-    for match in pattern.finditer(data):
-        if match.start() == 0 or not 0x20 <= data[match.start() - 1] < 0x7F:
-            found[match.group().decode("ascii", "replace")] = None
-            if len(found) >= _MOST_STRINGS:
-                break
+    for data in parts:
+        for match in pattern.finditer(data):
+            if match.start() == 0 or not 0x20 <= data[match.start() - 1] < 0x7F:
+                text = match.group().decode("ascii", "replace")
+                if wanted is None or text in wanted:
+                    found[text] = None
+                if len(found) >= _MOST_STRINGS:
+                    return tuple(found)
     return tuple(found)
 
 
 def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
     elf = ElfFile(data)
-    constants = b"\0".join(
-        data[one.offset : one.offset + one.size] for one in elf.segments if not one.executable or len(elf.segments) == 1
-    )
-    # Linkers that keep constants beside code have them in executable segments; what is not text is never whole there.
-    words = tuple(word for word in _strings(constants, _WORDS) if word in wanted.words)
-    names, paths = _strings(constants, _NAMES), _strings(constants, _PATHS)
-    del constants
+    whole = memoryview(data)
+    constants = [
+        whole[one.offset : one.offset + one.size + 1]
+        for one in elf.segments
+        if not one.executable or len(elf.segments) == 1
+    ]
+    words = _strings(constants, _WORDS, wanted.words)
+    names, paths, programs = (_strings(constants, pattern) for pattern in (_NAMES, _PATHS, _PROGRAMS))
     imports = elf.imports
     program, why = None, ""
     if code is not None and elf.code:
@@ -140,7 +156,7 @@ def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
         else:
             why = "its code is too large to be read: it counts by imports and strings"
     coded = _Code(program, elf, wanted) if program is not None else None
-    if coded is not None and program is not None and program.bytes_left <= 0:
+    if coded is not None and program is not None and (program.cut or coded.cut):
         why = "its code is too large to be read whole"
     return Contents(
         FileKind.ELF,
@@ -158,7 +174,8 @@ def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
         given=coded.given if coded else (),
         words=words,
         names=names,
-        paths=paths,
+        paths=() if coded and coded.reached is not None else paths,
+        programs=() if coded and coded.reached is not None else programs,
         not_read=why,
     )
 
@@ -173,18 +190,25 @@ class _Code:
         kinds = {number for calls in found.values() for number in calls}
         static = not elf.imports and not elf.needed and not elf.interpreter
         exported = bool(elf.exports)
+        self.cut = False
+        small = sum(one.size for one in elf.code) <= _MOST_FOLLOWED
+        self._used: dict[int, set[str]] = defaultdict(set)
         self.functions: dict[str, int] | None = None
         self.called: tuple[Called, ...] = ()
         self.reached: set[int] | None = None
-        if len(kinds) >= _C_LIBRARY and exported:
+        if len(kinds) >= _C_LIBRARY and exported and small:
+            self._used = _used_strings(program, elf)
             self._by_function()
-        elif static and not exported:
+        elif static and not exported and small:
+            self._used = _used_strings(program, elf)
             self.reached = program.reached_from(program.at(elf.begun_by_itself))
         if self.functions is not None:
             self.reached = program.reached_from(program.at(elf.begun_by_itself))
         self.own = self._called(self.reached) if self.reached is not None else self._called(found.keys())
-        if self.functions is None:
-            self.own = Called(self.own.numbers)  # what it imports counts anyway
+        if self.functions is not None:
+            self.own = replace(self.own, strings=())  # what it reads for itself it does without, too
+        else:
+            self.own = Called(self.own.numbers, (), self.own.strings)  # what it imports counts anyway
         registers = {register: index for index, register in enumerate(program.code.arguments)}
         by_address = {int(program.functions[index]): register for index, register in takers.items()}
         self.takers = tuple(
@@ -202,23 +226,36 @@ class _Code:
         outer = self._program.edges[1] if self.functions is not None or self.reached is not None else {}
         numbers: dict[int, int] = {}
         names: set[str] = set()
+        strings: set[str] = set()
         for index in functions:
             for number, at in found.get(index, {}).items():
                 numbers.setdefault(number, at)
             names |= outer.get(index, set())
-        return Called(tuple(sorted(numbers.items())), tuple(sorted(names)))
+            strings |= self._used.get(index, set())
+        return Called(tuple(sorted(numbers.items())), tuple(sorted(names)), tuple(sorted(strings)))
 
     def _by_function(self) -> None:
         program, elf = self._program, self._elf
         self.functions = {}
         places: dict[Called, int] = {}
+        left = _MOST_STEPS
         known: dict[frozenset[int], int] = {}
         for name, addresses in sorted(elf.exports.items()):
             roots = frozenset(program.at(addresses))
             if not roots:
                 continue
+            if left < 0:
+                self.cut = True
+                break
             if roots not in known:
-                called = self._called(program.reached_from(roots))
+                reached = program.reached_from(roots)
+                left -= len(reached)
+                called = replace(
+                    self._called(reached),
+                    strings=tuple(
+                        sorted({text for one in program.reached_from(roots, _NEAR) for text in self._used[one]})
+                    ),
+                )
                 known[roots] = places.setdefault(called, len(places))
             self.functions[name] = known[roots]
         self.called = tuple(places)
@@ -229,10 +266,24 @@ class _Code:
             if self.functions is not None or (self.reached is not None and index not in self.reached):
                 continue
             constants = tuple((place, value) for place, value in enumerate(values) if isinstance(value, int))
-            if constants:
-                merged.setdefault((name, constants), at)
+            merged.setdefault((name, constants), at)
         for (name, constants), at in merged.items():
             yield Given(name, constants, at)
+
+
+def _used_strings(program: Program, elf: ElfFile) -> dict[int, set[str]]:
+    """Function → paths among the constants that it names by their addresses."""
+    at: dict[int, str] = {}
+    for one in elf.segments:
+        data = elf.data[one.offset : one.offset + one.size]
+        for pattern in (_PATHS, _PROGRAMS):
+            for match in pattern.finditer(data):
+                if len(at) < _MOST_STRINGS:
+                    at[one.address + match.start()] = match.group().decode("ascii", "replace")
+    found: dict[int, set[str]] = defaultdict(set)
+    for index, address in program.naming(at):
+        found[index].add(at[address])
+    return found
 
 
 def _script(data: bytes) -> Contents:

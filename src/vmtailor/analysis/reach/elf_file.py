@@ -21,7 +21,7 @@ _MOST_SEGMENTS = 128
 _MOST_SECTIONS = 256
 _MOST_TAGS = 4096
 _MOST_SYMBOLS = 1 << 20
-_MOST_RELOCATIONS = 1 << 22
+_MOST_RELOCATIONS = 1 << 20
 _LONGEST_NAME = 1024
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_EH_FRAME_HDR = 1, 2, 3, 0x6474E550
@@ -100,11 +100,14 @@ class ElfFile:
             length = max(0, min(length, len(data) - offset))
             if address + length < 1 << 62:
                 self._headers.append((kind, flags, offset, address, length))
-        self.segments = tuple(
-            Segment(address, offset, length, bool(flags & 1), bool(flags & 2))
-            for kind, flags, offset, address, length in self._headers
-            if kind == _PT_LOAD and length
-        )
+        left, found = 2 * len(data), list[Segment]()
+        for kind, flags, offset, address, length in self._headers:
+            if (
+                kind == _PT_LOAD and 0 < length <= left
+            ):  # a part is loaded once; many times the same is work for nothing
+                left -= length
+                found.append(Segment(address, offset, length, bool(flags & 1), bool(flags & 2)))
+        self.segments = tuple(found)
         self._read_dynamic()
 
     def _header(self, wanted: int) -> tuple[int, int, int] | None:

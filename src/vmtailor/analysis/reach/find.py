@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.reach.asks import Asks, KernelNames
+from vmtailor.analysis.reach.c_library import CLibraries
 from vmtailor.analysis.reach.contents import Contents, FileKind
-from vmtailor.analysis.reach.linking import Files, Links, reached
+from vmtailor.analysis.reach.linking import Files, Led, Links
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.reach import NEARNESS, Nearness, NotRead, Reach, ReachedFile
 
 #: Files that are looked at in one image, and the size from which on one is not.
 MOST_FILES = 50_000
-MOST_BYTES = 400 << 20
+MOST_BYTES = 256 << 20
 
 #: Gives what a file says: read now, or kept from another time.
 Read = Callable[[str], Contents]
@@ -52,11 +53,36 @@ def find(
     near = {files.resolve(path) for path in opened}
     if config.argv and (program := links.program(config.argv[0])):
         near.add(program)
-    ways = reached(links, sorted(near))
-    asks = Asks(links, kernel, rules)
+    libraries = CLibraries(links)
+    ways = _reached(libraries, sorted(near))
+    script = next((path for path, one in contents.items() if one.kind is FileKind.SCRIPT), "")
+    asks = Asks(libraries, kernel, rules, script)
     found = []
     for path in contents:
         nearness = Nearness.IN_IMAGE if path not in ways else Nearness.LED_TO if ways[path] else Nearness.OPENED
         found.append(ReachedFile(path, nearness, asks.of(path), ways.get(path, "")))
     found.sort(key=lambda file: (NEARNESS.index(file.nearness), file.path))
     return Reach(tuple(found), tuple(not_read), total)
+
+
+def _reached(libraries: CLibraries, opened: Iterable[str]) -> dict[str, str]:
+    """All that what was opened leads to, itself included: path → how, empty for what was opened."""
+    links = libraries.links
+    found = dict.fromkeys((path for path in opened if path in links.contents), "")
+    fresh = list(found)
+    while fresh:
+        led = [one for path in fresh for one in (*links.leads_to(path), *_started(libraries, path))]
+        led += links.plugins(fresh, set(found))
+        following = {one.path: one.how for one in reversed(led) if one.path not in found}
+        found |= following
+        fresh = sorted(following)
+    return found
+
+
+def _started(libraries: CLibraries, path: str) -> Iterator[Led]:
+    """Programs that functions of the C library name which a file imports: the shell, for system()."""
+    if libraries.links.contents[path].kind is FileKind.ELF:
+        for name, lead in libraries.ways(path):
+            for text in lead.strings:
+                if program := libraries.links.program(text):
+                    yield Led(program, f"named in {name}, which {path} imports")

@@ -213,20 +213,3 @@ def _near(path: str, host: str) -> bool:
 def _always(name: str) -> bool:
     """What linkers and compilers put into every file, and nobody exports for others."""
     return name.startswith(("_ITM_", "__gmon", "__cxa_", "_init", "_fini", "__bss", "_edata", "_end", "__data"))
-
-
-def reached(links: Links, opened: Iterable[str]) -> dict[str, str]:
-    """All that what was opened leads to, itself included: path → how, empty for what was opened."""
-    found = dict.fromkeys((path for path in opened if path in links.contents), "")
-    fresh = list(found)
-    while fresh:
-        following: list[str] = []
-        for led in (
-            *(one for path in fresh for one in links.leads_to(path)),
-            *links.plugins(fresh, found.keys() | set()),
-        ):
-            if led.path not in found:
-                found[led.path] = led.how
-                following.append(led.path)
-        fresh = following
-    return found

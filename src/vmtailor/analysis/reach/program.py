@@ -19,6 +19,10 @@ _LONGEST = 1 << 16
 _MOST_READ = 24 << 20
 #: Pointers of a table that is named by its address.
 _TABLE = 128
+#: Instructions of one kind that are looked at.
+_MOST_SITES = 1 << 20
+#: Bytes from the begin of a stub to its jump.
+_STUB = 8
 #: How deep calls are wrapped.
 _WRAPPED = 6
 
@@ -34,7 +38,9 @@ class Program:
         self.elf = elf
         self.code = code
         self._tracker = Tracker(code)
-        self.bytes_left = _MOST_READ
+        self._left = _MOST_READ
+        #: Whether there was more code than is read.
+        self.cut = False
 
     # ---- pointers that the loader fills in
 
@@ -63,7 +69,7 @@ class Program:
         slots = np.asarray([slot for slot, _ in rows], np.int64)
         values = np.asarray([value for _, value in rows], np.int64)
         if self.elf.fixed:
-            for one in self.elf.segments:
+            for one in (one for one in self.elf.segments if not one.executable):
                 first = -one.address % 8
                 count = max(0, one.size - first) // 8
                 words = (
@@ -104,6 +110,10 @@ class Program:
         known = np.isin(what, np.fromiter(self._slots, np.int64, len(self._slots)))
         return where[known], what[known]
 
+    @cached_property
+    def _references(self) -> tuple[Numbers, Numbers]:
+        return self._real(*self._named_by("references"))
+
     def _is_code(self, addresses: Numbers) -> NDArrayBool:
         inside = np.zeros(len(addresses), np.bool_)
         for one in self.elf.code:
@@ -121,7 +131,7 @@ class Program:
         # Each stub that jumps through a pointer is a function of its own: what is called right before such a jump.
         where, _ = self._uses
         called = np.unique(np.concatenate([self._calls[1], self._jumps[1]]))
-        parts.append(called[np.isin(called, np.concatenate([where - back for back in range(8)]))])
+        parts.append(called[np.isin(called, np.concatenate([where - back for back in range(_STUB)]))])
         found = np.unique(np.concatenate(parts))
         return found[self._is_code(found)]
 
@@ -172,14 +182,17 @@ class Program:
             value = self._slots[slot]
             if isinstance(value, str):
                 outer[source].add(value)
-        pointed = [
-            (s, v) for s, v in zip(where.tolist(), what.tolist(), strict=True) if isinstance(self._slots[v], int)
+        known = [
+            (s, v)
+            for s, slot in zip(where.tolist(), what.tolist(), strict=True)
+            if isinstance(v := self._slots[slot], int)
         ]
-        if pointed:
-            sources = self._index(np.asarray([source for source, _ in pointed], np.int64))
-            values = np.asarray([self._slots[slot] for _, slot in pointed], np.int64)
-            self._add_starts(inner, sources, values)
-        where, what = self._real(*self._named_by("references"))
+        users, pointed = (np.asarray([pair[side] for pair in known], np.int64) for side in (0, 1))
+        where, what = self._references
+        where, what = np.concatenate([where, users]), np.concatenate([what, pointed])
+        if len(where) > _MOST_SITES:
+            self.cut = True
+            where, what = where[:_MOST_SITES], what[:_MOST_SITES]
         self._add_starts(inner, self._index(where), what)
         self._add_tables(inner, where, what)
         return inner, outer
@@ -224,9 +237,12 @@ class Program:
                 start = min(wanted)  # too far to be followed: what stands before the first is not known
             size = min(max(wanted) + 16, end) - start
             offset = self.elf.offset_of(start)
-            if offset is None or size > _LONGEST or self.bytes_left < size:
+            if offset is None or size > _LONGEST:
                 continue
-            self.bytes_left -= size
+            if self._left < size:
+                self.cut = True
+                continue
+            self._left -= size
             for at, word, held in self._tracker.states(self.elf.data[offset : offset + size], start, wanted):
                 yield index, at, word, held
 
@@ -237,13 +253,16 @@ class Program:
         wanted = bytes.fromhex(self.code.system_call)
         sites: dict[int, list[int]] = defaultdict(list)
         for one in self.elf.code:
-            data = self.elf.data[one.offset : one.offset + one.size]
-            at = data.find(wanted)
-            while at >= 0:
-                if at % self.code.unit == 0:
-                    address = one.address + at
-                    sites[int(self._index(np.asarray([address], np.int64))[0])].append(address)
-                at = data.find(wanted, at + 1)
+            data, begin, end = self.elf.data, one.offset, one.offset + one.size
+            found_at: list[int] = []
+            at = data.find(wanted, begin, end)
+            while at >= 0 and len(found_at) < _MOST_SITES:
+                if (at - begin) % self.code.unit == 0:
+                    found_at.append(one.address + at - begin)
+                at = data.find(wanted, at + 1, end)
+            addresses = np.asarray(found_at, np.int64)
+            for address, index in zip(found_at, self._index(addresses).tolist(), strict=True):
+                sites[index].append(address)
         found: dict[int, list[tuple[int, Value | None]]] = defaultdict(list)
         for index, at, word, held in self._read(sites):
             if word == self.code.system_call_word:
@@ -283,15 +302,25 @@ class Program:
         """Caller, site, taker and what the caller gives, for functions that take a number in a register."""
         sites: dict[int, list[int]] = defaultdict(list)
         target_of: dict[int, int] = {}
-        wanted = self.functions[np.asarray(sorted(takers), np.int64)]
+        taker_at = {int(self.functions[index]): index for index in takers}
+        # A stub that jumps through a pointer to such a function stands for it; so does a call through the pointer.
+        where, what = self._uses
+        for at, slot, index in zip(where.tolist(), what.tolist(), self._index(where).tolist(), strict=True):
+            value = self._slots[slot]
+            taker = taker_at.get(value) if isinstance(value, int) else None
+            if taker is not None and index >= 0:
+                if at - self.functions[index] < _STUB:
+                    taker_at.setdefault(int(self.functions[index]), taker)
+                sites[index].append(at)
+                target_of[at] = taker
+        wanted = np.asarray(sorted(taker_at), np.int64)
         for where, what in (self._calls, self._jumps):
             hit = np.isin(what, wanted)
-            for caller, at, target in zip(
-                self._index(where[hit]).tolist(), where[hit].tolist(), self._index(what[hit]).tolist(), strict=True
-            ):
-                if caller != target:
+            callers = self._index(where[hit]).tolist()
+            for caller, at, target in zip(callers, where[hit].tolist(), what[hit].tolist(), strict=True):
+                if caller != taker_at[target]:
                     sites[caller].append(at)
-                    target_of[at] = target
+                    target_of[at] = taker_at[target]
         return [(index, at, target_of[at], held.get(takers[target_of[at]])) for index, at, _, held in self._read(sites)]
 
     def arguments_of(self, names: frozenset[str]) -> list[tuple[int, int, str, tuple[Value | None, ...]]]:
@@ -306,7 +335,7 @@ class Program:
             name = value if isinstance(value, str) else targets.get(value, "")
             if name in names:
                 direct.append((at, name))
-                if index >= 0 and at - self.functions[index] < 8:
+                if index >= 0 and at - self.functions[index] < _STUB:
                     targets[int(self.functions[index])] = name  # a stub
         known = np.fromiter(targets, np.int64, len(targets))
         for where, what in (self._calls, self._jumps):
@@ -323,15 +352,21 @@ class Program:
             for index, at, _, held in self._read(sites)
         ]
 
-    def reached_from(self, roots: Iterable[int]) -> set[int]:
-        """The functions that roots lead to, themselves included."""
+    def naming(self, addresses: Iterable[int]) -> Iterable[tuple[int, int]]:
+        """Functions that name some of these addresses, and which."""
+        where, what = self._references
+        hit = np.isin(what, np.asarray(sorted(addresses), np.int64))
+        return zip(self._index(where[hit]).tolist(), what[hit].tolist(), strict=True)
+
+    def reached_from(self, roots: Iterable[int], most: int | None = None) -> set[int]:
+        """The functions that roots lead to, themselves included. `most`: by so many calls."""
         inner, _ = self.edges
         found = {one for one in roots if one >= 0}
-        todo = list(found)
-        while todo:
-            fresh = inner.get(todo.pop(), set()) - found
+        fresh = set(found)
+        while fresh and most != 0:
+            fresh = {other for one in fresh for other in inner.get(one, ())} - found
             found |= fresh
-            todo += fresh
+            most = None if most is None else most - 1
         return found
 
     def at(self, addresses: Iterable[int]) -> set[int]:

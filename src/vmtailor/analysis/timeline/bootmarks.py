@@ -37,7 +37,7 @@ MARKS = (
 
 
 @dataclass(frozen=True)
-class Line:
+class MarkLine:
     """One message of the console: host time, the kernel's own time where it has a stamp, clean text without the
     stamp."""
 
@@ -46,7 +46,7 @@ class Line:
     text: str
 
 
-def lines_of(timed: Iterable[tuple[float, str]]) -> list[Line]:
+def lines_of(timed: Iterable[tuple[float, str]]) -> list[MarkLine]:
     """Clean lines; one that a kernel message was printed into (behind a prompt, say) becomes two."""
     found = []
     for wall_s, raw in timed:
@@ -54,14 +54,14 @@ def lines_of(timed: Iterable[tuple[float, str]]) -> list[Line]:
         stamps = list(_STAMP.finditer(text))[:8]
         if not stamps or stamps[0].start() > 0:
             head = text[: stamps[0].start()] if stamps else text
-            found.append(Line(wall_s, None, head))
+            found.append(MarkLine(wall_s, None, head))
         for number, stamp in enumerate(stamps):
             end = stamps[number + 1].start() if number + 1 < len(stamps) else len(text)
-            found.append(Line(wall_s, float(stamp[1]), text[stamp.end() : end]))
+            found.append(MarkLine(wall_s, float(stamp[1]), text[stamp.end() : end]))
     return found
 
 
-def kernel_zero(lines: Sequence[Line]) -> float | None:
+def kernel_zero(lines: Sequence[MarkLine]) -> float | None:
     """Host time of the kernel clock's zero. A line shows up when it is printed or later (the first ones wait for the
     console to be there), so the smallest difference is the truest. None without stamps."""
     return min((line.wall_s - line.guest_s for line in lines if line.guest_s is not None), default=None)
@@ -72,7 +72,7 @@ def ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
 
 
-def milestones(lines: Sequence[Line], extra: Sequence[tuple[str, re.Pattern[str]]] = ()) -> tuple[Milestone, ...]:
+def milestones(lines: Sequence[MarkLine], extra: Sequence[tuple[str, re.Pattern[str]]] = ()) -> tuple[Milestone, ...]:
     """What the console tells of a boot, in the order of time. `extra`: milestones of the user's own. A stamped line
     is placed by its stamp, since lines may be printed late."""
     zero = kernel_zero(lines)
@@ -89,13 +89,13 @@ def milestones(lines: Sequence[Line], extra: Sequence[tuple[str, re.Pattern[str]
     return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
 
 
-def line_with(lines: Sequence[Line], said: str) -> Line | None:
+def line_with(lines: Sequence[MarkLine], said: str) -> MarkLine | None:
     """The first line that has what a watcher saw of it."""
     wanted = [part.strip() for part in _STAMP.split(escapes.without(said))[::2] if part.strip()]
     return next((line for line in lines if wanted and wanted[-1] in line.text), None)
 
 
-def guest_time(lines: Sequence[Line], line: Line | None) -> float | None:
+def guest_time(lines: Sequence[MarkLine], line: MarkLine | None) -> float | None:
     """A line's own stamp; for one without, and for what is no line, that of the last stamped line before."""
     before = None
     for one in lines:

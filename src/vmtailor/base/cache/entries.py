@@ -24,7 +24,7 @@ _REMOVING = ".removing-held-"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One result. `used_s`: when it was last used, in seconds of the epoch. `size_bytes`: what it takes on the disk."""
 
     kind: str
@@ -35,16 +35,16 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PruneLimits:
     """What may stay. None: no limit."""
 
     age_s: float | None = None
     size_bytes: int | None = None
 
 
-def entries(store: Store) -> tuple[Entry, ...]:
+def entries(store: Store) -> tuple[CacheEntry, ...]:
     """Everything there is, by kind and name."""
-    found: list[Entry] = []
+    found: list[CacheEntry] = []
     with contextlib.suppress(OSError):
         for kind in sorted(os.scandir(store.root), key=lambda entry: entry.name):
             if kind.name in _OWN or not kind.is_dir(follow_symlinks=False):
@@ -56,15 +56,15 @@ def entries(store: Store) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _of_kind(kind: str, folder: Path) -> Iterable[Entry]:
+def _of_kind(kind: str, folder: Path) -> Iterable[CacheEntry]:
     names = sorted(path.name for path in folder.iterdir())
     return [_entry(kind, folder / name) for name in names if not name.startswith(FILLING)]
 
 
-def _entry(kind: str, path: Path) -> Entry:
+def _entry(kind: str, path: Path) -> CacheEntry:
     size, used = _size(path)
     name = kind if kind in WHOLE else path.name
-    return Entry(kind, name, path, size, max(used) if kind in WHOLE else path.lstat().st_mtime)
+    return CacheEntry(kind, name, path, size, max(used) if kind in WHOLE else path.lstat().st_mtime)
 
 
 def _size(path: Path) -> tuple[int, list[float]]:
@@ -85,11 +85,11 @@ def _size(path: Path) -> tuple[int, list[float]]:
     return total, times
 
 
-def surplus(there: Sequence[Entry], limits: Limits, now_s: float) -> tuple[Entry, ...]:
+def surplus(there: Sequence[CacheEntry], limits: PruneLimits, now_s: float) -> tuple[CacheEntry, ...]:
     """What must go for the limits to hold: what is too old, and then what was used longest ago."""
     oldest_first = sorted(there, key=lambda entry: (entry.used_s, entry.kind, entry.name))
     total = sum(entry.size_bytes for entry in there)
-    gone: list[Entry] = []
+    gone: list[CacheEntry] = []
     for entry in oldest_first:
         old = limits.age_s is not None and entry.used_s < now_s - limits.age_s
         large = limits.size_bytes is not None and total > limits.size_bytes
@@ -106,7 +106,7 @@ def busy_since(store: Store) -> tuple[float, tuple[int, ...]]:
     return min((began for _, began in running), default=float("inf")), tuple(number for number, _ in running)
 
 
-def remove(store: Store, chosen: Sequence[Entry]) -> tuple[Entry, ...]:
+def remove(store: Store, chosen: Sequence[CacheEntry]) -> tuple[CacheEntry, ...]:
     """Remove entries that no other process may be using; returns those that are gone. Each is taken away whole, while
     no process begins to use the cache: one that comes finds it there, or does not."""
     gone = []

@@ -12,7 +12,7 @@ from importlib import resources
 PAGE = "docs/reference/run-and-docker-run.md"
 
 
-class Answer(StrEnum):
+class Parity(StrEnum):
     SAME = "same"
     DIFFERS = "differs"
     MISSING = "missing"
@@ -23,7 +23,7 @@ class DockerOption:
     """Options that have one answer. `says`: a sentence; `own_hint`: the next step where there is none of the kind."""
 
     names: tuple[str, ...]
-    answer: Answer
+    answer: Parity
     says: str
     own_hint: str
 
@@ -33,20 +33,20 @@ class DockerOption:
 
 
 @dataclass(frozen=True)
-class Subject:
+class OptionGroup:
     title: str
     options: tuple[DockerOption, ...]
 
 
 @functools.cache
-def subjects() -> tuple[Subject, ...]:
+def subjects() -> tuple[OptionGroup, ...]:
     """All options, by subject."""
     text = resources.files("vmtailor").joinpath("data/docker_run.toml").read_text()
     return tuple(
-        Subject(
+        OptionGroup(
             subject["title"],
             tuple(
-                DockerOption(tuple(o["names"]), Answer(o["is"]), o["says"], o.get("hint", ""))
+                DockerOption(tuple(o["names"]), Parity(o["is"]), o["says"], o.get("hint", ""))
                 for o in subject["options"]
             ),
         )

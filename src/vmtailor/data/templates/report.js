@@ -11,7 +11,7 @@
     label: "Symbols", noun: "symbols",
     text: (row) => [row.name, row.value, row.cause, ...row.reasons.flat()].join(" "),
     chips: {
-      values: [["prompt", "with a prompt"], ["demanded", "demanded"], ["platform", "platform"], ["repair", "repair"], ["policy", "policy"], ["dependency", "dependency"], ["unexplained", "unexplained"]]
+      values: [["prompt", "with a prompt"], ["demanded", "demanded"], ["platform", "platform"], ["repair", "repair"], ["policy", "policy"], ["margin", "margin"], ["dependency", "dependency"], ["unexplained", "unexplained"]]
         .filter(([key]) => key === "prompt" || data.symbols.some((row) => row.cause === key)),
       of: (row) => [row.cause, row.prompt && row.kept ? "prompt" : "hidden"],
     },

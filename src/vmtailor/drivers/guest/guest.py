@@ -7,7 +7,7 @@ import contextlib
 import re
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from vmtailor.drivers.guest.guest_text import parse_exit, parse_mark, parse_note, parse_result
@@ -42,8 +42,9 @@ class GuestSession:
     """One boot's conversation. Call `pump` until it says False, or `run`.
 
     `key`: the run volume's, None where there is none. `on_stdout` and `on_stderr` get bytes as they come, `on_mark`
-    each mark. Everything heard is in `report()`; `farewell` is what the kernel said when something had it halt, power
-    off or start again. Not safe for several threads."""
+    each mark; `on_file`, by name, the parts of files that are too long to be kept. Everything heard is in `report()`;
+    `farewell` is what the kernel said when something had it halt, power off or start again. Not safe for several
+    threads."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class GuestSession:
         on_stdout: Callable[[bytes], None] | None = None,
         on_stderr: Callable[[bytes], None] | None = None,
         on_mark: Callable[[Mark], None] | None = None,
+        on_file: Mapping[str, Callable[[bytes], None]] | None = None,
         keep_bytes: int = KEEP_BYTES,
     ) -> None:
         self.line = line
@@ -67,6 +69,7 @@ class GuestSession:
         self._decoder = Decoder(key)
         self._callbacks = {FromGuest.STDOUT: on_stdout, FromGuest.STDERR: on_stderr}
         self._on_mark = on_mark
+        self._on_file = on_file or {}
         self._keep = keep_bytes
         self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
         self._console = bytearray()
@@ -213,7 +216,10 @@ class GuestSession:
 
     def _hear_file(self, payload: bytes) -> None:
         name, _, part = payload.partition(b"\0")
-        if len(self._files) < 64 or name.decode("ascii", "replace") in self._files:
+        callback = self._on_file.get(name.decode("ascii", "replace"))
+        if callback is not None:
+            callback(part)
+        elif len(self._files) < 64 or name.decode("ascii", "replace") in self._files:
             self._keep_part(self._files.setdefault(name.decode("ascii", "replace"), bytearray()), part)
 
     def _append(self, items: list[T], item: T) -> None:

@@ -21,6 +21,13 @@ from vmtailor.model.image import ImageConfig
 
 #: Options of the tracer that every call's deciding arguments, result, time of day and time inside need.
 TRACER_OPTIONS = ("-D", "-f", "-q", "-ttt", "-T", "-y", "-s", "64")
+#: The same for calls that failed, and nothing else, each with its program's name where the kernel tells it: the tracer
+#: in a session of its own, so that no key of a terminal reaches it.
+REFUSED_OPTIONS = ("-DDD", "-f", "-qq", "-ttt", "-y", "-Y", "-Z", "-e", "signal=none", "-s", "32")
+#: The file in which init tells them.
+REFUSED_FILE = "refused"
+#: Words in an init that can tell refused calls; in those of versions before there are none.
+_TELLS_REFUSED = b"\0refused\0"
 _SECTOR = 512
 
 
@@ -30,6 +37,11 @@ def signal_number(name: str) -> int:
     if number is None:
         raise UserInputError(f"'{name[:40]}' is no signal", hint="write it as SIGTERM, TERM, 15 or SIGRTMIN+3")
     return number
+
+
+def tells_refused(init: bytes) -> bool:
+    """Whether an init can tell what its kernel refused (`Run.quiet`)."""
+    return _TELLS_REFUSED in init
 
 
 def _records(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -78,6 +90,7 @@ def run_bytes(run: Run) -> bytes:
     pairs += [("env", f"{name}={value}") for name, value in run.env]
     pairs += [(key, value) for key, value in optional if value is not None]
     pairs += [("trace", option) for option in run.tracer]
+    pairs += [("quiet", error) for error in run.quiet]
     pairs += [("stdin", str(int(run.stdin))), ("hold", str(int(run.hold))), ("grace-ms", str(run.grace_ms))]
     if run.privileged or (run.exercise is not None and run.exercise.privileged):
         pairs.append(("privileged", "1"))

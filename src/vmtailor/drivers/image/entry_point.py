@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image.layer_tree import Node, Tree
+from vmtailor.drivers.image.layer_tree import LayerTree, Node
 from vmtailor.model.image import Image
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -19,7 +19,7 @@ SCRIPT_BYTES = 256
 _PT_INTERP = 3
 
 
-def check_entry_point(tree: Tree, image: Image) -> str:
+def check_entry_point(tree: LayerTree, image: Image) -> str:
     """The path inside the image of what is executed. `tree` is of the image's flat archive.
 
     Raises UserInputError: nothing to execute, not there, a directory, not executable, or its interpreter is missing."""
@@ -63,7 +63,7 @@ def _problem(node: Node) -> str:
     return ""
 
 
-def _check_interpreter(tree: Tree, image: Image, name: str, node: Node) -> None:
+def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> None:
     with Path(image.archive).open("rb") as file:
         file.seek(node.offset)
         head = file.read(min(node.size, HEAD_BYTES))

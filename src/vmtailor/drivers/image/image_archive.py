@@ -26,7 +26,7 @@ from vmtailor.drivers.image.layer_reader import (
     damage_is_reported,
     split_path,
 )
-from vmtailor.drivers.image.limits import Budget, Limits, Room
+from vmtailor.drivers.image.limits import Allowance, Limits, Room
 
 #: Members of one archive; an image has some for each layer.
 _MEMBERS = 100_000
@@ -41,7 +41,7 @@ _ONCE = ("manifest.json", "index.json", "oci-layout", "repositories")
 
 
 @dataclass(frozen=True)
-class Source:
+class BlobSource:
     """An archive: its file, and what messages call it."""
 
     path: Path
@@ -57,17 +57,17 @@ class _Member:
     link: str
 
 
-def names(source: Source) -> Iterator[str]:
+def names(source: BlobSource) -> Iterator[str]:
     """The names of the members, as far as they are asked for. Raises UserInputError for what is no archive."""
     with _opened(source, Limits(2**62, 2**62, 2**62)) as reader:
         for member in _members(reader, source, Limits(), links=frozenset(_KINDS)):
             yield member.name
 
 
-def check_docker(source: Source, limits: Limits, scratch: Path) -> None:
+def check_docker(source: BlobSource, limits: Limits, scratch: Path) -> None:
     """Look through an uncompressed archive of `docker save`. Its compressed layers are counted as what comes out of
     them. Raises UserInputError, TooLarge, BadConfig; HostError when `scratch` has no room."""
-    budget = Budget(limits)
+    budget = Allowance(limits)
     with _opened(source, limits) as reader:
         # Old versions of Docker link equal layers to each other; the copier looks for the target in the archive.
         for member in _members(reader, source, limits, links=frozenset({tarfile.SYMTYPE})):
@@ -82,7 +82,7 @@ def check_docker(source: Source, limits: Limits, scratch: Path) -> None:
                 _count(reader, member, source, budget, scratch)
 
 
-def extract_layout(source: Source, folder: Path, limits: Limits) -> None:
+def extract_layout(source: BlobSource, folder: Path, limits: Limits) -> None:
     """Write the OCI layout in an archive, compressed or not, to a new folder: its files, nothing else. Raises
     UserInputError, TooLarge; HostError when there is no room."""
     folder.mkdir()
@@ -100,7 +100,7 @@ def extract_layout(source: Source, folder: Path, limits: Limits) -> None:
                 _copy(reader, member.size, out, source, room)
 
 
-def _copy(reader: ForwardReader, size: int, out: IO[bytes], source: Source, room: Room) -> None:
+def _copy(reader: ForwardReader, size: int, out: IO[bytes], source: BlobSource, room: Room) -> None:
     """The next `size` bytes of an archive. Raises UserInputError when it has fewer, HostError without room."""
     left = size
     while left:
@@ -114,13 +114,13 @@ def _copy(reader: ForwardReader, size: int, out: IO[bytes], source: Source, room
 
 
 @contextlib.contextmanager
-def _opened(source: Source, limits: Limits) -> Iterator[ForwardReader]:
+def _opened(source: BlobSource, limits: Limits) -> Iterator[ForwardReader]:
     open_regular(source.path, "the archive", hint="give a file that `docker save` or skopeo wrote").close()
     if not is_compressed(source.path):
         with source.path.open("rb") as file:
             yield ForwardReader(iter(lambda: file.read(CHUNK), b""), jump=file.seek)
         return
-    budget, chunks = Budget(limits), chunks_of(source.path)
+    budget, chunks = Allowance(limits), chunks_of(source.path)
     try:
         yield ForwardReader(chunks, lambda size: budget.spend(size, source.name))
     finally:
@@ -130,10 +130,10 @@ def _opened(source: Source, limits: Limits) -> Iterator[ForwardReader]:
 
 
 def _members(
-    reader: ForwardReader, source: Source, limits: Limits, links: frozenset[bytes] = frozenset()
+    reader: ForwardReader, source: BlobSource, limits: Limits, links: frozenset[bytes] = frozenset()
 ) -> Iterator[_Member]:
     """Files, and links of the kinds `links`; folders are passed over, all else is refused."""
-    seen, total, count = set[str](), Budget(limits), 0
+    seen, total, count = set[str](), Allowance(limits), 0
     archive = _Archive(reader, source)
     while (info := archive.next()) is not None:
         count += 1
@@ -159,7 +159,7 @@ def _members(
 class _Archive:
     """The headers, with whatever is wrong with them as an error of the user's family."""
 
-    def __init__(self, reader: ForwardReader, source: Source) -> None:
+    def __init__(self, reader: ForwardReader, source: BlobSource) -> None:
         self._reader = reader
         self._source = source
         with _damage(source):
@@ -189,7 +189,7 @@ def _content(reader: ForwardReader, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _count(reader: ForwardReader, member: _Member, source: Source, budget: Budget, scratch: Path) -> None:
+def _count(reader: ForwardReader, member: _Member, source: BlobSource, budget: Allowance, scratch: Path) -> None:
     """Count what a member unpacks to; one that is not compressed is not read."""
     head = _content(reader, min(6, member.size))
     part = scratch / "part"
@@ -210,7 +210,7 @@ def _count(reader: ForwardReader, member: _Member, source: Source, budget: Budge
 
 
 @contextlib.contextmanager
-def _damage(source: Source) -> Iterator[None]:
+def _damage(source: BlobSource) -> Iterator[None]:
     """What a parser says of bad bytes, as an error about this archive."""
     try:
         with damage_is_reported(Layer(source.path, source.name)):
@@ -219,5 +219,5 @@ def _damage(source: Source) -> Iterator[None]:
         raise _hostile(source, f"is no archive of an image, or is damaged: {error.what}") from error
 
 
-def _hostile(source: Source, what: str) -> UserInputError:
+def _hostile(source: BlobSource, what: str) -> UserInputError:
     return UserInputError(f"{source.name} {what}", hint="make it again with `docker save` or skopeo")

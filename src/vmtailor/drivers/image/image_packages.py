@@ -29,7 +29,7 @@ _RPM = (
 
 
 @dataclass(frozen=True, order=True)
-class Package:
+class InstalledPackage:
     """An installed package. `system` is the package system: `deb` or `apk`."""
 
     system: str
@@ -46,13 +46,13 @@ class Inventory:
 
     distribution: str
     release: str
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     unread: tuple[str, ...] = ()
 
 
 def read_inventory(archive: Path) -> Inventory:
     """The packages in a flat archive."""
-    found: set[Package] = set()
+    found: set[InstalledPackage] = set()
     unread: list[str] = []
     names: dict[str, str] = {}
     with tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape") as tar:
@@ -77,7 +77,7 @@ def read_inventory(archive: Path) -> Inventory:
     return Inventory(names.get("ID", ""), names.get("VERSION_ID", ""), packages, tuple(sorted(unread)))
 
 
-def _reader_of(name: str) -> Callable[[str], Iterator[Package]] | None:
+def _reader_of(name: str) -> Callable[[str], Iterator[InstalledPackage]] | None:
     if _DPKG.fullmatch(name) and not name.endswith(".md5sums"):
         return dpkg_packages
     return apk_packages if name in _APK else None
@@ -98,7 +98,7 @@ def _word(text: str, quotes: str = "") -> str:
     return word if _WORD.fullmatch(word) else ""
 
 
-def dpkg_packages(text: str) -> Iterator[Package]:
+def dpkg_packages(text: str) -> Iterator[InstalledPackage]:
     """Packages of a dpkg status file that are installed."""
     for stanza in text.split("\n\n"):
         fields = {}
@@ -111,13 +111,13 @@ def dpkg_packages(text: str) -> Iterator[Package]:
         source = fields.get("source", "").split(" ")[0]
         name, version = _word(fields.get("package", "")), _word(fields.get("version", ""))
         if installed and name and version:
-            yield Package("deb", name, version, _word(fields.get("architecture", "")), _word(source))
+            yield InstalledPackage("deb", name, version, _word(fields.get("architecture", "")), _word(source))
 
 
-def apk_packages(text: str) -> Iterator[Package]:
+def apk_packages(text: str) -> Iterator[InstalledPackage]:
     """Packages of an apk database."""
     for stanza in text.split("\n\n"):
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
         name, version, architecture, source = (_word(fields.get(key, "")) for key in "PVAo")
         if name and version:
-            yield Package("apk", name, version, architecture, source)
+            yield InstalledPackage("apk", name, version, architecture, source)

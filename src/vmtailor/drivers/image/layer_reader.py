@@ -25,8 +25,8 @@ from typing import cast
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.words import sizes
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
-from vmtailor.drivers.image.layer_tree import Entry, Node
-from vmtailor.drivers.image.limits import DEPTH, Budget, Limits, Room, too_many, too_much
+from vmtailor.drivers.image.layer_tree import Node, TreeEntry
+from vmtailor.drivers.image.limits import DEPTH, Allowance, Limits, Room, too_many, too_much
 
 BLOCK = 512
 #: Bytes of headers that one entry may have: long names, extended attributes, maps of sparse files.
@@ -172,7 +172,7 @@ def damage_is_reported(layer: Layer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(layer: Layer, budget: Budget | None = None) -> Iterator[ForwardReader]:
+def opened(layer: Layer, budget: Allowance | None = None) -> Iterator[ForwardReader]:
     """The layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
     chunks = chunks_of(layer.path)
     try:
@@ -189,7 +189,7 @@ def uncompress(path: Path, out: Path, limits: Limits) -> None:
     """Write a file's uncompressed content. Raises DamagedLayer (truncated, damaged), TooLarge, or HostError before the
     disk is full."""
     layer = Layer(path, path.name)
-    budget, room = Budget(limits), Room(out.parent)
+    budget, room = Allowance(limits), Room(out.parent)
     with opened(layer) as reader, out.open("wb") as file:
         while True:
             with damage_is_reported(layer):
@@ -285,12 +285,12 @@ class Meter:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.stream = Budget(limits)
+        self.stream = Allowance(limits)
         self.entries = 0
         self.unpacked = 0
         self.metadata = 0
 
-    def count(self, entry: Entry, what: str) -> None:
+    def count(self, entry: TreeEntry, what: str) -> None:
         """Count one entry of `what`. Raises TooLarge; ValueError for names that would fill memory."""
         self.entries += 1
         self.unpacked += entry.node.size if entry.node else 0
@@ -303,7 +303,7 @@ class Meter:
             raise ValueError(f"its names and attributes take more than {sizes.text(self.limits.metadata_bytes)}")
 
 
-def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
+def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
     """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
 
     Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out. Raises TooLarge."""
@@ -321,9 +321,9 @@ def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[Entry]:
             _check_numbers(info)
             parts = split_path(info.name, layer.label)
             if kind == tarfile.LNKTYPE:
-                entry = Entry(parts, None, split_path(info.linkname, layer.label))
+                entry = TreeEntry(parts, None, split_path(info.linkname, layer.label))
             else:
-                entry = Entry(parts, _node(info, kind, index, unique))
+                entry = TreeEntry(parts, _node(info, kind, index, unique))
                 reader.data_end = _data_end(entry.node)
             meter.count(entry, f"layer {layer.label}")
             yield entry

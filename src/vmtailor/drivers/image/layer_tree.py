@@ -58,7 +58,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One entry of a layer: a node under a name, or (`node` None) one more name for what is found at `link`."""
 
     parts: tuple[str, ...]
@@ -81,7 +81,7 @@ def implied_directory() -> Node:
     return Node(tarfile.DIRTYPE, 0o755, 0, 0, 0)
 
 
-class Tree:
+class LayerTree:
     """The merged image. Methods raise ValueError with what is wrong; the caller knows in which layer."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Tree:
         self._ghosts: dict[tuple[int, str], Node] = {}
         self._walked = 0
 
-    def add_layer(self, entries: Iterable[Entry]) -> None:
+    def add_layer(self, entries: Iterable[TreeEntry]) -> None:
         """Put one layer on top. All of its whiteouts act on what is below, before its own entries come in."""
         self._ghosts = {}
         additions = []
@@ -186,7 +186,7 @@ class Tree:
         for name, node in gone.items():
             self._ghosts[id(parent), name] = node
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: TreeEntry) -> None:
         node = entry.node
         if not entry.parts:
             if node is not None and node.children is not None:

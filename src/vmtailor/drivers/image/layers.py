@@ -27,11 +27,20 @@ from vmtailor.drivers.image.layer_reader import (
     opened,
     uncompress,
 )
-from vmtailor.drivers.image.layer_tree import Node, Tree
+from vmtailor.drivers.image.layer_tree import LayerTree, Node
 from vmtailor.drivers.image.limits import Limits, require_room
 
 __all__ = [
-    "OWN", "DamagedLayer", "Layer", "Limits", "Merged", "Tree", "is_compressed", "merge", "read_tree", "uncompress",
+    "OWN",
+    "DamagedLayer",
+    "Layer",
+    "LayerTree",
+    "Limits",
+    "Merged",
+    "is_compressed",
+    "merge",
+    "read_tree",
+    "uncompress",
     "write_archive",
 ]  # fmt: skip
 
@@ -51,9 +60,9 @@ class Merged:
     unpacked_bytes: int
 
 
-def read_tree(layers: Sequence[Layer], limits: Limits | None = None) -> Tree:
+def read_tree(layers: Sequence[Layer], limits: Limits | None = None) -> LayerTree:
     """First pass: the merged tree. Raises DamagedLayer or TooLarge."""
-    tree, meter = Tree(), Meter(limits or Limits())
+    tree, meter = LayerTree(), Meter(limits or Limits())
     for index, layer in enumerate(layers):
         with damage_is_reported(layer):
             tree.add_layer(entries_of(layer, index, meter))
@@ -69,7 +78,7 @@ def merge(layers: Sequence[Layer], out: Path, limits: Limits | None = None) -> M
         return write_archive(tree, layers, file)
 
 
-def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes]) -> Merged:
+def write_archive(tree: LayerTree, layers: Sequence[Layer], out: IO[bytes]) -> Merged:
     """Second pass: the tree with the content of its files, to any file or pipe."""
     writer = _Writer(out)
     files, links = _write_bodiless(tree, writer)
@@ -88,7 +97,7 @@ def write_archive(tree: Tree, layers: Sequence[Layer], out: IO[bytes]) -> Merged
 
 
 def _write_bodiless(
-    tree: Tree, writer: _Writer
+    tree: LayerTree, writer: _Writer
 ) -> tuple[dict[int, list[tuple[str, Node]]], list[tuple[str, Node, str]]]:
     """Write all that has no content; return the files by layer, and the further names of inodes already written."""
     files: dict[int, list[tuple[str, Node]]] = {}

@@ -67,7 +67,7 @@ def too_many(what: str, limits: Limits) -> TooLarge:
     return TooLarge(what, f"has more than {limits.entries} entries", limits)
 
 
-class Budget:
+class Allowance:
     """Counts bytes, perhaps of several streams, and refuses what goes beyond the limit."""
 
     def __init__(self, limits: Limits) -> None:

@@ -19,7 +19,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from vmtailor import __version__
-from vmtailor.drivers.image.image_packages import Inventory, Package
+from vmtailor.drivers.image.image_packages import InstalledPackage, Inventory
 
 _NAMESPACE = uuid.UUID("3f0b1f6e-5d0b-5c39-9d1b-2a7c6f1d8e40")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,7 +110,7 @@ def _own(part: FilePart) -> Component:
     )  # fmt: skip
 
 
-def _purl(package: Package, inventory: Inventory) -> PackageURL:
+def _purl(package: InstalledPackage, inventory: Inventory) -> PackageURL:
     qualifiers = {}
     if package.architecture:
         qualifiers["arch"] = package.architecture
@@ -120,7 +120,7 @@ def _purl(package: Package, inventory: Inventory) -> PackageURL:
     return PackageURL(package.system, namespace, package.name, package.version, qualifiers)
 
 
-def _package(package: Package, inventory: Inventory) -> Component:
+def _package(package: InstalledPackage, inventory: Inventory) -> Component:
     purl = _purl(package, inventory)
     return Component(
         name=package.name, type=ComponentType.LIBRARY, bom_ref=str(purl), version=package.version, purl=purl,

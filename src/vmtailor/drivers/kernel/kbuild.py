@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from vmtailor.base import process
 from vmtailor.base.cache.store import cache_root, disk_full_is_a_host_error
 from vmtailor.base.errors import BuildError, HostError, UserInputError
 from vmtailor.base.files import dot_config, records
-from vmtailor.base.progress import step
+from vmtailor.base.progress import ProgressStep, step
+from vmtailor.base.words import figures
+from vmtailor.drivers.kernel.compile_time import HEADERS, Remaining
 from vmtailor.drivers.kernel.lost import lost
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.kernel import Configured, LostSymbol
@@ -30,11 +32,9 @@ COMPILE_TIMEOUT_S = 6 * 3600.0
 #: Under which make and ccache work: build folders are in the cache, which is its owner's alone.
 UMASK = 0o077
 
-# Lines of make that stand for one compiled or assembled object.
 #: Beside the build folders: [symbols set, objects in the folder] of finished builds.
 _SEEN_OBJECTS = ".objects-in-folder.json"
 _ASKED = re.compile(rb"include/config/(\w+)\)")
-_OBJECT = re.compile(r"^  (CC|AS|CC \[M\]|AS \[M\]|HOSTCC|VDSO2C|LDS|LD) +\S")
 _ERROR = re.compile(
     r"(: (fatal )?error: |^make(\[\d+\])?: \*\*\* |undefined reference|: Error: |No space left on device)"
 )
@@ -152,8 +152,10 @@ def compile_kernel(
     toolchain: Toolchain,
     jobs: int | None = None,
     title: str = "compiling the kernel",
-) -> Compiled:
-    """Compile the targets (`vmlinux`, `modules`) of a configured folder.
+    sources: Iterable[str] = (),
+) -> CompiledKernel:
+    """Compile the targets (`vmlinux`, `modules`) of a configured folder. `sources`: the files that the configuration
+    compiles, without their endings, as far as the caller knows them: by these the time left is told.
 
     Raises BuildError for lost symbols and for compile errors, whose lines are in `details`.
     """
@@ -165,8 +167,9 @@ def compile_kernel(
     build_dir = Path(configured.build_dir)
     cores = jobs or len(os.sched_getaffinity(0))
     argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, cores)
-    expected = _expected_objects(build_dir, configured.total_y)
-    progress = ObjectCounter(expected - _objects_in(build_dir) + _stale(build_dir, dict(configured.symbols)))
+    stale = _stale(build_dir, dict(configured.symbols))
+    expected = _expected_objects(build_dir, configured.total_y) - _objects_in(build_dir) + len(stale)
+    progress = Remaining(_weights(Path(configured.source_dir), build_dir, sources, stale), expected)
     started = time.monotonic()
     with step(title) as shown, disk_full_is_a_host_error(build_dir):
         try:
@@ -175,17 +178,17 @@ def compile_kernel(
                 timeout_s=COMPILE_TIMEOUT_S,
                 env=environment(),
                 umask=UMASK,
-                on_line=lambda line: progress.see(line, shown.update),
+                on_line=lambda line: _show(progress, line, time.monotonic() - started, shown),
             )
         except process.CommandFailed as error:
             raise _compile_error(error) from error
     seconds = time.monotonic() - started
     _remember_objects(build_dir, configured.total_y, _objects_in(build_dir))
-    return Compiled(build_dir, progress.done, seconds, toolchain.describe())
+    return CompiledKernel(build_dir, progress.done, seconds, toolchain.describe())
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """What a compile did. The files are where the kernel's make puts them, below `build_dir`."""
 
     build_dir: Path
@@ -211,29 +214,34 @@ def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
     return process.run(argv, timeout_s=300, env=environment()).text.strip()
 
 
-class ObjectCounter:
-    """Counts objects in make's output and estimates the time left from the pace so far.
+def _show(progress: Remaining, line: str, now_s: float, shown: ProgressStep) -> None:
+    """Take a line of make into account. Where more is compiled than was expected no time is promised."""
+    if not progress.see(line, now_s):
+        return
+    if progress.done > progress.expected:
+        shown.update(99.0, 100.0, f"{progress.done} objects, more than the {progress.expected} expected")
+        return
+    left = progress.seconds_left
+    time_left = f", about {figures.seconds(round(left))} left" if left is not None else ""
+    shown.update(99.0 * progress.share, 100.0, f"{progress.done} of about {progress.expected} objects{time_left}")
 
-    `expected` is a guess. Once it is used up, no time is promised, and 99 % are shown until make ends (linking and
-    compressing are to come in any case).
-    """
 
-    def __init__(self, expected: int) -> None:
-        self.expected = max(1, expected)
-        self.done = 0
-        self._started = time.monotonic()
+def _weights(source: Path, build_dir: Path, names: Iterable[str], stale: Collection[str]) -> dict[str, float]:
+    """What each object weighs that make will compile: those that are there and not stale are not."""
+    found: dict[str, float] = {}
+    for name in names:
+        if name in stale or not (build_dir / f"{name}.o").exists():
+            size = _size(source / f"{name}.c") or _size(source / f"{name}.S")
+            if size:
+                found[name] = size + HEADERS
+    return found
 
-    def see(self, line: str, update: Callable[..., None]) -> None:
-        if not _OBJECT.match(line):
-            return
-        self.done += 1
-        left = self.expected - self.done
-        if left <= 0:
-            update(99.0, 100.0, f"{self.done} objects, more than the {self.expected} expected")
-            return
-        seconds = (time.monotonic() - self._started) / self.done * left
-        shown = min(float(self.done), 0.99 * self.expected)
-        update(shown, float(self.expected), f"{self.done} of about {self.expected} objects, about {seconds:.0f} s left")
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _objects_in(build_dir: Path) -> int:
@@ -241,21 +249,22 @@ def _objects_in(build_dir: Path) -> int:
     return sum(1 for _, _, names in os.walk(build_dir) for name in names if name.endswith(".o"))
 
 
-def _stale(build_dir: Path, symbols: Mapping[str, str]) -> int:
-    """How many objects of an earlier build depend on a symbol whose value is another one now: each object's `.cmd` file
-    names the symbols that its sources ask for."""
+def _stale(build_dir: Path, symbols: Mapping[str, str]) -> set[str]:
+    """The objects of an earlier build that depend on a symbol whose value is another one now, without their endings:
+    each object's `.cmd` file names the symbols that its sources ask for."""
     try:
         before = dot_config.parse((build_dir / "include/config/auto.conf").read_text())
     except OSError:
-        return 0
+        return set()
     names = {name for name in before.keys() | symbols.keys() if before.get(name, "n") != symbols.get(name, "n")}
     changed = {name.encode() for name in names}
-    stale = 0
+    stale = set()
     for folder, _, files in os.walk(build_dir):
         for name in files:
             if name.endswith(".o.cmd"):
-                asked = _ASKED.findall((Path(folder) / name).read_bytes())
-                stale += not changed.isdisjoint(asked)
+                path = Path(folder, name)
+                if not changed.isdisjoint(_ASKED.findall(path.read_bytes())):
+                    stale.add(str(path.parent.relative_to(build_dir) / name[1:].removesuffix(".o.cmd")))
     return stale
 
 
@@ -286,7 +295,7 @@ def _compile_error(error: process.CommandFailed) -> BuildError | HostError:
     return BuildError(
         "the kernel does not compile in this configuration",
         hint="the lines below are the compiler's; the build folder is kept",
-        details="\n".join(lines[:20]) or output[-2000:],
+        details="\n".join(lines[:12]) or output[-2000:],
     )
 
 

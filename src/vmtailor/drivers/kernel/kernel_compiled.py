@@ -144,7 +144,7 @@ def _whole(source: Path, work: Path, config_file: Path | None, toolchain: kbuild
 
 def _collect(
     source: Path,
-    compiled: kbuild.Compiled,
+    compiled: kbuild.CompiledKernel,
     folder: Path,
     toolchain: kbuild.Toolchain,
     row: Architecture,

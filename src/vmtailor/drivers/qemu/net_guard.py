@@ -27,7 +27,7 @@ _PROBE = "VMTAILOR_REACH_PROBE"
 _STANDS = "vmtailor: the guard stands"
 
 
-class Reach(StrEnum):
+class NetworkReach(StrEnum):
     """Whom a guest may send something (native/net-guard/policy.h)."""
 
     CLOSED = "closed"  # nobody
@@ -36,12 +36,12 @@ class Reach(StrEnum):
     HOST = "host"  # these, too
 
 
-def reach_of(machine: Machine) -> Reach:
+def reach_of(machine: Machine) -> NetworkReach:
     """What the guard lets a machine reach."""
     if machine.outbound:
-        return Reach.HOST if machine.host_loopback else Reach.WORLD
+        return NetworkReach.HOST if machine.host_loopback else NetworkReach.WORLD
     # A closed network of QEMU's takes connections, and drops what answers datagrams.
-    return Reach.ANSWERS if any(port.protocol == "udp" for port in machine.ports) else Reach.CLOSED
+    return NetworkReach.ANSWERS if any(port.protocol == "udp" for port in machine.ports) else NetworkReach.CLOSED
 
 
 def variables(machine: Machine, program: str) -> dict[str, str]:
@@ -52,10 +52,10 @@ def variables(machine: Machine, program: str) -> dict[str, str]:
     reach = reach_of(machine)
     try:
         loaded = _loaded()
-        if reach in (Reach.WORLD, Reach.ANSWERS):
+        if reach in (NetworkReach.WORLD, NetworkReach.ANSWERS):
             require(program)
     except HostError as error:
-        if reach in (Reach.WORLD, Reach.ANSWERS):
+        if reach in (NetworkReach.WORLD, NetworkReach.ANSWERS):
             raise
         log.debug("few clients may wait at the published ports: %s", error.message)
         return {}

@@ -39,7 +39,7 @@ _REGULAR, _DIRECTORY, _CHARACTER = 0o100000, 0o040000, 0o020000
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """One member. `path` has no leading slash; `mode` includes the file type; `device` for nodes (major, minor)."""
 
     path: str
@@ -48,23 +48,23 @@ class Entry:
     device: tuple[int, int] = (0, 0)
 
 
-def directory(path: str, permissions: int = 0o755) -> Entry:
-    return Entry(path, _DIRECTORY | permissions)
+def directory(path: str, permissions: int = 0o755) -> ArchiveEntry:
+    return ArchiveEntry(path, _DIRECTORY | permissions)
 
 
-def file(path: str, data: bytes, permissions: int = 0o644) -> Entry:
-    return Entry(path, _REGULAR | permissions, data)
+def file(path: str, data: bytes, permissions: int = 0o644) -> ArchiveEntry:
+    return ArchiveEntry(path, _REGULAR | permissions, data)
 
 
-def node(path: str, major: int, minor: int, permissions: int = 0o600) -> Entry:
-    return Entry(path, _CHARACTER | permissions, b"", (major, minor))
+def node(path: str, major: int, minor: int, permissions: int = 0o600) -> ArchiveEntry:
+    return ArchiveEntry(path, _CHARACTER | permissions, b"", (major, minor))
 
 
-def cpio(entries: Iterable[Entry]) -> bytes:
+def cpio(entries: Iterable[ArchiveEntry]) -> bytes:
     """A `newc` archive: everything belongs to root, at time 0, numbered in order, so the same entries give the same
     bytes. A folder must come before what is in it."""
     out = bytearray()
-    for number, entry in enumerate([*entries, Entry("TRAILER!!!", 0)], start=1):
+    for number, entry in enumerate([*entries, ArchiveEntry("TRAILER!!!", 0)], start=1):
         name = entry.path.encode() + b"\0"
         links = 2 if entry.mode & 0o170000 == _DIRECTORY else 1
         fields = (

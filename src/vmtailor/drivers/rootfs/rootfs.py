@@ -32,7 +32,7 @@ from typing import IO
 from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.base.process import pasteable, require_tool, run, spawn
-from vmtailor.drivers.image.layer_tree import Tree
+from vmtailor.drivers.image.layer_tree import LayerTree
 from vmtailor.drivers.image.layers import OWN, Layer, read_tree, write_archive
 from vmtailor.drivers.rootfs import unpack
 from vmtailor.model.plan import RootFormat
@@ -133,7 +133,7 @@ def extra_layer(extra: Sequence[Extra]) -> bytes:
 class _Source:
     """What a tool is fed. `newest` is the latest time stamp, in seconds."""
 
-    tree: Tree
+    tree: LayerTree
     layers: Sequence[Layer]
     newest: int
 
@@ -267,7 +267,7 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
     _fix_ext4_times(made, source.newest)
 
 
-def ext4_size(tree: Tree) -> tuple[int, int]:
+def ext4_size(tree: LayerTree) -> tuple[int, int]:
     """Inodes and blocks of 4096 bytes that a tree needs in ext4, with some room."""
     inodes, data = 16, 0
     seen: set[int] = set()

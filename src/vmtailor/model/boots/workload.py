@@ -34,10 +34,11 @@ class Terminal:
 class Run:
     """One run: what differs from the image's configuration, and how it is driven. None leaves the image's.
 
-    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `hold`:
-    after the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left.
-    `key` tags all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in
-    the container may do everything, not only what container engines leave it; an exercise may ask for that, too."""
+    `network` is `ADDRESS/PREFIX,GATEWAY,DNS`. `tracer`: options of strace (TRACER_OPTIONS); empty: not traced. `quiet`:
+    with any, init tells the calls that failed with other errors than these, in place of a whole trace. `hold`: after
+    the load, wait for the host's go. `grace_ms`: between SIGTERM and SIGKILL for what the entry point left. `key` tags
+    all frames; make one for each run, fixed where two boots must agree to the byte. `privileged`: root in the container
+    may do everything, not only what container engines leave it; an exercise may ask for that, too."""
 
     argv: tuple[str, ...] | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -50,6 +51,7 @@ class Run:
     exercise: Exercise | None = None
     stop_signal: str | None = None
     tracer: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
     hold: bool = False
     privileged: bool = False
     grace_ms: int = 1000

@@ -22,6 +22,7 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.running import ports, variables
+from vmtailor.pipeline.running.watching import Watch
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0
@@ -90,9 +91,9 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
     return argv
 
 
-def run_bundle(options: RunOptions) -> int:
-    """Run to the end; returns the container's exit status. Raises GuestError when the machine ended before the
-    container had one, HostError when the host could not do its part."""
+def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
+    """Run to the end; returns the container's exit status. `watch` is told what is refused. Raises GuestError when the
+    machine ended before the container had one, HostError when the host could not do its part."""
     terminal.require_streams()
     bundle = load_bundle(options.bundle)
     if options.ports and not bundle.network:
@@ -106,11 +107,15 @@ def run_bundle(options: RunOptions) -> int:
     if memory.too_little:
         wishes = replace(wishes, start_s=START_TOO_LITTLE_S)
     wishes = replace(wishes, once_up=ports.announced(options.ports, published))
+    wishes = replace(wishes, observer=watch.observer if watch is not None else None)
     machine = replace(_machine(options, bundle), ports=published)
     temporary.require_usable()
     with caught() as signals:
         with relayed(machine, run, wishes, signals) as relay:
-            end = run_ending.verdict(relay.run(), relay.session, relay.running, memory)
+            finish = relay.run()
+            if watch is not None:
+                watch.began = relay.session.listening
+            end = run_ending.verdict(finish, relay.session, relay.running, memory)
         for line in end.words:
             relay.say(line)
         relay.drain()

@@ -23,7 +23,7 @@ from vmtailor.model.machine import Clock
 from vmtailor.pipeline import bundling, fitting, measuring, reverify
 from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import Subject
+from vmtailor.pipeline.reverify import SavedFit
 from vmtailor.pipeline.work_folder.content import BothSides
 
 
@@ -62,7 +62,7 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def _inputs(loaded: Loaded, subject: Subject, asked: FitOptions) -> FitInputs:
+def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
     """What the fit began with, the very kernel by its release."""
     bundle, parts = loaded.bundle, native_parts.locate()
     if (

@@ -190,9 +190,7 @@ class WorkFolder:
         """The trace's record."""
         found, where = self._record(Trace, TRACED), self.path / TRACED
         bundle_values.require_cpu_model(found.cpu_model, where)
-        names = [word for one in found.modules_requested for word in (one.module, one.path)]
-        if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
-            raise self._wrong(where, "a module that was asked for has a name that none has")
+        require_modules(found, where)
         if not math.isfinite(found.requests_boot.seconds):
             raise self._wrong(where, "the boot took no number of seconds")
         if (found.coverage_file, found.requests_file) != (trace.COVERAGE, trace.REQUESTS):
@@ -292,7 +290,18 @@ class WorkFolder:
         made.replace(self.path / name)
 
     def _wrong(self, where: Path, what: str) -> UserInputError:
-        return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")
+        return _wrong(where, what)
+
+
+def require_modules(record: Trace, where: Path) -> None:
+    """Raise UserInputError unless the modules that a trace says were asked for have names that modules have."""
+    names = [word for one in record.modules_requested for word in (one.module, one.path)]
+    if any(not _MODULE.fullmatch(name) or ".." in name for name in names):
+        raise _wrong(where, "a module that was asked for has a name that none has")
+
+
+def _wrong(where: Path, what: str) -> UserInputError:
+    return UserInputError(f"{where}: {what}", hint="vmtailor trace IMAGE -o FOLDER writes it")
 
 
 def _writer(name: str) -> str:

@@ -24,7 +24,7 @@ from vmtailor.pipeline import fitting, measuring, reverify
 from vmtailor.pipeline.fitting import Built, Findings
 from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.reverify import Prepared, Request, Subject
+from vmtailor.pipeline.reverify import Prepared, SavedFit, VerifyRequest
 from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import plan as planning
@@ -93,7 +93,7 @@ def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     return Resolved(counted, tuple(sorted(differing)), {one.name: one.expression for one in resolution.lost})
 
 
-def prepare_verify(request: Request, store: Store | None = None) -> Prepared:
+def prepare_verify(request: VerifyRequest, store: Store | None = None) -> Prepared:
     """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
     store = store or Store()
     reverify.require_clock(request)
@@ -109,7 +109,7 @@ def prepare_verify(request: Request, store: Store | None = None) -> Prepared:
         cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
         return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)
 
-    subject = Subject(image, made.network, begun.architecture, begun.root_format, record, own, machine, work.requests)
+    subject = SavedFit(image, made.network, begun.architecture, begun.root_format, record, own, machine, work.requests)
     return reverify.allowed(request, subject, store)
 
 

@@ -12,7 +12,7 @@ from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.margin import FoundKernel
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import margins, waterfall
+from vmtailor.stages.report import margins, missing, waterfall
 
 # vmtailor/fit/1: without `proof`, `margin`, `lacks`, `kernel`.
 FIT_SCHEMA = "vmtailor/fit/2"
@@ -28,6 +28,17 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "degraded": [
             {"name": call.name, "arguments": call.arguments, "error": call.error, "count": call.count}
             for call in run.degraded
+        ],
+        "absent": [
+            {
+                "name": one.call.name,
+                "arguments": one.call.arguments,
+                "error": one.call.error,
+                "count": one.call.count,
+                "id": one.id,
+                "reason": one.reason,
+            }
+            for one in run.absent
         ],
         "repairs": repairs(run),
         "symbols": {
@@ -72,4 +83,5 @@ def _side(side: Side) -> dict[str, Any]:
         "min_memory_bytes": side.min_memory_bytes,
         "memory": None if side.memory is None else {part.name: part.bytes for part in side.memory.parts},
         "init_wall_us": side.init_wall_us,
+        "unmeasured": missing.of(side),
     }

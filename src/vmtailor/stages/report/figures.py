@@ -9,6 +9,7 @@ from typing import Protocol
 
 from vmtailor.base.words import figures
 from vmtailor.model.fit import Side
+from vmtailor.stages.report import missing
 
 
 class Pair(Protocol):
@@ -22,8 +23,9 @@ class Pair(Protocol):
 
 
 @dataclass(frozen=True)
-class Row:
-    """One measured figure of both sides. `what` says precisely what was counted; `exact` are the unrounded values."""
+class FigureRow:
+    """One measured figure of both sides. `what` says precisely what was counted; `exact` are the unrounded values;
+    `why` one is missing, where one is."""
 
     title: str
     what: str
@@ -32,6 +34,7 @@ class Row:
     ratio: str
     exact: tuple[float | None, float | None]
     strong: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Group:
 
     title: str
     conditions: str
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
 
 
 def groups(run: Pair) -> tuple[Group, ...]:
@@ -57,13 +60,15 @@ def _row(
     run: Pair,
     title: str,
     what: str,
-    of: Callable[[Side], float | None],
+    name: str,
     form: Callable[[float | None], str],
     *,
     strong: bool = False,
-) -> Row:
-    before, after = of(run.baseline), of(run.tailored)
-    return Row(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong)
+) -> FigureRow:
+    sides = (run.baseline, run.tailored)
+    before, after = (getattr(side, name) for side in sides)
+    why = next((reason for side in sides if (reason := missing.why(side, name))), "")
+    return FigureRow(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong, why)
 
 
 def _size(run: Pair) -> Group:
@@ -75,7 +80,7 @@ def _size(run: Pair) -> Group:
                 run,
                 "symbols =y with a prompt",
                 "configuration symbols that a person can switch, =y",
-                lambda s: s.symbols_prompted,
+                "symbols_prompted",
                 figures.grouped,
                 strong=True,
             ),
@@ -83,14 +88,14 @@ def _size(run: Pair) -> Group:
                 run,
                 "symbols =y in all",
                 "with those that only other symbols select",
-                lambda s: s.symbols_y,
+                "symbols_y",
                 figures.grouped,
             ),
             _row(
                 run,
                 "kernel file",
                 "bytes of the very file that is booted",
-                lambda s: s.kernel_bytes,
+                "kernel_bytes",
                 figures.file_bytes,
                 strong=True,
             ),
@@ -98,14 +103,14 @@ def _size(run: Pair) -> Group:
                 run,
                 "kernel file, compressed",
                 "the same file, for storing and sending",
-                lambda s: s.kernel_compressed_bytes,
+                "kernel_compressed_bytes",
                 figures.file_bytes,
             ),
             _row(
                 run,
                 "least memory",
                 "in which the exercise still passes, found by bisection",
-                lambda s: s.min_memory_bytes,
+                "min_memory_bytes",
                 figures.memory_bytes,
                 strong=True,
             ),
@@ -122,7 +127,7 @@ def _executed(run: Pair) -> Group:
                 run,
                 "kernel entry → init, net",
                 "without loops that only emulation causes",
-                lambda s: s.init_instructions_net,
+                "init_instructions_net",
                 figures.millions,
                 strong=True,
             ),
@@ -130,63 +135,63 @@ def _executed(run: Pair) -> Group:
                 run,
                 "kernel entry → init, gross",
                 "all guest instructions",
-                lambda s: s.init_instructions,
+                "init_instructions",
                 figures.millions,
             ),
             _row(
                 run,
                 "reset → init, net",
                 "with firmware and decompression",
-                lambda s: s.reset_instructions_net,
+                "reset_instructions_net",
                 figures.millions,
             ),
             _row(
                 run,
                 "reset → init, gross",
                 "with firmware and decompression",
-                lambda s: s.reset_instructions,
+                "reset_instructions",
                 figures.millions,
             ),
             _row(
                 run,
                 "kernel entry → ready",
                 "to the first good answer of the exercise, its client left out",
-                lambda s: s.ready_instructions,
+                "ready_instructions",
                 figures.millions,
             ),
             _row(
                 run,
                 "virtual time to init",
                 "executed and waited, one ns an instruction",
-                lambda s: s.init_virtual_us,
+                "init_virtual_us",
                 figures.microseconds,
             ),
             _row(
                 run,
                 "virtual time to ready",
                 "executed and waited, one ns an instruction",
-                lambda s: s.ready_virtual_us,
+                "ready_virtual_us",
                 figures.microseconds,
             ),
             _row(
                 run,
                 "device accesses, net",
                 "ports and device memory, to ready: each is an exit under KVM",
-                lambda s: s.device_accesses_net,
+                "device_accesses_net",
                 figures.grouped,
             ),
             _row(
                 run,
                 "device accesses, gross",
                 "with those of loops that only emulation causes",
-                lambda s: s.device_accesses,
+                "device_accesses",
                 figures.grouped,
             ),
             _row(
                 run,
                 "kernel instructions a request",
                 "under load, mean over all requests",
-                lambda s: s.request_kernel_instructions,
+                "request_kernel_instructions",
                 figures.short,
                 strong=True,
             ),
@@ -194,7 +199,7 @@ def _executed(run: Pair) -> Group:
                 run,
                 "user instructions a request",
                 "under load, mean over all requests",
-                lambda s: s.request_user_instructions,
+                "request_user_instructions",
                 figures.short,
             ),
         ),
@@ -212,8 +217,8 @@ def _wall(run: Pair) -> Group:
         "Wall time",
         f"host clock, median, {under}",
         (
-            _row(run, "start → init", "from the start of QEMU", lambda s: s.init_wall_us, figures.microseconds),
-            _row(run, "start → ready", "from the start of QEMU", lambda s: s.ready_wall_us, figures.microseconds),
+            _row(run, "start → init", "from the start of QEMU", "init_wall_us", figures.microseconds),
+            _row(run, "start → ready", "from the start of QEMU", "ready_wall_us", figures.microseconds),
         ),
     )
 

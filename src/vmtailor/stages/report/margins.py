@@ -63,7 +63,7 @@ def price_line(run: FitRun) -> str:
         *_more(chosen.init_instructions_net, none.init_instructions_net, figures.millions, " instructions to init"),
         *_more(chosen.min_memory_bytes, none.min_memory_bytes, figures.memory_bytes, " of memory"),
     ]
-    unknown = "" if len(more) == 5 else f" (the rest is {none.note})" if none.note else ""
+    unknown = "" if len(more) == 5 else f"; none was {none.note}" if none.note else ""
     return f"{name}: {calls}; against none {', '.join(more)}{unknown}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vmtailor.base.words import figures
 from vmtailor.model.fit import Side
 from vmtailor.model.memory import MemoryPart
-from vmtailor.stages.report.timeline import Segment
+from vmtailor.stages.report.timeline import TimelineSegment
 
 #: Colour class of each part; what is not here has that of the rest.
 _KINDS = {
@@ -30,7 +30,7 @@ class MemoryBar:
 
     name: str
     machine_bytes: int
-    parts: tuple[Segment, ...]
+    parts: tuple[TimelineSegment, ...]
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def _bytes(parts: dict[str, MemoryPart], name: str) -> int | None:
     return parts[name].bytes if name in parts else None
 
 
-def _segments(side: str, parts: tuple[MemoryPart, ...], scale: int) -> tuple[Segment, ...]:
+def _segments(side: str, parts: tuple[MemoryPart, ...], scale: int) -> tuple[TimelineSegment, ...]:
     segments, at = [], 0.0
     for part in parts:
         width = 100 * max(0, part.bytes) / scale
         label = part.name if width > 2.2 + 0.85 * len(part.name) else ""
         tip = f"{side}, {part.name}: {figures.memory_bytes(part.bytes)}\n{part.what}"
-        segments.append(Segment(at, width, _KINDS.get(part.name, _REST), tip, label))
+        segments.append(TimelineSegment(at, width, _KINDS.get(part.name, _REST), tip, label))
         at += width
     return tuple(segments)

@@ -107,11 +107,8 @@ def _table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def _titled(title: str, table: Table, caption: str = "") -> Group:
-    lines: list[RenderableType] = [Text(title, "bold"), table]
-    if caption:
-        lines.append(Text(caption, "dim"))
-    return Group(*lines, Text())
+def _titled(title: str, table: Table, *captions: str) -> Group:
+    return Group(Text(title, "bold"), table, *(Text(caption, "dim") for caption in captions if caption), Text())
 
 
 def _figures(group: FigureGroup) -> Group:
@@ -120,7 +117,12 @@ def _figures(group: FigureGroup) -> Group:
         style = "bold" if row.strong else ""
         ratio = Text(row.ratio, "green" if row.ratio.startswith("÷") else "")
         table.add_row(Text(row.title, style), Text(row.baseline), Text(row.tailored, style), ratio)
-    return _titled(group.title, table, group.conditions)
+    missing: dict[str, list[str]] = {}
+    for row in group.rows:
+        if row.why:
+            missing.setdefault(row.why, []).append(row.title)
+    lines = [group.conditions, *(f"{', '.join(titles)}: {why}" for why, titles in missing.items())]
+    return _titled(group.title, table, *lines)
 
 
 def _loops(run: Pair) -> Group:
@@ -201,6 +203,9 @@ def _doubts(run: FitRun) -> list[RenderableType]:
         line("unexplained", f"{name} is in the kernel, and no reason is on record") for name in run.unexplained
     ]
     lines += [line("warning", f"{warning.text} [{warning.code}]") for warning in run.warnings]
+    for one in run.absent:
+        what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"
+        lines.append(line("absent", f"{what} [{one.id}]", "bold"))
     near = margins.near(run.lacks)
     lines += [line("lacks", margins.lack_line(lack)) for lack in near[:MOST_LACKS]]
     if left := len(run.lacks) - len(near[:MOST_LACKS]):

@@ -22,7 +22,7 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Segment:
+class TimelineSegment:
     """One rectangle. `x` and `width` in percent; `kind` is its colour class; `label` is empty where none fits."""
 
     x: float
@@ -39,9 +39,9 @@ class Bar:
 
     name: str
     total: int
-    phases: tuple[Segment, ...]
-    owners: tuple[Segment, ...]
-    hatched: Segment | None
+    phases: tuple[TimelineSegment, ...]
+    owners: tuple[TimelineSegment, ...]
+    hatched: TimelineSegment | None
     ticks: tuple[tuple[float, str], ...]
     width: float
 
@@ -83,12 +83,12 @@ def _bar(side: Side, scale: int) -> Bar:
         width = 100 * cost(phase) / scale
         label = phase.phase.value if width > 2.2 + 0.85 * len(phase.phase.value) else ""
         tip = f"{side.name}, {phase.phase.value}: {figures.grouped(cost(phase))} instructions\n{MEANING[phase.phase]}"
-        phases.append(Segment(at, width, phase.phase.value, tip, label))
+        phases.append(TimelineSegment(at, width, phase.phase.value, tip, label))
         if phase.phase is Phase.KERNEL and side.loops:
             in_loops = min(sum(loop.instructions for loop in side.loops), cost(phase))
             names = ", ".join(loop.name for loop in side.loops)
             text = f"{side.name}: {figures.grouped(in_loops)} of these only because the machine is emulated\n{names}"
-            hatched = Segment(at, 100 * in_loops / scale, "hatched", text)
+            hatched = TimelineSegment(at, 100 * in_loops / scale, "hatched", text)
         inner = at
         for kind, value in (
             ("by-kernel", phase.kernel),
@@ -99,7 +99,7 @@ def _bar(side: Side, scale: int) -> Bar:
             if share > 0:
                 who = kind.removeprefix("by-")
                 text = f"{side.name}, {phase.phase.value}, {who}: {figures.grouped(value)} instructions"
-                owners.append(Segment(inner, share, kind, text))
+                owners.append(TimelineSegment(inner, share, kind, text))
                 inner += share
         at += width
     return Bar(side.name, _total(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)

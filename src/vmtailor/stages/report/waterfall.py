@@ -112,7 +112,7 @@ def named(row: Folder, most: int = MOST_SYMBOLS) -> tuple[tuple[tuple[str, int],
 
 
 @dataclass(frozen=True)
-class Bar:
+class WaterfallBar:
     """One line of the page. `x` and `width` in percent; `kind` is total, less, more or none."""
 
     row: Folder
@@ -121,7 +121,7 @@ class Bar:
     kind: str
 
 
-def bars(found: Waterfall) -> tuple[Bar, ...]:
+def bars(found: Waterfall) -> tuple[WaterfallBar, ...]:
     """The lines from the one machine to the other, each beginning where the one before it ended."""
     level, rows = found.start, shortened(found.rows)
     levels = [level]
@@ -130,11 +130,16 @@ def bars(found: Waterfall) -> tuple[Bar, ...]:
         levels.append(level)
     scale = max(*levels, found.end, 1)
     blank = Folder("baseline", "", found.start, 0, (), "")
-    lines = [Bar(blank, 0.0, 100 * found.start / scale, "total")]
+    lines = [WaterfallBar(blank, 0.0, 100 * found.start / scale, "total")]
     for row, before, after in zip(rows, levels, levels[1:], strict=False):
         kind = "less" if after < before else "more" if after > before else "none"
-        lines.append(Bar(row, 100 * max(0, min(before, after)) / scale, 100 * abs(after - before) / scale, kind))
-    return (*lines, Bar(replace(blank, name="tailored", measured=found.end), 0.0, 100 * found.end / scale, "total"))
+        lines.append(
+            WaterfallBar(row, 100 * max(0, min(before, after)) / scale, 100 * abs(after - before) / scale, kind)
+        )
+    return (
+        *lines,
+        WaterfallBar(replace(blank, name="tailored", measured=found.end), 0.0, 100 * found.end / scale, "total"),
+    )
 
 
 def signed(value: float | None) -> str:

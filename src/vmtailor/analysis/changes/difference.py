@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between two plans: symbols, and words of the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmtailor.model.change import Change
+from vmtailor.model.plan import Plan
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A symbol or word that both have, with other values."""
+
+    name: str
+    before: str
+    after: Change
+
+
+@dataclass(frozen=True)
+class PlanDifference:
+    """`comes` with the reasons of the plan after, `goes` with those that it had before. `prompted`: how many symbols
+    with a prompt each plan has, before and after."""
+
+    comes: tuple[Change, ...]
+    goes: tuple[Change, ...]
+    altered: tuple[Altered, ...]
+    words_come: tuple[Change, ...]
+    words_go: tuple[Change, ...]
+    prompted: tuple[int, int]
+
+    def __bool__(self) -> bool:
+        return any((self.comes, self.goes, self.altered, self.words_come, self.words_go))
+
+
+def between(before: Plan, after: Plan) -> PlanDifference:
+    """What has to be done to the first plan to have the second. Symbols with a prompt come first, by name."""
+    old, new = _set(before), _set(after)
+    words_old, words_new = {w.id: w for w in before.words}, {w.id: w for w in after.words}
+    return PlanDifference(
+        comes=_ordered([new[name] for name in new.keys() - old.keys()]),
+        goes=_ordered([old[name] for name in old.keys() - new.keys()]),
+        altered=tuple(
+            Altered(name, old[name].value, new[name])
+            for name in sorted(new.keys() & old.keys())
+            if old[name].value != new[name].value
+        ),
+        words_come=tuple(word for name, word in words_new.items() if name not in words_old),
+        words_go=tuple(word for name, word in words_old.items() if name not in words_new),
+        prompted=(before.prompted_y, after.prompted_y),
+    )
+
+
+def _set(plan: Plan) -> dict[str, Change]:
+    return {change.id: change for change in plan.symbols if change.value != "n"}
+
+
+def _ordered(changes: list[Change]) -> tuple[Change, ...]:
+    return tuple(sorted(changes, key=lambda change: (not change.setting.chosen, change.id)))

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pasted message says was asked of the kernel: a line of strace, of a kernel's log, of a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmtailor.analysis.demands import call_paths
+from vmtailor.analysis.demands.strace_log import descriptor_path, split_arguments, unquote
+from vmtailor.analysis.explain.lookup import Ask, Known, find
+from vmtailor.analysis.explain.messages import Error, Messages
+from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
+from vmtailor.model.syscalls import SyscallEvent
+
+#: Characters of a message that are looked at.
+MOST_CHARACTERS = 16_000
+_MOST_LINES = 200
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_STRACE = re.compile(r"(?:^|[\s\]])(?P<call>[a-z_]\w+)\((?P<args>.*)\)\s*=\s*(?:-1\s+)?(?P<error>E[A-Z0-9]+)\b")
+_PSEUDO = re.compile(r"(?<![\w.])/(?:proc|sys|dev)/[\w./:+@-]*[\w+]")
+_WORD = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+_NAME = re.compile(r"\b[a-z_][a-z0-9_]{3,}\b")
+_SYMBOL = re.compile(r"\bCONFIG_([A-Z0-9][A-Za-z0-9_]*)\b")
+#: Calls whose names are words of English, too: they count where nothing else is named.
+_PLAIN_WORDS = frozenset({
+    "socket", "bind", "listen", "accept", "connect", "send", "recv", "shutdown", "access", "sync", "pause", "alarm",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What a message is. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood. `asks`:
+    what was asked for, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
+
+    kind: str
+    says: str = ""
+    asks: tuple[Ask, ...] = ()
+    error: str = ""
+    meaning: str = ""
+    notes: tuple[str, ...] = ()
+    not_kernel: str = ""
+
+
+def recognise(message: str, known: Known, messages: Messages) -> Recognised:
+    """Understand a message as well as the source and the kinds of messages allow."""
+    text = _ESCAPE.sub("", message)[:MOST_CHARACTERS].replace("\0", "")
+    traced = list(_traced(text, known, messages))
+    if traced:
+        return min(traced, key=lambda one: bool(one.not_kernel))
+    kinds = [(kind, match) for kind in messages.kinds if (match := kind.pattern.search(text))]
+    asking = [(kind, list(messages.asks(kind.asks, match.groupdict()))) for kind, match in kinds if kind.asks]
+    asking = [(kind, asks) for kind, asks in asking if any(find(ask, known) for ask in asks)]
+    error = next((e for e in messages.errors if e.about in ("kernel", "either") and e.pattern.search(text)), None)
+    error = error or next((e for e in messages.errors if e.pattern.search(text)), None)
+    named = tuple(_named(text, known, error))
+    if asking:
+        asks = dict.fromkeys(
+            [*(a for a in named if a.kind == "symbol"), *(a for _, some in asking for a in some), *named]
+        )
+        notes = tuple(kind.note for kind, _ in asking if kind.note)
+        first = asking[0][0]
+        return Recognised(first.id, first.says, tuple(asks), *_said(error), notes)
+    elsewhere = next((kind for kind, _ in kinds if kind.not_kernel), None)
+    if error is not None and error.about in ("kernel", "either", "paths"):
+        asks = dict.fromkeys([*named, *messages.asks(error.asks, {})]) if not (elsewhere and not named) else {}
+        if asks:
+            return Recognised("error", "", tuple(asks), *_said(error))
+    if elsewhere is not None:
+        return Recognised(elsewhere.id, elsewhere.says, (), *_said(error), not_kernel=elsewhere.not_kernel)
+    if error is not None and error.about != "kernel":
+        return Recognised("error", "", (), *_said(error), not_kernel=error.meaning)
+    return Recognised("error" if error or named else "", "", named, *_said(error))
+
+
+def _said(error: Error | None) -> tuple[str, str]:
+    return (error.name, error.meaning) if error is not None else ("", "")
+
+
+# ---- strace
+
+
+def _traced(text: str, known: Known, messages: Messages) -> Iterator[Recognised]:
+    """Lines of strace that tell of a call that failed."""
+    for line in text.splitlines()[:_MOST_LINES]:
+        match = _STRACE.search(line)
+        if match is None or match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known):
+            continue
+        call, name = match["call"], match["error"]
+        args, _ = split_arguments(match["args"] + ")")
+        error = messages.error(name)
+        asks = tuple(dict.fromkeys(_asked_by(call, args, name, known)))
+        deciding = [ask for ask in asks if _decides(ask, known)]
+        said = _said(error) if error is not None else (name, "")
+        elsewhere = error is not None and error.about == "elsewhere" and not any(a.kind == "word" for a in deciding)
+        only_paths = error is not None and error.about == "paths" and not any(a.kind != "call" for a in deciding)
+        if not deciding or elsewhere or only_paths:
+            why = error.meaning if error is not None else "the call is always there, and so is what it asks for"
+            if error is not None and error.about == "kernel" and not deciding:
+                why = "every kernel of this tree has the call; the answer came from what it was asked about"
+            yield Recognised("strace", "strace", (), *said, not_kernel=why)
+        else:
+            yield Recognised("strace", "strace", asks, *said)
+
+
+def _decides(ask: Ask, known: Known) -> bool:
+    """Whether some configuration has not what is asked for."""
+    return any(one.condition not in (TRUE, UNKNOWN) for one in find(ask, known))
+
+
+def _asked_by(call: str, args: Sequence[str], error: str, known: Known) -> Iterator[Ask]:
+    """What a call asks for by name, most special first."""
+    joined = ", ".join(args)
+    if error == "ENOSYS":
+        yield Ask("call", call)
+    strings = [unquote(part) for part in re.findall(r'"(?:\\.|[^"\\])*"', joined)]
+    if call in ("socket", "socketpair"):
+        yield from _socket(args, error)
+    elif call in ("mount", "fsopen"):
+        yield from (Ask("filesystem", s) for s in strings if "/" not in s and s)
+    elif call in ("execve", "execveat"):
+        if error == "ENOEXEC":
+            yield from (Ask("source", "fs/binfmt_script.c"), Ask("symbol", "IA32_EMULATION"))
+    elif call in ("setsockopt", "getsockopt"):
+        kind = {"TCP_ULP": "ulp", "TCP_CONGESTION": "congestion"}
+        yield from (Ask(kind[w], s) for w in _WORD.findall(joined) if w in kind for s in strings)
+    elif "sa_family=AF_ALG" in joined:
+        yield from (Ask("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
+    elif call in ("init_module", "finit_module"):
+        yield Ask("symbol", "MODULES")
+    event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
+    for path in call_paths.paths(event):
+        if path.startswith(("/proc/", "/sys/", "/dev/")):
+            yield Ask("path", path)
+    for word in _WORD.findall(re.sub(r'"(?:\\.|[^"\\])*"', "", joined)) if call not in ("socket", "socketpair") else ():
+        if word.startswith(("AF_", "PF_")):
+            yield Ask("family", word[3:])
+        elif find(Ask("word", word, call), known):
+            yield Ask("word", word, call)
+    if args and (path := descriptor_path(args[0])).startswith(("/proc/", "/sys/", "/dev/")):
+        yield Ask("path", path)
+    if error in ("EOPNOTSUPP", "EINVAL") and call in ("setxattr", "fsetxattr", "lsetxattr", "getxattr", "lgetxattr"):
+        yield from (Ask("symbol", name) for name in ("TMPFS_XATTR", "EROFS_FS_XATTR", "SQUASHFS_XATTR"))
+    yield Ask("call", call)
+
+
+def _socket(args: Sequence[str], error: str) -> Iterator[Ask]:
+    family = args[0].removeprefix("AF_").removeprefix("PF_") if args else ""
+    rest = " ".join(args[2:])
+    protocol = re.search(r"(?:IPPROTO_|NETLINK_)?(\w+)", rest)
+    named = []
+    if protocol is not None and family == "NETLINK":
+        named = [Ask("netlink", protocol[1])]
+    elif protocol is not None and protocol[1] not in ("0", "IP"):
+        named = [Ask("protocol", protocol[1])]
+    whole = [Ask("family", family)] if family else []
+    yield from (*whole, *named) if error == "EAFNOSUPPORT" else (*named, *whole)
+
+
+# ---- any other text
+
+
+def _named(text: str, known: Known, error: Error | None) -> Iterator[Ask]:
+    """Names in a message that the source knows: symbols, paths, words, families, calls."""
+    for name in _SYMBOL.findall(text):
+        if known.kconfig is None or known.kconfig.known(name):
+            yield Ask("symbol", name)
+    words = []
+    for word in dict.fromkeys(_WORD.findall(text)):
+        if word.startswith(("AF_", "PF_")):
+            words.append(Ask("family", word[3:]))
+        elif word.startswith("NETLINK_"):
+            words.append(Ask("netlink", word[8:]))
+        elif word.startswith("IPPROTO_"):
+            words.append(Ask("protocol", word[8:]))
+        else:
+            words.append(Ask("word", word))
+    found = [Ask("call", name) for name in dict.fromkeys(_NAME.findall(text)) if name in known.facts.table]
+    calls = [ask for ask in found if ask.name not in _PLAIN_WORDS]
+    plain = [ask for ask in found if ask.name in _PLAIN_WORDS]
+    paths = (
+        [Ask("path", path) for path in dict.fromkeys(_PSEUDO.findall(text))]
+        if error is None or error.name in _OF_PATHS
+        else []
+    )
+    first = error is not None and error.name == "ENOSYS"
+    order = [*calls, *words, *paths] if first else [*paths, *words, *calls]
+    deciding = [ask for ask in order if _decides(ask, known)]
+    if error is not None and error.about == "paths":
+        deciding = [ask for ask in deciding if ask.kind == "path"]
+    yield from deciding or ([ask for ask in plain if _decides(ask, known)] if first else [])
+
+
+_OF_PATHS = ("ENOENT", "ENODEV", "ENXIO", "ENOTTY", "EOPNOTSUPP", "EINVAL", "ENOSYS")

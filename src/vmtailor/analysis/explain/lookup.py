@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what is asked of a kernel (a call, a path, a socket family, a module …) to the symbols that answer it: by the
+tables of the kernel's own source, and where those do not tell, by the rules of data/demand."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from vmtailor.analysis.demands.demand_rules import Rules
+from vmtailor.analysis.explain.asked import Asked, merged
+from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, conjunction, symbols
+from vmtailor.analysis.ksource.expr_text import parse
+from vmtailor.analysis.ksource.facts import Facts, Place
+from vmtailor.analysis.ksource.kconfig import Kconfig
+
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked for: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks, where one does."""
+
+    kind: str
+    name: str
+    call: str = ""
+
+    def __str__(self) -> str:
+        return KINDS.get(self.kind, self.kind + " {}").format(self.name)
+
+
+#: Kind → how it is said.
+KINDS = {
+    "call": "system call {}", "word": "{}", "path": "{}", "family": "socket family AF_{}", "protocol": "protocol {}",
+    "netlink": "netlink protocol NETLINK_{}", "filesystem": "file system {}", "device": "device /dev/{}",
+    "module": "module {}", "match": "packet filter match '{}'", "target": "packet filter target '{}'",
+    "table": "packet filter table {}", "expression": "nftables expression '{}'", "link": "network link of kind {}",
+    "qdisc": "queueing discipline {}", "classifier": "packet classifier {}", "action": "packet action {}",
+    "genetlink": "generic netlink family {}", "ulp": "TCP upper layer protocol {}", "lsm": "security module {}",
+    "congestion": "TCP congestion control {}", "algorithm": "cipher or hash {}", "key type": "type of keys {}",
+    "mapper target": "device mapper target {}", "controller": "control group controller {}", "source": "code in {}",
+    "rules": "policy routing of AF_{}", "rtnetlink": "rtnetlink request RTM_{}", "encapsulation": "encapsulation {}",
+    "symbol": "CONFIG_{}", "charset": "character set {}", "9p transport": "9P transport {}", "scheduler":
+    "I/O scheduler {}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that is known of one source tree, and the rules that hold for it."""
+
+    facts: Facts
+    asked: Asked
+    rules: Rules
+    kconfig: Kconfig | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A condition under which a kernel has what was asked for; `place` says where that stands."""
+
+    ask: Ask
+    condition: Expr
+    place: str
+
+
+def find(ask: Ask, known: Known) -> tuple[Candidate, ...]:
+    """Who answers an ask, likeliest first; empty when neither source nor rules know of it."""
+    finder = _FINDERS.get(ask.kind)
+    found = finder(ask, known) if finder is not None else _named(ask, known)
+    unique: dict[str, Candidate] = {}
+    for one in found:
+        if one.condition != FALSE:
+            unique.setdefault(str(one.condition), one)
+    return tuple(unique.values())[:_MOST]
+
+
+def _at(place: Place) -> str:
+    return f"{place.path}:{place.line}" if place.line else place.path
+
+
+def _of(ask: Ask, places: Iterable[Place], *under: Expr) -> Iterator[Candidate]:
+    for place in places:
+        yield Candidate(ask, conjunction(*under, parse(place.condition)), _at(place))
+
+
+def _whole(ask: Ask, places: tuple[Place, ...], *under: Expr) -> Iterator[Candidate]:
+    """One candidate for all places: it is there where any of them is."""
+    if places:
+        yield Candidate(ask, conjunction(*under, merged(places)), _at(places[0]))
+
+
+def _by_rule(ask: Ask, names: Iterable[str], where: str) -> Candidate:
+    return Candidate(ask, conjunction(*map(Symbol, names)), where)
+
+
+# ---- kinds
+
+
+def _named(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """A name that one struct of the source has; else a module of that name, or one that answers to it."""
+    places = known.asked.places(ask.kind, ask.name)
+    yield from _whole(ask, places)
+    if not places:
+        for name in (_MODULE_NAMES.get(ask.kind, "{}").format(ask.name), ask.name):
+            found = list(_built(ask, name, known, files=False))
+            yield from found
+            if found:
+                return
+
+
+_MODULE_NAMES = {
+    "match": "xt_{}", "target": "xt_{}", "expression": "nft_{}", "link": "rtnl-link-{}", "qdisc": "sch_{}",
+    "classifier": "cls_{}", "action": "act_{}", "ulp": "tcp-ulp-{}", "congestion": "tcp_{}", "scheduler": "{}-iosched",
+    "mapper target": "dm-{}", "charset": "nls_{}",
+}  # fmt: skip
+
+
+def _call(ask: Ask, known: Known) -> Iterator[Candidate]:
+    for name in (ask.name, *(ask.name + more for more in ("1", "2", "3", "4", "64", "at"))):
+        entry = known.facts.syscall(name)
+        if entry is not None:
+            condition, places = entry
+            if condition == TRUE:
+                yield from _stubbed(ask, name, known)
+            yield Candidate(ask, condition, _at(places[0]) if places else "the table of system calls")
+            return
+
+
+def _stubbed(ask: Ask, name: str, known: Known) -> Iterator[Candidate]:
+    """Rules that ask for symbols by this call, whatever its arguments."""
+    for rule in known.rules.for_call(name):
+        if not rule.words and not rule.text:
+            yield _by_rule(ask, rule.symbols, f"rule {rule.id}")
+
+
+#: Where a word means what programs mean by it, before where modules look at it too.
+_CORE = (
+    "kernel/", "fs/", "mm/", "ipc/", "net/core/", "net/socket.c", "net/", "block/", "drivers/block/", "drivers/tty/",
+    "drivers/net/tun.c", "drivers/net/tap.c", "include/", "drivers/", "arch/",
+)  # fmt: skip
+_LOOKS_ON = ("security/", "kernel/auditsc.c", "lib/")
+
+
+def _word(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """A word of ioctl, fcntl, prctl, a socket option, a kind of BPF program …"""
+    ruled = [
+        _by_rule(ask, rule.symbols, f"rule {rule.id}")
+        for rule in known.rules.calls
+        if ask.name in rule.words and (not ask.call or ask.call in rule.calls)
+    ]
+    places = [
+        p for p in known.asked.places("word", ask.name)
+        if not p.path.startswith(_LOOKS_ON) and "COMPAT" not in symbols(parse(p.condition))
+    ]  # fmt: skip
+    places.sort(key=lambda p: next((n for n, start in enumerate(_CORE) if p.path.startswith(start)), 99))
+    entry = known.facts.syscall(ask.call) if ask.call else None
+    if entry is not None:
+        own = {p.path for p in entry[1]}
+        places.sort(key=lambda p: p.path not in own)
+        if any(p.path in own for p in places) or ask.call not in _OPEN_ENDED:
+            places = [p for p in places if p.path in own]
+    found = list(_of(ask, places))
+    # Where the source has the word everywhere, a rule may know what stands behind it.
+    plain = bool(found) and found[0].condition in (TRUE, UNKNOWN, *_BASES)
+    yield from (*ruled, *found) if plain else (*found, *ruled)
+
+
+#: Calls whose words are those of whatever stands behind a descriptor.
+_OPEN_ENDED = ("ioctl", "setsockopt", "getsockopt")
+_BASES = (parse("NET"), parse("NET && INET"), parse("MMU"))
+
+
+def _path(ask: Ask, known: Known) -> Iterator[Candidate]:
+    path = posixpath.normpath(re.sub(r"^/proc/(?:\d+|PID|thread-self|self/task/\d+)(?=/|$)", "/proc/self", ask.name))
+    if path.startswith("//"):
+        path = path[1:]
+    for start, finder in _FOLDERS:
+        if path == start or path.startswith(f"{start}/"):
+            yield from finder(ask, path[len(start) + 1 :], path, known)
+            return
+
+
+def _rules_for(ask: Ask, path: str, known: Known) -> list[Candidate]:
+    """Rules for a path, those that name most of it first; not those for all of /proc or /sys."""
+    rules = [rule for rule in known.rules.paths if rule.match(path) and not {"/proc", "/sys"} & {*rule.paths}]
+    rules.sort(key=lambda rule: -max(len(p) for p in rule.paths if not p.startswith("/dev/tty[")))
+    return [_by_rule(ask, rule.symbols, f"rule {rule.id}") for rule in rules]
+
+
+def _upwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = posixpath.dirname(name)
+
+
+def _sysctl(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+    base = known.facts.file_condition("fs/proc/proc_sysctl.c")
+    wild = re.sub(r"(?<=/)(conf|neigh)/[^/]+/", r"\1/*/", name)
+    places = known.facts.places("sysctl", name) or known.facts.places("sysctl", wild)
+    yield from _whole(ask, places, base)
+    if not places:
+        yield from _rules_for(ask, path, known)
+        folder, _, last = name.rpartition("/")
+        loose = known.facts.places("sysctl", f"*/{last}")
+        words = {word.rstrip("0123456789") for word in folder.split("/")}
+        # The folder is not in the same file: the one whose own folder has most in common comes first.
+        ranked = sorted(loose, key=lambda p: -len(words & set(re.split(r"[/_.]", p.path))))
+        yield from _of(ask, ranked[:2], base)
+    yield Candidate(ask, base, "fs/proc/proc_sysctl.c")
+
+
+def _proc(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+    base = known.facts.file_condition("fs/proc/root.c")
+    name = re.sub(r"^self/net/", "net/", name)
+    for number, part in enumerate(_upwards(name)):
+        places = known.facts.places("proc", part)
+        if places:
+            yield from _whole(ask, places, base)
+            break
+        if number == 0:
+            yield from _rules_for(ask, path, known)
+    yield Candidate(ask, base, "fs/proc/root.c")
+
+
+def _sys(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+    base = known.facts.file_condition("fs/sysfs/mount.c")
+    if name.startswith("module/"):
+        module = name.split("/")[1]
+        yield from (Candidate(ask, conjunction(base, c.condition), c.place) for c in _built(ask, module, known))
+    own: list[Candidate] = []
+    for part in _upwards(name):
+        places = known.asked.places("sys", part)
+        if places:
+            own = list(_whole(ask, places, base))
+            break
+    ruled = _rules_for(ask, path, known)
+    # A folder at the top says little of what lies below it.
+    yield from (*own, *ruled) if "/" in part else (*ruled, *own)
+    yield Candidate(ask, base, "fs/sysfs/mount.c")
+
+
+def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+    found = False
+    for part in _upwards(name):
+        stem = re.sub(r"p?\d+$", "", part)
+        for kind, wanted in (("device", part), ("device", stem), ("block device", stem)):
+            places = known.facts.places(kind, wanted) or known.asked.places(kind, wanted)
+            yield from _whole(ask, places)
+            found = found or bool(places)
+        if found:
+            break
+    yield from _rules_for(ask, path, known)
+    if not found:
+        yield from _built(ask, re.sub(r"\d+$", "", name.split("/")[0]), known)
+
+
+_FOLDERS: tuple[tuple[str, Callable[[Ask, str, str, Known], Iterator[Candidate]]], ...] = (
+    ("/proc/sys", _sysctl), ("/proc", _proc), ("/sys", _sys), ("/dev", _dev),
+)  # fmt: skip
+
+
+def _facts(kind: str) -> Callable[[Ask, Known], Iterator[Candidate]]:
+    def finder(ask: Ask, known: Known) -> Iterator[Candidate]:
+        yield from _whole(ask, known.facts.places(kind, ask.name))
+
+    return finder
+
+
+def _family(ask: Ask, known: Known) -> Iterator[Candidate]:
+    name = known.asked.name_of("family", int(ask.name)) if ask.name.isdigit() else ask.name
+    yield from _whole(ask, known.facts.places("family", {"LOCAL": "UNIX", "ROUTE": "NETLINK"}.get(name, name)))
+
+
+def _netlink(ask: Ask, known: Known) -> Iterator[Candidate]:
+    name = known.asked.name_of("netlink", int(ask.name)) if ask.name.isdigit() else ask.name
+    yield from _whole(ask, known.facts.places("netlink", name))
+
+
+def _protocol(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """`SCTP`, `132`, or `SEQPACKET/SCTP`."""
+    name = ask.name.rpartition("/")[2].upper()
+    name = known.asked.name_of("protocol", int(name)) if name.isdigit() else name
+    places = [p for key, ps in known.facts.names.get("protocol", {}).items() if key.endswith(f"/{name}") for p in ps]
+    yield from _whole(ask, tuple(places))
+    if not places:
+        yield from _built(ask, name.lower(), known)
+
+
+def _filesystem(ask: Ask, known: Known) -> Iterator[Candidate]:
+    name = ask.name.partition(".")[0]
+    places = known.facts.places("filesystem", ask.name) or known.facts.places("filesystem", name)
+    yield from _whole(ask, places)
+    if not places:
+        yield from _built(ask, f"fs-{name}", known, files=False)
+        yield from _built(ask, name, known, files=False)
+
+
+def _algorithm(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """`sha256`, or `cbc(aes)`, which needs all of its parts."""
+    parts = [p for p in re.split(r"[(),]", ask.name) if p]
+    conditions = [known.facts.condition("algorithm", part) for part in parts]
+    there = [condition for condition in conditions if condition is not None]
+    if there:
+        yield Candidate(
+            ask, conjunction(*there), _at(known.facts.places("algorithm", parts[0])[0]) if conditions[0] else ""
+        )
+
+
+def _table(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """`iptables:nat`, `ip6tables:filter`, `ebtables:broute`: the module that has the table."""
+    tool, _, name = ask.name.partition(":")
+    family = {"iptables": "iptable", "ip6tables": "ip6table", "ebtables": "ebtable", "arptables": "arptable"}
+    yield from _built(ask, f"{family.get(tool, 'iptable')}_{name}", known)
+
+
+def _module(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """A module by its name, by what it answers to, by what the kernel asks for under it, by the file of that name."""
+    built = list(_built(ask, ask.name, known, files=False))
+    requested = list(_requested(ask, known))
+    # Any transport may answer to the family that it serves; the family itself is what was asked for.
+    found = (*requested, *built) if ask.name.startswith("net-pf-") else (built or requested)
+    yield from found or _built(ask, ask.name, known)
+
+
+def _built(ask: Ask, module: str, known: Known, *, files: bool = True) -> Iterator[Candidate]:
+    """What is built under a name: a module, one that answers to it, or (`files`) a source file."""
+    name = module.removesuffix(".ko").replace("-", "_")
+    places = known.asked.places("module", name)
+    if places:
+        yield from _of(ask, places[:2])
+        return
+    for alias in (module, name, _family_words(module, known)):
+        places = known.asked.places("alias", alias)
+        if places:
+            yield from _of(ask, places[:3])
+            return
+    if files:
+        paths = [p for p in known.facts.files if posixpath.basename(p).replace("-", "_") == name]
+        for path in paths[:2]:
+            yield Candidate(ask, parse(known.facts.files[path]), f"{path}.c")
+
+
+def _family_words(name: str, known: Known) -> str:
+    """`net-pf-40` with the family's name for its number."""
+    return re.sub(r"^net-pf-(\d+)", lambda m: f"net-pf-{known.asked.name_of('family', int(m[1]))}", name)
+
+
+def _requested(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """Names that the kernel itself makes up when it asks for a module: request_module("net-pf-%d-proto-%d" …)."""
+    name = ask.name
+    if match := re.fullmatch(r"net-pf-(\d+)-proto-(\d+)(?:-type-(\d+))?", name):
+        if known.asked.name_of("family", int(match[1])) == "NETLINK":
+            yield from _netlink(Ask("netlink", match[2]), known)
+        else:
+            yield from _protocol(Ask("protocol", match[2]), known)
+    elif match := re.fullmatch(r"net-pf-(\w+)", name):
+        yield from _family(Ask("family", match[1]), known)
+    for start, kind in _REQUESTS:
+        if name.startswith(start):
+            yield from find(Ask(kind, name[len(start) :]), known)
+            return
+
+
+_REQUESTS = (
+    ("fs-", "filesystem"), ("crypto-", "algorithm"), ("rtnl-link-", "link"), ("tcp_", "congestion"), ("ipt_", "match"),
+    ("ip6t_", "match"), ("xt_", "match"), ("binfmt-464c", "elf"), ("nft-expr-", "expression"), ("sch_", "qdisc"),
+)  # fmt: skip
+
+
+def _source(ask: Ask, known: Known) -> Iterator[Candidate]:
+    """Code by its file (`fs/binfmt_script.c`)."""
+    stem = posixpath.splitext(ask.name)[0]
+    if stem in known.facts.files:
+        yield Candidate(ask, known.facts.file_condition(ask.name), ask.name)
+
+
+def _symbol(ask: Ask, known: Known) -> Iterator[Candidate]:
+    if known.kconfig is None or known.kconfig.known(ask.name):
+        place = (
+            known.kconfig.places(ask.name)[0] if known.kconfig is not None and known.kconfig.places(ask.name) else ""
+        )
+        yield Candidate(ask, Symbol(ask.name), place)
+
+
+_FINDERS: dict[str, Callable[[Ask, Known], Iterator[Candidate]]] = {
+    "call": _call, "word": _word, "path": _path, "family": _family, "netlink": _netlink, "protocol": _protocol,
+    "filesystem": _filesystem, "algorithm": _algorithm, "table": _table, "module": _module, "source": _source,
+    "symbol": _symbol,
+}  # fmt: skip
+
+
+# ---- what a word of the user may mean
+
+
+def meant(what: str, known: Known) -> tuple[Ask, ...]:
+    """All that one word can ask for, likeliest first: `AF_INET6`, `flock`, `/dev/kvm`, `overlay`, `F_SETLK` …"""
+    what = what.strip()
+    if what.startswith("/"):
+        return (Ask("path", what),)
+    found: list[Ask] = []
+    for start, kind in _STARTS:
+        if what.startswith(start):
+            found.append(Ask(kind, what[len(start) :]))
+    if what in known.facts.table:
+        found.append(Ask("call", what))
+    if re.fullmatch(r"[A-Z][A-Z0-9_]+", what):
+        found.append(Ask("word", what))
+        if known.kconfig is not None and known.kconfig.known(what):
+            found.append(Ask("symbol", what))
+    found += [Ask(k, what) for k in _ANY_KIND if known.asked.places(k, what) or known.facts.places(k, what)]
+    found += [Ask("algorithm", what), Ask("call", what)]
+    if not any(find(ask, known) for ask in found) or list(_built(Ask("module", what), what, known, files=False)):
+        found.append(Ask("module", what))
+    if what.endswith((".c", ".S")):
+        found.insert(0, Ask("source", what))
+    return tuple(ask for ask in dict.fromkeys(found) if find(ask, known))
+
+
+_STARTS = (
+    ("AF_", "family"), ("PF_", "family"), ("IPPROTO_", "protocol"), ("NETLINK_", "netlink"), ("CONFIG_", "symbol"),
+    ("RTM_", "rtnetlink"),
+)  # fmt: skip
+_ANY_KIND = (
+    "filesystem", "link", "match", "target", "expression", "congestion", "ulp", "algorithm", "controller", "lsm",
+    "genetlink", "mapper target", "qdisc", "classifier", "action", "key type", "9p transport", "scheduler", "charset",
+)  # fmt: skip

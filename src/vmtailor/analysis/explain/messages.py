@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of messages, as data/failures/*.toml has them. A message says what was asked for; which symbol answers that, the
+kernel's source says (lookup.py).
+
+[[failure]]
+id    = "mount-type"                # unique
+says  = "mount, kernel"             # whose message it is
+match = '''unknown filesystem type '(?P<fs>\\w+)'''   # a regular expression, searched in the whole message
+asks  = ["filesystem:{fs}"]         # kind:name, likeliest first; one whose group matched nothing is left out
+note  = "…"                         # what a reader should know besides; may be left out
+not_kernel = "…"                    # instead of asks: why no kernel configuration helps
+
+[[error]]
+name = "ENOSYS"; says = ["function not implemented"]; about = "kernel"; meaning = "…"; asks = [...]
+
+[disks]                             # how root= names disks, and the module that drives them
+vd = "virtio_blk"
+
+Kinds of asks are those of lookup.py, and: matches (an iptables rule: its -m and -j), nft (a word of an nftables rule),
+mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sysctl (a key with points).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from vmtailor.analysis.explain.lookup import Ask
+from vmtailor.base.errors import UserInputError
+
+T = TypeVar("T")
+_ABOUT = ("kernel", "either", "paths", "elsewhere")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of message."""
+
+    id: str
+    says: str
+    match: str
+    asks: tuple[str, ...] = ()
+    note: str = ""
+    not_kernel: str = ""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self.match)
+
+
+@dataclass(frozen=True)
+class Error:
+    """One error of system calls. `about`: one of kernel, either, paths, elsewhere."""
+
+    name: str
+    says: tuple[str, ...]
+    about: str
+    meaning: str
+    asks: tuple[str, ...] = ()
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        words = "|".join(re.escape(text) for text in sorted(self.says, key=len, reverse=True))
+        number = next((text[6:] for text in self.says if text.startswith("errno ")), "")
+        code = rf"|\[errno {number}\]|\(os error {number}\)|\(error -{number}\)|code: {number}\b" if number else ""
+        return re.compile(rf"\b{self.name}\b|(?:{words})(?![\w]){code}", re.I)
+
+
+@dataclass(frozen=True)
+class Messages:
+    kinds: tuple[Kind, ...] = ()
+    errors: tuple[Error, ...] = ()
+    disks: tuple[tuple[str, str], ...] = ()
+
+    def error(self, name: str) -> Error | None:
+        name = {"ENOTSUP": "EOPNOTSUPP", "EWOULDBLOCK": "EAGAIN"}.get(name, name)
+        return next((error for error in self.errors if error.name == name), None)
+
+    def asks(self, templates: tuple[str, ...], groups: dict[str, str | None]) -> Iterator[Ask]:
+        """The asks of templates, with what a pattern's groups matched."""
+        for template in templates:
+            kind, _, name = template.partition(":")
+            wanted = re.findall(r"\{(\w+)\}", name)
+            if all(groups.get(group) for group in wanted):
+                filled = re.sub(r"\{(\w+)\}", lambda m: str(groups[m[1]]), name)
+                yield from self._expanded(kind, filled)
+
+    def _expanded(self, kind: str, name: str) -> Iterator[Ask]:
+        if kind == "matches":
+            for option, value in re.findall(r"\s-(?:-match|-jump|([mj]))[\s=]+([\w-]+)", name):
+                yield Ask("target" if option == "j" else "match", value)
+        elif kind == "nft":
+            word = {"masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat"}.get(name, name)
+            yield Ask("expression", word)
+        elif kind == "mounted":
+            if "/" not in name:
+                yield Ask("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
+        elif kind == "rootdisk":
+            disk = name.removeprefix("/dev/")
+            yield from (Ask("module", module) for start, module in self.disks if disk.startswith(start))
+        elif kind == "initrd":
+            yield Ask("symbol", f"RD_{name.upper()}")
+        elif kind == "sysctl":
+            yield Ask("path", "/proc/sys/" + name.replace(".", "/"))
+        else:
+            yield Ask(kind, name)
+
+
+def _rows(document: dict[str, Any], key: str, kind: type[T], origin: str) -> list[T]:
+    rows = []
+    for row in document.get(key, []):
+        where = f"{origin}, {key} {row.get('id', row.get('name'))!r}"
+        try:
+            made = msgspec.convert(row, kind)
+            re.compile(row.get("match", ""))
+        except (msgspec.ValidationError, re.error) as error:
+            raise UserInputError(f"{where}: {error}") from error
+        if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
+            raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
+        rows.append(made)
+    return rows
+
+
+def parse(text: str, origin: str) -> Messages:
+    """Read one file. Raises UserInputError that names the file and the row."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserInputError(f"{origin} is not TOML: {error}") from error
+    kinds, errors = _rows(document, "failure", Kind, origin), _rows(document, "error", Error, origin)
+    for kind in kinds:
+        if bool(kind.asks) == bool(kind.not_kernel):
+            raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")
+    for error_row in errors:
+        if error_row.about not in _ABOUT:
+            raise UserInputError(f"{origin}, error {error_row.name!r}: about is one of {', '.join(_ABOUT)}")
+    disks = tuple((str(start), str(module)) for start, module in document.get("disks", {}).items())
+    return Messages(tuple(kinds), tuple(errors), disks)
+
+
+def load(folder: Traversable | Path | None = None) -> Messages:
+    """All kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    base = folder if folder is not None else resources.files("vmtailor") / "data" / "failures"
+    found = [
+        parse(file.read_text(encoding="utf-8"), f"failures/{file.name}")
+        for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    ]
+    kinds = tuple(kind for one in found for kind in one.kinds)
+    ids = [kind.id for kind in kinds]
+    if twice := {i for i in ids if ids.count(i) > 1}:
+        raise UserInputError(f"two kinds of data/failures have the id {sorted(twice)[0]}", hint="rename one")
+    errors = tuple(error for one in found for error in one.errors)
+    return Messages(kinds, errors, tuple(disk for one in found for disk in one.disks))

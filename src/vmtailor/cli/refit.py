@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor refit`: a bundle's evidence, and what was seen since, on the same kernel or another one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vmtailor.analysis.changes.causes import cause_of
+from vmtailor.analysis.changes.difference import PlanDifference
+from vmtailor.base import output
+from vmtailor.base.errors import AnswerNo
+from vmtailor.base.terminal import Console, Table, Text, box
+from vmtailor.base.words.text import plural
+from vmtailor.cli.options import common
+from vmtailor.model.change import Change
+from vmtailor.pipeline import bundling
+from vmtailor.pipeline.again import refitting
+from vmtailor.pipeline.again.refitting import RefitRequest, Replanned
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.stages import report as report_stage
+
+REFIT_SCHEMA = "vmtailor/refit/1"
+
+
+def refit(
+    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote.")],
+    observed: Annotated[
+        list[Path] | None,
+        typer.Option(help="What was refused in a run: `run --observed FILE` writes it. May be repeated."),
+    ] = None,
+    keep: common.KeepOption = None,
+    drop: common.DropOption = None,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Another margin than the bundle's: none, reachable, server, or reachable+server. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help="Another packaged kernel: a series (6.12), or an exact version or release; its baseline is traced."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the new bundle. Default: the bundle's name, and -refit.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan's difference, and build nothing.")] = False,
+    exercise: Annotated[
+        Path | None,
+        typer.Option(
+            "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
+        ),
+    ] = None,
+    trust_host_commands: Annotated[
+        bool,
+        typer.Option(
+            "--trust-host-commands",
+            help="Run the programs that the bundle's own exercise names, on this host, as you. Without this they are "
+            "left out, of the new bundle, too.",
+        ),
+    ] = False,
+    boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
+    budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
+    json: common.JsonOption = False,
+) -> None:
+    """Fit a bundle once more, with what was refused in runs, or on another kernel: the plan's difference first.
+
+    Then it is built, verified and measured, as by `fit`. Where the plan is the bundle's own, nothing is."""
+    target = out or bundle.absolute().with_name(f"{bundle.absolute().name}-refit")
+    command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
+    options = FitOptions(
+        "", target, kernel=kernel, keep=tuple(keep or ()), drop=tuple(drop or ()), boots=boots, budget=budget,
+        margins=common.margins(margin), command=command,
+    )  # fmt: skip
+    if not dry_run:
+        bundling.require_writable(target)
+    prepared = refitting.prepare(RefitRequest(bundle, options, tuple(observed or ()), exercise, trust_host_commands))
+    found = prepared.difference
+    if json and (dry_run or not found):
+        output.document(document(prepared))
+    elif not json:
+        show(prepared, Console())
+    if dry_run:
+        return
+    if not found:
+        output.note("nothing is built: this is the plan that the bundle was made from")
+        return
+    for one in prepared.runs:
+        output.note(f"will be run on this host: {one}")
+    if prepared.skipped:
+        programs = plural(len(prepared.skipped), "program")
+        output.note(
+            f"without {programs} that the bundle would run on this host: {'; '.join(prepared.skipped)} (--exercise "
+            "FILE or --trust-host-commands runs them)"
+        )
+    result = refitting.refit(prepared)
+    report_stage.show(result, json=json)
+    if not result.verified:
+        raise AnswerNo(
+            "the container does not work in the tailored machine",
+            hint=f"{target}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
+        )
+
+
+def document(prepared: Replanned) -> dict[str, Any]:
+    """The difference as a JSON document."""
+    found = prepared.difference
+    return {
+        "schema": REFIT_SCHEMA,
+        "kernel_before": prepared.before.kernel_version,
+        "kernel_after": prepared.after.kernel_version,
+        "prompted_before": found.prompted[0],
+        "prompted_after": found.prompted[1],
+        "comes": [_row(change) for change in found.comes],
+        "goes": [_row(change) for change in found.goes],
+        "altered": [{**_row(one.after), "before": one.before} for one in found.altered],
+        "words_come": [word.id for word in found.words_come],
+        "words_go": [word.id for word in found.words_go],
+    }
+
+
+def _row(change: Change) -> dict[str, Any]:
+    return {
+        "symbol": change.id,
+        "value": change.value,
+        "prompt": change.setting.chosen,
+        "reasons": [{"cause": r.cause.value, "reference": r.reference, "text": r.text} for r in change.reasons],
+    }
+
+
+def show(prepared: Replanned, console: Console) -> None:
+    """Print the difference for a person."""
+    found = prepared.difference
+    if prepared.before.kernel_version != prepared.after.kernel_version:
+        versions = f"{prepared.before.kernel_version} → {prepared.after.kernel_version}"
+        console.print(Text.assemble(("kernel  ", "bold"), versions))
+    if not found:
+        console.print(Text("the plan is the same", "bold"))
+        return
+    _table(found, console)
+    hidden = sum(1 for change in (*found.comes, *found.goes) if not change.setting.chosen)
+    before, after = found.prompted
+    console.print(Text(f"symbols with a prompt: {before} → {after}; {hidden} without one follow from them", "dim"))
+
+
+def _table(found: PlanDifference, console: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for name in ("", "symbol", "cause", "why"):
+        table.add_column(name, overflow="fold")
+    for sign, style, changes in (("+", "green", found.comes), ("-", "yellow", found.goes)):
+        for change in changes:
+            if change.setting.chosen:
+                table.add_row(Text(sign, style), change.id, str(cause_of(change) or ""), _why(change))
+    for one in found.altered:
+        table.add_row("~", f"{one.name}={one.after.value}", str(cause_of(one.after) or ""), f"before: {one.before}")
+    for sign, words in (("+", found.words_come), ("-", found.words_go)):
+        for word in words:
+            table.add_row(sign, word.id, "", _why(word))
+    if table.row_count:
+        console.print(table)
+
+
+def _why(change: Change) -> Text:
+    first = change.reasons[0] if change.reasons else None
+    return Text.assemble(first.text, "  ", (first.reference, "dim")) if first is not None else Text("")

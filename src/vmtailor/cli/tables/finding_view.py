@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine lacks, for a person and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.analysis.explain.standing import Finding, Has, Target, Verdict
+from vmtailor.base.terminal import BREAK, Console, Table, Text
+from vmtailor.base.words import figures
+
+LOOKUP_SCHEMA = "vmtailor/lookup/1"
+_MOST_OTHERS = 4
+_MOST_LACKING = 10
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, or a message, and what came of it. `command`: what would fit the image again, without its --keep;
+    empty for a bare configuration. `lacking`: for an error alone, symbols with what each would answer."""
+
+    question: str
+    target: Target
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    source: str
+    command: str = ""
+    kind: str = ""
+    says: str = ""
+    error: str = ""
+    meaning: str = ""
+    not_kernel: str = ""
+    notes: tuple[str, ...] = ()
+    lacking: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def brings_in(finding: Finding, answer: Answer) -> tuple[str, ...]:
+    """What would bring a symbol in: a command for a bundle, lines for a configuration."""
+    if finding.has is not Has.OUT or not finding.possible:
+        return ()
+    if answer.command:
+        names = [n for n, _ in finding.settings if n in finding.missing] or [n for n, _ in finding.settings]
+        least = names[:1] if finding.symbol in names else names
+        return (f"{answer.command} " + " ".join(f"--keep {name}" for name in least or [finding.symbol]),)
+    return tuple(f"CONFIG_{name}={value}" for name, value in finding.settings) or (f"CONFIG_{finding.symbol}=y",)
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """One answer as a JSON document."""
+    return {
+        "schema": LOOKUP_SCHEMA,
+        "question": answer.question,
+        "target": answer.target.name,
+        "source": answer.source,
+        "verdict": answer.verdict.value,
+        "kind": answer.kind,
+        "says": answer.says,
+        "error": answer.error,
+        "meaning": answer.meaning,
+        "not_kernel": answer.not_kernel,
+        "findings": [
+            {
+                "asked": str(f.ask), "symbol": f.symbol, "has": f.has.value, "condition": f.condition, "place": f.place,
+                "prompt": f.prompt, "missing": list(f.missing), "why_out": f.why, "in_the_way": list(f.in_the_way),
+                "also_sets": list(f.also), "possible": f.possible, "ran_instructions": f.ran,
+                "brings_in": list(brings_in(f, answer)),
+            }
+            for f in answer.findings
+        ],
+        "lacking": [{"symbol": symbol, "answers": list(names)} for symbol, names in answer.lacking],
+        "notes": list(answer.notes),
+    }  # fmt: skip
+
+
+def show(answer: Answer, console: Console) -> None:
+    """Print one answer for a person, on one screen."""
+    mark, style, words = _headline(answer)
+    console.print(Text.assemble((f"{mark} ", style), (words, "bold")))
+    if answer.error:
+        console.print(Text(f"  {answer.error}: {answer.meaning}", "dim"))
+    if answer.findings and answer.verdict is not Verdict.NOT_KERNEL:
+        _show_first(answer.findings[0], answer, console)
+        _show_others(answer.findings[1:], console)
+    if answer.lacking:
+        _show_lacking(answer, console)
+    for note in answer.notes:
+        console.print(Text(f"  note: {note}", "dim"))
+
+
+def _headline(answer: Answer) -> tuple[str, str, str]:
+    if answer.verdict is Verdict.NOT_KERNEL:
+        return "•", "bold cyan", f"not the kernel: {answer.not_kernel}"
+    if answer.verdict is Verdict.UNKNOWN:
+        if answer.lacking:
+            return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
+        return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
+    first = answer.findings[0]
+    if answer.verdict is Verdict.MISSING:
+        return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {answer.target.name} lacks"
+    if answer.verdict is Verdict.MODULE:
+        words = f"{first.ask} needs {first.symbol}, a module: it must be below /lib/modules, and loaded"
+        return "!", "bold yellow", words
+    if first.has is Has.ALWAYS:
+        return "✓", "bold green", f"{first.ask}: every kernel of this source has it"
+    return (
+        "✓",
+        "bold green",
+        f"{first.ask}: {answer.target.name} has it ({first.symbol}); what failed is something else",
+    )
+
+
+def _show_first(finding: Finding, answer: Answer, console: Console) -> None:
+    table = Table.grid(padding=(0, 2))
+    rows = [("condition", f"{finding.condition}  ({finding.place})")]
+    if finding.prompt:
+        rows.insert(0, (finding.symbol, finding.prompt))
+    if finding.why:
+        rows.append(("why it is out", finding.why))
+    rows += [("in the way", way) for way in finding.in_the_way[:3]]
+    if finding.has is Has.OUT:
+        ran = finding.ran
+        if ran is not None:
+            price = (
+                f"{figures.grouped(ran)} instructions ran on the baseline"
+                if ran
+                else "no code of it ran on the baseline"
+            )
+            rows.append(("its price", price))
+        if not finding.possible:
+            rows.append(("", "this tree and machine cannot have it: see what it depends on"))
+        if finding.also:
+            rows.append(("also sets", _some(finding.also)))
+    for name, text in rows:
+        table.add_row(Text(f"  {name}", "dim"), Text(text))
+    console.print(table)
+    ways = brings_in(finding, answer)
+    if ways:
+        console.print(Text.assemble(BREAK, ("what brings it in", "bold")))
+        for way in ways[:12]:
+            console.print(Text(f"  {way}", "cyan"), soft_wrap=True)
+
+
+def _show_others(others: Sequence[Finding], console: Console) -> None:
+    if not others:
+        return
+    console.print(Text.assemble(BREAK, ("or", "bold")))
+    for one in others[:_MOST_OTHERS]:
+        has = "" if one.has is Has.OUT else f" ({one.has.value})"
+        console.print(Text(f"  {one.symbol or 'always there'}{has}  {one.ask}"))
+
+
+def _show_lacking(answer: Answer, console: Console) -> None:
+    console.print(Text.assemble(BREAK, (f"{answer.target.name} lacks, and would answer so", "bold")))
+    for symbol, names in answer.lacking[:_MOST_LACKING]:
+        console.print(Text(f"  {symbol}  {_some(names, 4)}"))
+    if len(answer.lacking) > _MOST_LACKING:
+        console.print(Text(f"  and {len(answer.lacking) - _MOST_LACKING} more: --json has all", "dim"))
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f", and {more} more" if more > 0 else "")

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refit`: a bundle fitted once more: with what was refused in runs, with what the user keeps or drops, or on another
+kernel.
+
+A bundle may be somebody else's. Of it are taken: its trace, as evidence; its exercise, without programs of the host
+unless the user says so; what its plan says that a user kept or dropped, and repair put back. The image is taken from
+the cache, where it is the one of the bundle's digest; baseline and source come from the cache or the distribution."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.changes import difference
+from vmtailor.analysis.changes.difference import PlanDifference
+from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.base.cache.store import digest
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records, regular_file, temporary
+from vmtailor.base.words.text import plain
+from vmtailor.booting import bundle as booting_bundle
+from vmtailor.booting.bundle import Loaded
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import named
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, TRACE, Bundle
+from vmtailor.model.change import Change, Reason
+from vmtailor.model.fit import FitRun
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.machine import Clock
+from vmtailor.model.observed import ObservedCall, ObservedRun
+from vmtailor.model.plan import Plan
+from vmtailor.model.trace import Trace
+from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, reverify
+from vmtailor.pipeline.bundles import cached_image
+from vmtailor.pipeline.fitting import Findings
+from vmtailor.pipeline.inputs import assembled
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.work_folder.content import require_modules
+from vmtailor.stages import trace as trace_stage
+
+#: Longest record of what was refused.
+OBSERVED_BYTES = 64 << 20
+_TERMINAL = "platform:terminal"
+
+
+@dataclass(frozen=True)
+class RefitRequest:
+    """What is fitted again. `options`: what the user said; what the bundle says is put in. `kernel` in them: another
+    kernel, whose baseline is traced anew. `exercise`: a file of the user's, whose host commands are run."""
+
+    bundle: Path
+    options: FitOptions
+    observed: tuple[Path, ...] = ()
+    exercise: Path | None = None
+    trust_host_commands: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Replanned:
+    """A plan that is made again. `runs` and `skipped`: programs of the host, as for `verify`. `observed`: all that was
+    refused, in this and earlier fits."""
+
+    findings: Findings
+    before: Plan
+    after: Plan
+    observed: ObservedRun | None
+    runs: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def difference(self) -> PlanDifference:
+        return difference.between(self.before, self.after)
+
+
+def prepare(request: RefitRequest) -> Replanned:
+    """Read the bundle, and plan again. Builds nothing; boots only the baseline of another kernel, to trace it.
+
+    Raises UserInputError for a bundle that is damaged, whose image or source is not at hand, or that what was refused
+    is not about; HostError where this host cannot have the baseline's kernel."""
+    temporary.require_usable()
+    store = request.options.store
+    loaded = booting_bundle.load(request.bundle, store)
+    bundle = loaded.bundle
+    before = records.from_bytes(Plan, loaded.files.data(PLAN, RECORD_BYTES), str(loaded.folder / PLAN))
+    observed = _observed(request, loaded)
+    subject = reverify.of_bundle(loaded.files)
+    verified = reverify.VerifyRequest(
+        request.bundle, Clock.INSTRUCTIONS, exercise=request.exercise, trust_host_commands=request.trust_host_commands
+    )
+    allowed = reverify.allowed(verified, subject, store)
+    image = cached_image(loaded.files, store)
+    if image is None:
+        raise UserInputError(
+            f"the image of {request.bundle} ({plain(bundle.image_reference)}) is not in the cache",
+            hint="fit the image again, with --keep for what it lacks",
+        )
+    options = _options(request.options, bundle, subject.trace, before)
+    kernel, source = _kernel(loaded, subject.trace, options)
+    inputs = assembled(options, image, allowed.exercise, kernel, source)
+    if request.options.kernel:
+        findings = fitting.find(inputs)
+    else:
+        require_modules(subject.trace, loaded.folder / TRACE)
+        folder, identity = _trace_folder(loaded, subject.trace, options)
+        findings = fitting.known(inputs, _named(subject.trace), folder)
+        findings.trace_id = identity
+    kconfig = findings.tree.kconfig
+    _require_harmless(kconfig, before, loaded.folder / PLAN)
+    findings.before = tuple(_before(change) for change in repairing.repairs_of(before) if kconfig.known(change.id))
+    findings.observed = observed.calls if observed is not None else ()
+    return Replanned(findings, before, fitting.planned(findings), observed, allowed.runs, allowed.skipped)
+
+
+def refit(prepared: Replanned) -> FitRun:
+    """Build, verify, measure, and write the bundle."""
+    findings = prepared.findings
+    options = findings.inputs.options
+    bundling.require_writable(options.out)
+    with temporary.held_folder(findings.inputs.scratch) as made:
+        fit.finished(findings, fit.Times(), made)
+        if prepared.observed is not None:
+            records.save(prepared.observed, made / OBSERVED)
+        return bundling.place(made, options.out, options.command)
+
+
+def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> FitOptions:
+    """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
+    keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in _names(asked.drop)]
+    drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in _names(asked.keep)]
+    return replace(
+        asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
+        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root_format=bundle.root_format,
+        privileged=bundle.privileged, terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
+        margins=plan.margins if asked.margins is None else asked.margins,
+        keep=tuple(dict.fromkeys((*keep, *asked.keep))), drop=tuple(dict.fromkeys((*drop, *asked.drop))),
+    )  # fmt: skip
+
+
+def _by_user(change: Change, what: str) -> bool:
+    return any(reason.reference == f"user:{what}" for reason in change.reasons)
+
+
+def _names(wishes: Iterable[str]) -> set[str]:
+    return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
+
+
+def _before(change: Change) -> Change:
+    """A repair of the fit before, whose trials are on that fit's record."""
+    reasons = tuple(Reason(r.cause, r.reference, f"in the fit before, {r.text}") for r in change.reasons)
+    return replace(change, reasons=reasons)
+
+
+def _require_harmless(kconfig: Kconfig, plan: Plan, where: Path) -> None:
+    """What a stranger's plan says that its user kept must not be what make would obey."""
+    kept = {c.id: c.value for c in plan.symbols if _by_user(c, "keep")}
+    foreign.harmless(kconfig, kept, str(where))
+
+
+def _kernel(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[KernelBaseline, SourceTree]:
+    """The baseline and the source: those of the bundle, or another series'."""
+    row, store = named(options.architecture), options.store
+    if options.kernel:
+        kernel = packaged.provide(options.distribution, row, store, options.kernel)
+        return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
+    wanted = loaded.files.listed(BASELINE_CONFIG).sha256 if loaded.files.lists(BASELINE_CONFIG) else ""
+    for known in rebuilding.baselines_at_hand(store, loaded.bundle.kernel_version):
+        if known.release == trace.kernel_release and _has_config(known, wanted):
+            return known, rebuilding.source_of(loaded, store, options.distribution)
+    kernel = packaged.provide(options.distribution, row, store, trace.kernel_release)
+    return kernel, rebuilding.source_of(loaded, store, options.distribution)
+
+
+def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
+    """Whether it is there, and has the configuration of this digest, where one is known."""
+    parts = (kernel.vmlinuz, kernel.config, kernel.debug_vmlinux, kernel.debug_modules_dir, kernel.modules_dir)
+    if not all(Path(path).exists() for path in parts):
+        return False
+    return not sha256 or hashlib.sha256(Path(kernel.config).read_bytes()).hexdigest() == sha256
+
+
+def _named(trace: Trace) -> Trace:
+    """The record with its files named as a trace names them here."""
+    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=trace_stage.REQUESTS)
+
+
+def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Path, str]:
+    """A copy of the trace's files that nobody else can change, and what names them."""
+    parts = {
+        trace_stage.COVERAGE: loaded.files.data(f"{TRACE}/{trace.coverage_file}"),
+        trace_stage.REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
+        trace_stage.RECORD: records.to_bytes(_named(trace)),
+    }
+    key = digest(*parts.values())
+
+    def fill(folder: Path) -> None:
+        for name, data in parts.items():
+            (folder / name).write_bytes(data)
+
+    return options.store.get("work", key, fill), key
+
+
+def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:
+    """What was refused, by the files that the user names and by what the bundle knew before."""
+    found = []
+    if loaded.files.lists(OBSERVED):
+        where = str(loaded.folder / OBSERVED)
+        found.append(records.from_bytes(ObservedRun, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
+    for path in request.observed:
+        data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
+        hint = "vmtailor run BUNDLE --observed FILE writes it"
+        one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
+        if one.image_digest != loaded.bundle.image_digest:
+            raise UserInputError(
+                f"{path} was seen in a machine of another image ({plain(one.image_reference[:200])}) than "
+                f"{request.bundle}",
+                hint="give what was seen in a run of this bundle",
+            )
+        found.append(one)
+    if not found:
+        return None
+    return replace(found[-1], calls=_together(found), untold=sum(one.untold for one in found))
+
+
+def _together(found: Sequence[ObservedRun]) -> tuple[ObservedCall, ...]:
+    """All calls, those that were known before first, so that references to them stay; each kind once."""
+    calls: dict[tuple[str, ...], ObservedCall] = {}
+    for one in found:
+        for call in one.calls:
+            calls.setdefault((call.name, call.arguments, call.error, call.task), call)
+    return tuple(calls.values())

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an explanation is made from: a kernel's configuration, and the source that belongs to it."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.analysis.bootlog import kconfig_file
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain import asked
+from vmtailor.analysis.explain.lookup import Known
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.files import dot_config, records
+from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.progress import step
+from vmtailor.base.words.versions import version_key
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.kernel import kernel_source
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import Architecture, named, presumed
+from vmtailor.model.architecture import names as architectures
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.stages.plan import read_tree
+
+_GIVE = "give a kernel configuration: /boot/config-RELEASE, a .config, or a copy of /proc/config.gz"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A kernel's configuration. `version` and `architecture` are those of its title; empty without one."""
+
+    symbols: dict[str, str]
+    version: str
+    architecture: str
+
+
+def read_configuration(path: Path) -> Configuration:
+    """A .config, plain or compressed as /proc/config.gz is, whatever its name. Raises UserInputError for anything else."""
+    data = read_regular(path, "the configuration", dot_config.FILE_BYTES, hint=_GIVE)
+    if data[:2] == b"\x1f\x8b":
+        data = _unpacked(data, path)
+    if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
+        raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
+    head = data.splitlines()[:20]
+    return Configuration(
+        dot_config.parse(data.decode("utf-8", "replace")),
+        kconfig_file.version_of(data[:400]) or "",
+        kconfig_file.arch_of(head) or "",
+    )
+
+
+def _unpacked(data: bytes, path: Path) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacker.decompress(data, dot_config.FILE_BYTES + 1)
+    except zlib.error as error:
+        raise UserInputError(f"{path} is damaged: {error}", hint=_GIVE) from error
+    if len(found) > dot_config.FILE_BYTES or not unpacker.eof:
+        raise UserInputError(f"{path} is damaged, or too large for a configuration", hint=_GIVE)
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of a source, and which one it is; `note` where it is not of the very version that was asked."""
+
+    known: Known
+    version: str
+    note: str = ""
+
+
+def source_for(
+    given: str | None, version: str, architecture: str | None = None, store: Store | None = None
+) -> Source | None:
+    """The source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what the cache
+    has of this version, or of its series. None where nothing is given and the cache has none."""
+    store = store or Store()
+    note = ""
+    if given is not None:
+        tree = _given(given, architecture, store)
+    else:
+        found = _cached(version, store)
+        if found is None:
+            return None
+        tree = found
+    if version and tree.version.removesuffix(".0") != _plain(version).removesuffix(".0"):
+        note = f"read in the source of {tree.version}; the kernel is {version}"
+    return Source(_known(tree, architecture, store), tree.version, note)
+
+
+def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
+    if Path(given.partition(",")[0]).expanduser().exists():
+        return kernel_source.provide(store, given)
+    if not given[:1].isdigit() or "/" in given:
+        raise UserInputError(
+            f"the kernel source {given} does not exist", hint="give a folder, a tarball, or a version such as 6.12"
+        )
+    cached = _cached(given, store, exact=True)
+    if cached is not None:
+        return cached
+    return packaged.select(choice.of_host(), _row(architecture), given).source(store)
+
+
+def _row(architecture: str | None) -> Architecture:
+    return named(architecture) if architecture is not None and architecture in architectures() else presumed()
+
+
+def _plain(version: str) -> str:
+    """6.12.117+deb12-cloud → 6.12.117."""
+    kept = ""
+    for character in version:
+        if not (character.isdigit() or character == "."):
+            break
+        kept += character
+    return kept.rstrip(".")
+
+
+def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | None:
+    """The source of a version that the cache has, else the newest of its series. `exact`: a series must be asked for."""
+    wanted = _plain(version)
+    series = ".".join(wanted.split(".")[:2])
+    trees: list[SourceTree] = []
+    for file in sorted((store.root / "baselines").glob("*.json")):
+        try:
+            baseline = records.load(KernelBaseline, file)
+        except (VmtailorError, OSError):
+            continue
+        if Path(baseline.source_dir).is_dir():
+            trees.append(SourceTree(Path(baseline.source_dir), baseline.source_digest))
+    for folder in sorted((store.root / "kernel-source").glob("*")):
+        if folder.is_dir() and not folder.name.startswith("."):
+            trees.append(SourceTree(folder, folder.name))
+    found: dict[str, SourceTree] = {}
+    for tree in trees:
+        try:
+            found.setdefault(tree.version, tree)
+        except UserInputError:
+            continue
+    if wanted in found:
+        return found[wanted]
+    alike = [one for one in found if one == series or one.startswith(f"{series}.")]
+    if not alike or (exact and wanted != series):
+        return None
+    return found[max(alike, key=version_key)]
+
+
+def _known(tree: SourceTree, architecture: str | None, store: Store) -> Known:
+    row = _row(architecture)
+    with step(f"reading the source of {tree.version}"):
+        read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
+        more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
+    return Known(read.facts, more, demand_rules.load().for_kernel(tree.version), read.kconfig)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --explain-failures`: a run that is watched, and what its kernel refused that the baseline would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from vmtailor.analysis.demands import demand_rules, refused
+from vmtailor.analysis.demands.degradation import MISSING
+from vmtailor.analysis.demands.demand import Demands
+from vmtailor.analysis.demands.refused import Refused, Told
+from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError, VmtailorError
+from vmtailor.base.files import dot_config, records
+from vmtailor.booting import bundle as booting_bundle
+from vmtailor.booting.bundle import MOST_INIT_BYTES, MOST_TABLE_BYTES, Loaded
+from vmtailor.booting.relay import Observer
+from vmtailor.drivers.guest.guest_volume import tells_refused
+from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
+from vmtailor.drivers.image import flat_archive
+from vmtailor.model.architecture import named
+from vmtailor.model.bundle import BASELINE_CONFIG, INIT, PLAN, TRACE
+from vmtailor.model.observed import ObservedRun
+from vmtailor.model.plan import Plan
+from vmtailor.model.trace import Trace
+from vmtailor.pipeline import rebuilding
+from vmtailor.pipeline.bundles import cached_image
+from vmtailor.pipeline.inputs import tools_volume
+
+_TRACED = f"{TRACE}/trace.json"
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """What a watched run found. `by_source`: the kernel's source was at hand; otherwise only rules of ours were asked,
+    and calls stand without the symbols that the source would name."""
+
+    observed: ObservedRun
+    refused: tuple[Refused, ...]
+    by_source: bool
+
+    @property
+    def explained(self) -> tuple[Refused, ...]:
+        return tuple(one for one in self.refused if one.demands)
+
+    @property
+    def unexplained(self) -> tuple[Refused, ...]:
+        """Calls that a kernel lacks come before files that are not there, which are many."""
+        found = (one for one in self.refused if not one.demands)
+        return tuple(sorted(found, key=lambda one: one.call.error not in MISSING))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for one in self.explained for name in one.symbols))
+
+
+class Watch:
+    """One run that is watched. Raises UserInputError for a bundle whose init cannot tell what is refused, HostError
+    where there is no tracer."""
+
+    def __init__(self, bundle: Path, store: Store | None = None) -> None:
+        self._store = store or Store()
+        self._loaded = booting_bundle.load(bundle, self._store)
+        files = self._loaded.files
+        if not files.lists(INIT) or not tells_refused(files.data(INIT, MOST_INIT_BYTES)):
+            raise UserInputError(
+                f"the init of {bundle} is of an older version, and cannot tell what its kernel refuses",
+                hint="fit the image again",
+            )
+        self._told = Told()
+        #: Whether the machine's init has spoken: before, nothing was watched.
+        self.began = False
+        self.observer = Observer(tools_volume(self._store, self._loaded.bundle.root_format), self._told.hear)
+
+    def observed(self) -> ObservedRun:
+        """What was refused so far."""
+        bundle = self._loaded.bundle
+        return ObservedRun(
+            image_reference=bundle.image_reference,
+            image_digest=bundle.image_digest,
+            kernel_version=bundle.kernel_version,
+            kernel_sha256=self._loaded.files.listed(bundle.kernel).sha256,
+            calls=self._told.calls(),
+            untold=self._told.untold,
+            whole=self._told.whole,
+        )
+
+    def findings(self) -> WatchedRun:
+        """What was refused, judged."""
+        return judge(self._loaded, self.observed(), self._store)
+
+
+def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
+    """What was refused in a bundle's machine, held against the kernel's source and the baseline's configuration."""
+    facts = _facts(loaded, store)
+    baseline = baseline_config(loaded)
+    enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
+    known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
+    demands = Demands(known, demand_rules.load(), enabled, _Heads(loaded.files, store))
+    found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
+    return WatchedRun(observed, found, facts is not None)
+
+
+def baseline_config(loaded: Loaded) -> Mapping[str, str]:
+    """The configuration that the bundle was made from. An older bundle tells it by its plan: all but modules that were
+    not loaded."""
+    if loaded.files.lists(BASELINE_CONFIG):
+        data = loaded.files.data(BASELINE_CONFIG, MOST_TABLE_BYTES)
+        return dot_config.parse_strictly(data, str(loaded.folder / BASELINE_CONFIG))
+    plan = records.from_bytes(Plan, loaded.files.data(PLAN, RECORD_BYTES), str(loaded.folder / PLAN))
+    return {c.setting.name: c.setting.before for c in plan.changes if c.sets_symbol and c.setting.before is not None}
+
+
+def _facts(loaded: Loaded, store: Store) -> Facts | None:
+    """What is known of the kernel's source, where the cache has it. Nothing is downloaded."""
+    try:
+        source = rebuilding.source_at_hand(loaded, store)
+        if source is None:
+            return None
+        row = named(loaded.bundle.architecture)
+        return ksource_facts.load(source.path, loaded.bundle.kernel_version, source.digest, store, architecture=row)
+    except (VmtailorError, OSError):
+        return None
+
+
+def _failed_on_baseline(files: BundleFolder) -> frozenset[tuple[str, str, str]]:
+    if not files.lists(_TRACED):
+        return frozenset()
+    record = records.from_bytes(Trace, files.data(_TRACED, RECORD_BYTES), str(files.path / _TRACED))
+    return frozenset((call.name, call.arguments, call.error) for call in record.failed_calls)
+
+
+class _Heads:
+    """First bytes of the image's files, where the cache has the image; read when the first is asked for."""
+
+    def __init__(self, files: BundleFolder, store: Store) -> None:
+        self._files = files
+        self._store = store
+
+    def __call__(self, path: str) -> bytes:
+        return self._archive.head(path) if self._archive is not None else b""
+
+    @cached_property
+    def _archive(self) -> flat_archive.FlatArchive | None:
+        try:
+            image = cached_image(self._files, self._store)
+            return flat_archive.read(Path(image.archive)) if image is not None else None
+        except (VmtailorError, OSError):
+            return None

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the trace stage boots: a boot that failed is the last, unless a module may have been missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmtailor.base.errors import GuestError
+from vmtailor.drivers.rootfs import initramfs
+from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
+from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult
+from vmtailor.model.trace import ModuleRequest
+from vmtailor.stages import trace
+
+EXERCISE = Exercise("test", Ready(ReadyKind.TCP, timeout_s=120.0))
+
+
+def unready(seconds: float) -> GuestReport:
+    """A container that did not get ready in so many seconds of the guest's time."""
+    return GuestReport(results=(StepResult(READY_STEP, "tcp", 1, 0, True, int(seconds * 1e9)),), exit_code=1)
+
+
+def left(ending: Ending, report: GuestReport) -> Gathered:
+    return Gathered(End(ending, "qemu", "", "", 700.0, 0), 0.0, report)
+
+
+@pytest.mark.parametrize(
+    ("seen", "boots"),
+    [
+        (left(Ending.DEADLINE, GuestReport()), 1),
+        (left(Ending.PANIC, GuestReport()), 1),
+        (left(Ending.EXITED, GuestReport(fatal=GuestNote("no proc", "PROC_FS"))), 1),
+        (left(Ending.EXITED, unready(120.4)), 1),  # never ready
+        (left(Ending.EXITED, unready(3)), 2),  # ended by itself: once with the module
+    ],
+)
+def test_a_boot_that_failed_ends_the_stage(
+    seen: Gathered, boots: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    booted: list[Any] = []
+
+    def boot(machine: Any, *_: Any, **__: Any) -> tuple[Boot, Gathered]:
+        booted.append(machine)
+        return Boot(Outcome.STOPPED, (), 700.0, failures=("it does not work",)), seen
+
+    monkeypatch.setattr(trace, "boot", boot)
+    monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
+    further = iter(range(100))
+    monkeypatch.setattr(initramfs, "providers", lambda *_: (ModuleRequest("x", f"module{next(further)}", "a/b.ko"),))
+    inputs: Any = dataclasses.make_dataclass(
+        "Inputs", ["exercise", "machine", "modules", "tools", "table", "natives", "kernel_release"]
+    )(EXERCISE, lambda loaded: ("machine", loaded), tmp_path, tmp_path, None, None, "6.1")
+    inputs.table = type("Table", (), {"architecture": "x86_64"})()
+    with pytest.raises(GuestError, match="does not work on the baseline"):
+        trace.trace(inputs, tmp_path, tmp_path)
+    assert len(booted) == boots

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.fakes.fit_run_data import fit_run
 from typer.testing import CliRunner
 
 from vmtailor.analysis.compare import gate_document
-from vmtailor.analysis.compare.gate import judge, metrics_of, parse_budget
+from vmtailor.analysis.compare.gate import judge, metrics_of, parse_budget, shown
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.gate import gate
@@ -61,10 +62,13 @@ def test_what_is_no_budget_says_so(text: str) -> None:
         parse_budget(text)
 
 
-def test_a_missing_figure_names_what_is_there() -> None:
-    with pytest.raises(UserInputError) as caught:
-        judge(parse_budget("init_instruction_net <= 1"), metrics_of(DOCUMENT), None)
-    assert "init_instructions_net" in caught.value.hint
+def test_a_missing_figure_breaks_its_budget_and_names_what_is_there() -> None:
+    for budget in ("init_instruction_net <= 1", "init_instruction_net >= 0"):
+        judged = judge(parse_budget(budget), metrics_of(DOCUMENT), None)
+        assert not judged.kept and judged.value is None
+        assert "there is no figure 'init_instruction_net'" in judged.why and "init_instructions_net" in judged.why
+    without = judge(parse_budget("init_instructions_net <= +5% of old.json"), metrics_of(DOCUMENT), {})
+    assert not without.kept and "old.json: there is no figure" in without.why
 
 
 @given(st.text(max_size=40))
@@ -92,7 +96,7 @@ def test_the_command_fails_with_the_figure(tmp_path: Path) -> None:
     )
     bad = run(str(document), "--budgets", str(budgets))
     assert isinstance(bad.exception, AnswerNo)  # type: ignore[attr-defined]
-    assert "2.85e+07" in bad.exception.message  # type: ignore[attr-defined]
+    assert "28,500,000" in bad.exception.message  # type: ignore[attr-defined]
 
 
 def test_what_was_judged_is_said_with_its_digests(tmp_path: Path) -> None:
@@ -169,3 +173,86 @@ def test_a_log_is_analysed_first(tmp_path: Path) -> None:
     log.write_text("[    0.000000] Linux version 6.1.0 (gcc) #1\n[    1.500000] Run /sbin/init as init process\n")
     assert run(str(log), "kernel_us <= 1.5s").exception is None  # type: ignore[attr-defined]
     assert isinstance(run(str(log), "phase_kernel_us <= 1s").exception, AnswerNo)  # type: ignore[attr-defined]
+
+
+SYSTEM = {
+    "schema": "vmtailor/timeline/1",
+    "total_us": None,
+    "phases": [
+        {"name": "loader", "start_us": -1_000_000, "end_us": 0},
+        {"name": "kernel", "start_us": 0, "end_us": 2_243_390},
+        {"name": "userspace", "start_us": 2_243_390, "end_us": None},
+        {"name": "ready", "start_us": 9_134_000, "end_us": 9_134_000},
+    ],
+    "units": [
+        {"name": "systemd-fsck@dev-disk-by\\x2duuid-1.service", "duration_us": 15_100_000, "exclusive_us": 58_000},
+        {"name": "a-b.service", "duration_us": 3_000, "exclusive_us": None},
+        {"name": "a.b.service", "duration_us": 4_000, "exclusive_us": None},
+    ],
+    "probes": [
+        {"name": "c440000.spmi:pmic@0", "duration_us": 7_000, "exclusive_us": 5_000},
+        {"name": "c440000.spmi:pmic@0", "duration_us": None, "exclusive_us": None},
+        {"name": "0006:01:00.0", "duration_us": 1_022_363, "exclusive_us": 1_022_363},
+    ],
+    "initcalls": [{"name": "pty_init", "duration_us": 200, "exclusive_us": 181}],
+}
+
+
+@pytest.mark.parametrize(
+    ("budget", "kept", "value"),
+    [
+        ("phase_ready_us <= 9s", False, 10_134_000),  # 9.134 s after the kernel's start, 1 s of a loader before
+        ("phase_ready_us <= 10134 ms", True, 10_134_000),
+        ("phase_kernel_us <= 2.24339s", True, 2_243_390),
+        ("phase_userspace_us <= 100s", False, None),
+        ("total_us <= 100s", False, None),
+        ("total_us >= 0", False, None),
+        ("unit_systemd-fsck@dev-disk-by\\x2duuid-1.service_us <= 15s", False, 15_100_000),
+        ("unit_systemd-fsck@dev-disk-by\\x2duuid-1.service_own_us <= 15s", True, 58_000),
+        ("unit_systemd_fsck_dev_disk_by_x2duuid_1_service_us <= 15s", False, 15_100_000),
+        ("unit_a-b.service_us < 4ms", True, 3_000),
+        ("unit_a.b.service_us < 4ms", False, 4_000),
+        ("unit_a.b.service_own_us < 4ms", False, None),
+        ("probe_c440000.spmi:pmic@0_us <= 1s", False, None),  # of two tries one is not known
+        ("probe_0006:01:00.0_us <= 1s", False, 1_022_363),
+        ("initcall_pty_init_us <= 181us", True, 181),
+        ("initcall_pty_init_duration_us <= 181us", False, 200),
+    ],
+)
+def test_budgets_on_a_boot(budget: str, kept: bool, value: float | None) -> None:
+    judged = judge(parse_budget(budget), metrics_of(SYSTEM), None)
+    assert (judged.kept, judged.value, bool(judged.why)) == (kept, value, value is None)
+
+
+def test_a_name_that_could_be_two_is_asked_for() -> None:
+    with pytest.raises(UserInputError, match=r"a-b.service_us, unit_a.b.service_us"):
+        judge(parse_budget("unit_a_b_service_us <= 1"), metrics_of(SYSTEM), None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("kernel_us", 2_243_390, "2.24339 s"),
+        ("kernel_us_p50", 181_334, "181.334 ms"),
+        ("kernel_us", 0, "0 µs"),
+        ("ready_s", 75.25, "75.25 s"),
+        ("init_instructions", 28_500_000, "28,500,000"),
+        ("size_bytes", 3_900_000, "3,900,000 bytes"),
+        ("total_us", None, "–"),
+    ],
+)
+def test_figures_as_people_write_them(metric: str, value: float | None, text: str) -> None:
+    assert shown(metric, value) == text
+
+
+def test_the_how_tos_gates_can_be_kept_by_the_log_of_a_kernel(tmp_path: Path) -> None:
+    """Each budget that the page holds against a boot finds its figure there, or breaks with a word."""
+    page = (Path(__file__).parents[2] / "docs/how-to/analyze-a-boot-log.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.strip().startswith("vmtailor gate dmesg.txt")]
+    budgets = re.findall(r"'([^']+)'", line)
+    log = tmp_path / "dmesg.txt"
+    log.write_text("[    0.000000] Linux version 6.1.0 (gcc) #1\n[    0.400000] Run /sbin/init as init process\n")
+    assert len(budgets) > 1 and run(str(log), *budgets).exception is None  # type: ignore[attr-defined]
+    missing = run(str(log), "total_us <= 100s")
+    assert isinstance(missing.exception, AnswerNo)  # type: ignore[attr-defined]
+    assert "total_us is not known" in missing.exception.message  # type: ignore[attr-defined]

@@ -25,7 +25,11 @@ ONCE = {
         "base/words/versions.py",
         "drivers/distribution/debian_packages.py",
     },  # packages: as dpkg orders them
-    r"CONFIG_\(": {"base/files/dot_config.py", "analysis/ksource/modules.py"},  # modules: of makefiles
+    r"CONFIG_\(": {
+        "base/files/dot_config.py",
+        "analysis/ksource/modules.py",  # of makefiles
+        "analysis/explain/failure.py",  # in a sentence
+    },
     r"x7fELF\\x02\\x01\"": {"base/natives.py"},
 }
 

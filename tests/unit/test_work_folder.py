@@ -55,8 +55,8 @@ def begun(tmp_path: Path, own_cache: Store, monkeypatch: pytest.MonkeyPatch) -> 
     record = work_data.traced(tmp_path / "traced")
     built: list[Plan] = []
 
-    def build(made: Plan, *_: object, **explained: object) -> KernelFiles:
-        assert explained == {"explain": {}}
+    def build(made: Plan, *_: object, sources: object, **explained: object) -> KernelFiles:
+        assert explained == {"explain": {}} and sources
         built.append(made)
         return work_data.kernel_files(tmp_path / "built")
 

@@ -47,8 +47,8 @@ def explain(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, file or command-line word; or what a program asks "
-            "for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
+            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, file or command-line word; or what a program "
+            "asks for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
             show_default=False,
         ),
     ] = None,
@@ -65,8 +65,8 @@ def explain(
     source: Annotated[
         str | None,
         typer.Option(
-            help="The kernel's source: a folder, a tarball, or the version of a packaged kernel. Default: what the cache "
-            "has of the kernel's version.",
+            help="The kernel's source: a folder, a tarball, or the version of a packaged kernel. Default: what the "
+            "cache has of the kernel's version.",
             show_default=False,
         ),
     ] = None,
@@ -192,7 +192,7 @@ def _answer_word(what: str, source: Source, target: Target, command: str) -> Ans
     notes = (source.note,) if source.note else ()
     kinds = messages.load()
     words = what.replace("(", " ").replace(")", " ").replace(",", " ").split()
-    error = next((found for word in words if (found := kinds.error(word)) is not None), None)
+    error = next((known for word in words if (known := kinds.error(word)) is not None), None)
     rest = [word for word in words if error is None or word != error.name]
     asks = [ask for word in reversed(rest) for ask in meant(word, source.known)]
     found = findings(asks, source.known, target)

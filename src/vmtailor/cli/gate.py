@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.compare.gate import Judged, judge, parse_budget
+from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
 from vmtailor.analysis.compare.gate_document import Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
@@ -31,7 +31,7 @@ def gate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Hold figures against budgets: exit 0 when all are kept, 1 with the figure when one is not."""
+    """Hold figures against budgets: exit 0 when all are kept, 1 when one is not, or its figure is not there."""
     lines = list(budgets or ())
     if file is not None:
         lines += [line for raw in _text(file).splitlines() if (line := raw.partition("#")[0].strip())]
@@ -47,9 +47,11 @@ def gate(
         reference = references[budget.reference].metrics if budget.reference else None
         judged.append(judge(budget, subject.metrics, reference))
     if json:
-        rows = [{"budget": j.budget.text, "value": j.value, "limit": j.limit, "kept": j.kept} for j in judged]
+        rows = [
+            {"budget": j.budget.text, "value": j.value, "limit": j.limit, "kept": j.kept, "why": j.why} for j in judged
+        ]
         answer = {
-            "schema": "vmtailor/gate/2",
+            "schema": "vmtailor/gate/3",
             "kept": all(j.kept for j in judged),
             "judged": _identity(subject),
             "references": [_identity(one) for one in references.values()],
@@ -64,9 +66,10 @@ def gate(
     broken = [j for j in judged if not j.kept]
     if broken:
         first = broken[0]
+        name = first.budget.metric
+        told = first.why or f"{name} is {shown(name, first.value)}, the limit {shown(name, first.limit)}"
         raise AnswerNo(
-            f"{len(broken)} of {len(judged)} budgets are broken in {subject.path}; {first.budget.metric} is "
-            f"{first.value:.6g}, the limit {first.limit:.6g}",
+            f"{len(broken)} of {len(judged)} budgets are broken in {subject.path}; {told}",
             hint="vmtailor compare shows what changed between two boots",
         )
 
@@ -95,6 +98,8 @@ def _show(judged: list[Judged]) -> None:
     for name in ("budget", "found", "limit", ""):
         table.add_column(name, justify="right" if name in ("found", "limit") else "left")
     for one in judged:
-        word = Text("kept", style="green") if one.kept else Text("broken", style="bold red")
-        table.add_row(Text(one.budget.text), f"{one.value:.6g}", f"{one.limit:.6g}", word)
+        missing = "no such figure" if one.why else "broken"
+        word = Text("kept", style="green") if one.kept else Text(missing, style="bold red")
+        name = one.budget.metric
+        table.add_row(Text(one.budget.text), shown(name, one.value), shown(name, one.limit), word)
     Console().print(table)

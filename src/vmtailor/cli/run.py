@@ -15,12 +15,10 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.options import docker_options
 from vmtailor.cli.options.sizes import parse_memory
-from vmtailor.cli.tables import refused_table
 from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.running.ports import parse_all
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.running.watching import Watch
 
 
 class RunCommand(Command):
@@ -135,6 +133,10 @@ def _watched(options: RunOptions, out: Path | None) -> int:
     """The same run, watched; also where it failed, what was refused until then is said."""
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserInputError(f"{out} cannot be written", hint="name a file in a folder that exists")
+    # A run that is not watched loads none of these.
+    from vmtailor.cli.tables import refused_table
+    from vmtailor.pipeline.running.watching import Watch
+
     watch = Watch(options.bundle)
     try:
         return run_bundle(options, watch)

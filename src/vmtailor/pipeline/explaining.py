@@ -38,7 +38,7 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """A .config, plain or compressed as /proc/config.gz is, whatever its name. Raises UserInputError for anything else."""
+    """A .config, plain or compressed as /proc/config.gz is, whatever its name. Raises UserInputError."""
     data = read_regular(path, "the configuration", dot_config.FILE_BYTES, hint=_GIVE)
     if data[:2] == b"\x1f\x8b":
         data = _unpacked(data, path)
@@ -119,7 +119,7 @@ def _plain(version: str) -> str:
 
 
 def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | None:
-    """The source of a version that the cache has, else the newest of its series. `exact`: a series must be asked for."""
+    """The source of a version that the cache has, else the newest of its series; `exact`: only if asked for."""
     wanted = _plain(version)
     series = ".".join(wanted.split(".")[:2])
     trees: list[SourceTree] = []

@@ -87,7 +87,7 @@ def test_every_shape_says_the_same(tmp_path: Path, name: str) -> None:
     assert timeline.kernel.arch == "x86_64"
     assert timeline.kernel.command_line == "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet"
     assert timeline.kernel.clocksource == "tsc-early"
-    expected = 1_000_000 if name in COARSE else 1_200_000
+    expected = None if name in COARSE else 1_200_000  # 1.2 s between whole seconds may be anything below 2.2
     assert times(timeline)["kernel"] == (0, expected)
     assert ("coarse-clock" in codes(timeline)) == (name in COARSE)
     if name not in COARSE:

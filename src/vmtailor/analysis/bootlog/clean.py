@@ -15,6 +15,7 @@ MAX_LINE = 16_384
 
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _EQUALS = re.compile(rb"=(?:([0-9A-F]{2})|(\r?\n)|)")
+_ENCODED = re.compile(rb"^content-transfer-encoding: *quoted-printable", re.M | re.I)
 _QUOTE = re.compile(rb"^(?:[>|:] ?){1,8}(?=\S| {2,})", re.M)
 
 
@@ -29,7 +30,15 @@ def decode(raw: bytes, limit: int = 400) -> str:
 
 
 def is_quoted_printable(sample: bytes) -> bool:
-    """Whether `=` only occurs as the escape of quoted-printable, and does so."""
+    """Whether `=` only occurs as the escape of quoted-printable, and does so, at least in the body of a mail; or a
+    header says so."""
+    if _ENCODED.search(sample):
+        return b"=3D" in sample or b"=20" in sample or b"=\n" in sample or b"=\r\n" in sample
+    body = re.split(rb"\r?\n\r?\n", sample, maxsplit=1)[1:]
+    return _only_escapes(sample) or (bool(body) and _only_escapes(body[0]))
+
+
+def _only_escapes(sample: bytes) -> bool:
     hits = _EQUALS.findall(sample)
     escapes = sum(1 for hex_pair, newline in hits if hex_pair or newline)
     telling = sample.count(b"=3D") + sample.count(b"=\n") + sample.count(b"=\r\n")
@@ -39,7 +48,8 @@ def is_quoted_printable(sample: bytes) -> bool:
 def is_mail_quoted(sample: bytes) -> bool:
     """Whether most lines that carry a stamp stand behind a mail program's `>`."""
     quoted = len(re.findall(rb"^>+ ?(?:> ?)*(?:<\d+>)?\[? *[\w.]", sample, re.M))
-    return quoted >= 3 and quoted * 3 >= sample.count(b"\n")
+    filled = len(re.findall(rb"^.*\S", sample, re.M))
+    return 0 < quoted == filled if quoted < 3 else quoted * 3 >= filled
 
 
 class Cleaner:
@@ -56,6 +66,7 @@ class Cleaner:
         self.quoted = is_mail_quoted(sample)
         self.escapes = 0
         self.cut = 0
+        self.unended = b""  # a last line without a line feed
 
     def lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Clean lines without their line feeds. Memory: one chunk and one line."""
@@ -80,6 +91,7 @@ class Cleaner:
                 yield self._clean(rest[:MAX_LINE])
                 rest = rest[-MAX_LINE:]
         if rest:
+            self.unended = rest[:MAX_LINE]
             yield self._clean(rest)
 
     def _transcode(self, chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -4,8 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN
+from vmtailor.analysis.bootlog.observed import Observed
+
+#: A capture's clock that goes back further was reset.
+RESET_US = 10_000
 
 
 class HostClock:
@@ -14,8 +20,11 @@ class HostClock:
 
     def __init__(self) -> None:
         self.offset_us: int | None = None
+        self.assumed = False  # that the first line there is stands at zero
         self._days = 0
         self._last_of_day: int | None = None
+        self._last = self._before_reset = 0
+        self.resets: list[int] = []
 
     def read(self, outer: stamps.Outer, match: re.Match[bytes]) -> int:
         """Microseconds of an outer stamp. Days are counted where it has none."""
@@ -25,6 +34,13 @@ class HostClock:
                 self._days += 1
             self._last_of_day = value
             value += self._days * stamps.DAY_US
+        elif not outer.epoch and not outer.kernel_clock:
+            # It counts from the capture's start, or from a line with a pattern that it was told: there it is set to 0.
+            if value + self._before_reset < self._last - RESET_US:
+                self._before_reset = self._last
+                self.resets.append(self._last)
+            value += self._before_reset
+            self._last = max(self._last, value)
         return value
 
     def kernel_us(
@@ -38,10 +54,42 @@ class HostClock:
             # The line with the least delay on its way to the host tells the offset best.
             if self.offset_us is None or host_us - own_us < self.offset_us:
                 self.offset_us = host_us - own_us
+            self.assumed = False
             return own_us
         if self.offset_us is None:
             begins = message.startswith((b"Linux version", b"Booting Linux")) or (outer.identified and first)
             if not begins:
                 return None
             self.offset_us = host_us
+            self.assumed = not message.startswith((b"Linux version", b"Booting Linux"))
         return host_us - self.offset_us
+
+
+def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: HostClock) -> int:
+    """Put lines of firmware and loader, captured with the host's clock, before the kernel's zero; without a kernel the
+    first of them is it. Returns the moment of the last."""
+    alone = clock.offset_us is None
+    if clock.offset_us is None:
+        clock.offset_us = early[0][0]
+        observed.relative = True
+    first, last = early[0][0] - clock.offset_us, early[-1][0] - clock.offset_us
+    observed.mark("capture", first, "first line of the serial capture")
+    for host_us, message in early:
+        handler = HANDLERS.get(message.partition(b" ")[0])
+        if handler is not None:
+            handler(observed, host_us - clock.offset_us, message)
+        elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
+            observed.mark("login", host_us - clock.offset_us, "login prompt")
+    if alone and observed.first_us is None:
+        observed.first_us, observed.last_us = first, last
+    return last
+
+
+def place_loader(observed: Observed, loader: Observed, first_us: int, last_us: int) -> None:
+    """Put what was read of a loader, on its own clock, before the kernel's zero: it ended there, as far as is known."""
+    observed.loader, observed.lines, observed.characters = True, loader.lines, loader.characters
+    for name, (at_us, how) in loader.marks.items():
+        observed.mark(name, at_us - last_us, how)
+    if "firmware" not in observed.marks:
+        observed.mark("loader", first_us - last_us, "the first stamp of the loader's own clock", last=True)
+    observed.messages = [(None if at is None else at - last_us, text) for at, text in loader.messages]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed, RawCall, RawProbe
 
@@ -42,6 +43,9 @@ class CallTracker:
         self._calls = observed.initcalls
         self._last: tuple[bytes, bytes | None, RawCall, int] | None = None
         self._open: dict[tuple[bytes, bytes | None], list[tuple[RawCall, int]]] = {}
+        self._calling_us: int | None = None  # the last `calling` line of any task
+        self._calling_length = 0
+        self._returned_us: int | None = None  # when the call of that line returned
         self.level: str | None = None
 
     def calling(self, match: re.Match[bytes], at_us: int | None, characters: int) -> None:
@@ -74,6 +78,8 @@ class CallTracker:
         )
         self._calls.append(call)
         self._last = (raw, module, call, characters)
+        self._calling_us, self._returned_us = at_us, None
+        self._calling_length = len(raw) + len(module or b"")
 
     def whole(
         self,
@@ -88,6 +94,8 @@ class CallTracker:
     ) -> None:
         """A call that began and returned in two lines that follow each other."""
         self._set_aside()
+        self._calling_us, self._returned_us = at_us, end_us
+        self._calling_length = len(raw) + len(module or b"")
         name, of = raw.decode("ascii")[:200], module.decode("ascii") if module else None
         self._calls.append(
             RawCall(name, of, at_us, end_us, reported, result, task, self.level, False, True, characters)
@@ -106,6 +114,8 @@ class CallTracker:
         reported = None
         if after:
             reported = int(after) // 1000 if unit == b"n" else int(after) * _TO_US[unit]
+            if unit == b"m":
+                self._observed.milliseconds = True
         self.end(raw, module, at_us, characters, int(result), reported, number is not None)
 
     def end(
@@ -123,17 +133,23 @@ class CallTracker:
         if last is not None and last[0] == raw and last[1] == module:
             call, before = last[2], last[3]
             self._last = None
+            self._returned_us = at_us
             call.characters = characters - before
         elif waiting := self._open.get((raw, module)):
             call, before = waiting.pop()
             if not waiting:
                 del self._open[raw, module]
             call.characters = characters - before
+            call.base_us = self._calling_us
+            call.longer = self._calling_length - len(raw) - len(module or b"")
         else:
             name = raw.decode("ascii", "replace")[:200]
             mod = module.decode("ascii", "replace") if module else None
             call = RawCall(name, mod, None, None, None, None, None, self.level, beside, True)
             self._calls.append(call)
+            if at_us is not None and reported is not None:
+                over = self._returned_us
+                call.base_us = None if over is not None and over <= at_us - reported + 30 else self._calling_us
         call.end_us = at_us
         call.reported_us = reported
         call.returned = result
@@ -146,3 +162,23 @@ class CallTracker:
         self._observed.probes.append(
             RawProbe(name, at_us, int(after), int(result), caller.decode() if caller else None)
         )
+
+
+def broken(message: bytes) -> bytes:
+    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
+    one."""
+    whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
+    return message if whole and len(message) < 300 else b""
+
+
+def ends_within(line: bytes) -> bool:
+    """Whether a last line without a line feed is surely not whole."""
+    text = text_of(line)
+    stamp = line.startswith(b"[") and b"]" not in line
+    return stamp or (bool(broken(text)) and not (CALLING.match(text) or RETURNED.match(text) or PROBE.match(text)))
+
+
+def text_of(line: bytes) -> bytes:
+    """A line without the kernel's stamp."""
+    stamp = stamps.KERNEL.match(line)
+    return stamp[4] if stamp else line

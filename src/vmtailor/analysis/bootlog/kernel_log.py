@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.host_clock import HostClock
+from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -20,18 +20,38 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     RETURNED,
     RETURNED_CUT,
     CallTracker,
+    broken,
+    ends_within,
+    text_of,
 )
-from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN, guess_arch
-from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Gap, Observed
+from vmtailor.analysis.bootlog.milestones import (
+    AFTER_RESET,
+    FIRMWARE,
+    HANDED_OVER,
+    HANDLERS,
+    LOADERS,
+    LOGIN,
+    guess_arch,
+)
+from vmtailor.analysis.bootlog.observed import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MIN_GAP_US,
+    RESOLVED_US,
+    ROUGH_GAP_US,
+    Gap,
+    Observed,
+)
+from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
 SAMPLE_LINES = 600
-#: Shorter silences are not worth a row.
-MIN_GAP_US = 1000
 MAX_GAPS = 200
 #: After so many lines a journal's offset from the kernel's clock is known well enough.
 SETTLED_LINES = 1000
+#: Mail programs wrap lines that are as long, their stamp apart.
+WRAPPED_FROM = 40
 #: A clock that goes back further than this starts anew.
 BACKWARDS_US = 1_000_000
 
@@ -47,6 +67,7 @@ class KernelLog:
         self._path = path
         self._boot = boot
         self._outer = stamps.detect_outer(sample)
+        self._seconds = stamps.whole_seconds(self._outer, sample)
         plain = self._outer is not None or stamps.has_stamps(sample) * 10 > len(sample)
         self._prefix = b"" if plain else stamps.constant_prefix(sample)
         sample = [line.removeprefix(self._prefix) for line in sample] if self._prefix else sample
@@ -55,31 +76,29 @@ class KernelLog:
         self._decoded = sum(1 for line in sample if stamps.DECODED.match(line)) > len(sample) // 5
         self._relative = sum(1 for line in sample if stamps.RELATIVE.match(line)) > len(sample) // 5
         self.boots = 0
+        self._short = False  # stamps with fewer digits than the kernel's
+        self._before: Observed | None = None
         self._kept: Observed | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self.observed = Observed(self._path, self._format(), kernel_log=True)
+        self.observed = Observed(self._path, stamps.name_of(self._outer, self._kmsg, self._delta), kernel_log=True)
         self._calls = CallTracker(self.observed)
         self._gaps: list[tuple[int, int, int, str]] = []
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
+        self._soft = b""
         self._clock = HostClock()
         self._relative_us = 0
+        self._handed_over = False
         self._damaged = 0
         self._unstamped = 0
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
-        self._coarse = self._outer is not None and not self._outer.kernel_clock
+        self._coarse = self._seconds
+        self._rough_before = False
         self._full = False
-
-    def _format(self) -> str:
-        if self._outer:
-            return f"kernel log, {self._outer.name}"
-        if self._kmsg:
-            return "kernel log, /dev/kmsg"
-        return "kernel log, show_delta or dmesg -d" if self._delta else "kernel log"
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
@@ -112,11 +131,9 @@ class KernelLog:
         same = name == end_name and module == end_module
         if not same or not 0 <= start_us - last < MIN_GAP_US or not 0 <= end_us - start_us < MIN_GAP_US:
             return False
-        self._last_us = end_us
-        self._last_line = following
-        observed = self.observed
+        self._last_us, self._last_line = end_us, following
+        observed, characters = self.observed, len(line) + 2
         observed.lines += 2
-        characters = len(line) + 2
         observed.characters += characters + len(following) + 2
         self._calls.whole(name, module, start_us, end_us, characters, int(task), int(result), int(after))
         return True
@@ -145,9 +162,8 @@ class KernelLog:
             return False
         self._last_us = at_us
         self._last_line = line
-        observed = self.observed
+        observed, before = self.observed, self.observed.characters
         observed.lines += 1
-        before = observed.characters
         observed.characters = before + len(line) + 2
         if name is not None:
             self._calls.begin(name, module, at_us, before, int(task))
@@ -161,10 +177,11 @@ class KernelLog:
             self._bare(line)
         else:
             seconds, fraction, caller, message = found.groups()
+            self._short = self._short or len(fraction) < 6
             self._message(stamps.micros(seconds, fraction), caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
-        host_us = None
+        host_us, match = None, None
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
@@ -181,17 +198,51 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
+        if self._begins_anew(at_us, message) and outer is not None and match:
+            host_us = self._clock.read(outer, match)
         if host_us is not None and outer is not None:
-            self._coarse = self._coarse and at_us is None and host_us % 1_000_000 == 0
-            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
-        if at_us is None and host_us is None:
-            self._bare(message)
-        elif at_us is None:
-            assert host_us is not None
-            if len(self._early) < MAX_MESSAGES:
-                self._early.append((host_us, message))
-        else:
+            if not outer.kernel_clock and self._loading(message):
+                at_us = None  # the loader has a clock of its own
+            self.observed.rough = self._seconds and at_us is None
+            self._coarse = self._coarse and self.observed.rough
+            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
+        if at_us is not None:
             self._message(at_us, caller, message, len(line))
+        elif host_us is None:
+            self._bare(message)
+        else:
+            self._before_kernel(host_us, message)
+
+    def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
+        """Whether a boot begins here that earlier lines are no part of: what they said is set aside."""
+        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif self._clock.assumed and (at_us is not None or self._starts(message)):
+            (self._next_boot if self.observed.kernel_seen else self._begin)()
+        else:
+            return False
+        return True
+
+    def _before_kernel(self, host_us: int, message: bytes) -> None:
+        """A line of which only the host's time is known."""
+        self.observed.loader = self.observed.loader or message.startswith((*LOADERS, *FIRMWARE))
+        self._handed_over = self._handed_over or message.startswith(HANDED_OVER)
+        if len(self._early) < MAX_MESSAGES:
+            self._early.append((host_us, message))
+
+    def _loading(self, message: bytes) -> bool:
+        """Whether a line with a stamp of its own is still the loader's."""
+        observed = self.observed
+        return observed.loader and not self._handed_over and not observed.kernel_seen and not self._starts(message)
+
+    def _loader_over(self) -> None:
+        """What was read so far is a loader's, on a clock of its own: it ended where the kernel's begins."""
+        loader, first, last, gaps = self.observed, self.observed.first_us, self._last_us, self._gaps
+        self._begin()
+        self._handed_over = True
+        if first is not None and last is not None:
+            place_loader(self.observed, loader, first, last)
+            self._gaps = [(size, start - last, end - last, text) for size, start, end, text in gaps]
 
     @property
     def _settled(self) -> bool:
@@ -226,6 +277,11 @@ class KernelLog:
                 self._message(self._last_us, None, joined, len(line), again=True)
                 return
         inner = stamps.INNER.search(line) if b"[" in line else None
+        if self._soft and self._last_line is self._soft and not inner:
+            # What a mail program wrapped: a command line, or systemd's sum of phases.
+            self._damaged += 1
+            self._other(self._last_us, None, self._soft.rstrip() + b" " + line.strip())
+            return
         if inner:
             self._damaged += 1
             if line[: inner.start()].strip():
@@ -233,6 +289,10 @@ class KernelLog:
             self._line(line[inner.start() :])
             return
         self._unstamped += 1
+        if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif line.startswith(HANDED_OVER) and self.observed.loader:
+            self._handed_over = True
         self._message(None, None, line, len(line))
 
     def _message(
@@ -242,6 +302,10 @@ class KernelLog:
         if self._wrapped and not again:
             self._cut_off()
         if at_us is not None and not again:
+            loader = self._outer is None and self._last_us is not None and not observed.kernel_seen
+            if loader and (observed.loader or self._short) and (self._handed_over or self._starts(message)):
+                self._loader_over()
+                observed = self.observed
             if not self._moves_on(at_us, message):
                 self._next_boot()
                 self._message(at_us, caller, message, length)
@@ -259,21 +323,21 @@ class KernelLog:
                 self._calls.calling(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         elif head == b"initc":
             match = RETURNED.match(message)
             if match:
                 self._calls.returned(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         elif head == b"probe":
             match = PROBE.match(message)
             if match:
                 self._calls.probe(match, at_us, caller)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         self._other(at_us, caller, message)
 
     def _moves_on(self, at_us: int, message: bytes) -> bool:
@@ -282,17 +346,23 @@ class KernelLog:
         if last is None:
             self.observed.first_us = at_us
         elif at_us < last:
+            slack = 1_000_000 if self.observed.rough or self._rough_before else 100_000
             if last - at_us > BACKWARDS_US and (self._starts(message) or at_us < 100_000):
                 return False
-            self._backwards += last - at_us > 100_000
-        elif at_us - last >= MIN_GAP_US:
+            self._backwards += last - at_us > slack
+        elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
             self._gap(last, at_us)
         self._last_us = at_us
+        self._rough_before = self.observed.rough
         return True
 
     def _other(self, at_us: int | None, caller: bytes | None, message: bytes) -> None:
         observed = self.observed
         self._last_line = message
+        if b"ommand line: " in message[:28]:
+            self._soft = message if self._last_us is not None and len(message) >= WRAPPED_FROM else b""
+        elif b"Startup finished in " in message[:60]:
+            self._soft = b"" if is_whole(decode(message)) or len(message) > MAX_TEXT else message
         handler = HANDLERS.get(message.partition(b" ")[0])
         if handler is not None:
             handler(observed, at_us, message)
@@ -330,15 +400,15 @@ class KernelLog:
         return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
     def _gap(self, start_us: int, end_us: int) -> None:
-        entry = (end_us - start_us, start_us, end_us, "")
-        if len(self._gaps) < MAX_GAPS:
-            heapq.heappush(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
-        elif entry > self._gaps[0]:
-            heapq.heapreplace(self._gaps, (entry[0], start_us, end_us, decode(_text_of(self._last_line), 120)))
+        size = end_us - start_us
+        if len(self._gaps) < MAX_GAPS or size > self._gaps[0][0]:
+            entry = size, start_us, end_us, decode(text_of(self._last_line), 120)
+            (heapq.heappush if len(self._gaps) < MAX_GAPS else heapq.heapreplace)(self._gaps, entry)
 
     def _next_boot(self) -> None:
         self._close()
         self.boots += 1
+        self._before = self.observed
         if self.boots == self._boot:
             self._kept = self.observed
         self._begin()
@@ -350,8 +420,15 @@ class KernelLog:
         observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
         if self._wrapped:
             self._cut_off()
-        self._early_lines()
+        if self._early:
+            last_us = place_early(observed, self._early, self._clock)
+            self._last_us = last_us if self._last_us is None else self._last_us
         outer = self._outer
+        for at_us in self._clock.resets[:3]:
+            observed.warn(
+                WarningCode.CLOCK_RESET,
+                f"the capture's clock was set to 0 after {at_us / 1e6:.6f} s: what follows counts on from there",
+            )
         if self._damaged:
             observed.warn(
                 WarningCode.DAMAGED_LINES,
@@ -364,57 +441,33 @@ class KernelLog:
             )
         observed.coarse = self._coarse and observed.stamped
         if observed.coarse:
-            observed.warn(WarningCode.COARSE_CLOCK, "the stamps have whole seconds only: durations are those reported")
+            observed.clocksource_switch_us = None
+            observed.warn(
+                WarningCode.COARSE_CLOCK,
+                "the stamps have whole seconds only: durations are those reported, and what lasts less than "
+                f"{RESOLVED_US // 1_000_000} s is not known",
+            )
         if not observed.stamped and observed.lines:
             observed.warn(
                 WarningCode.NO_TIME_STAMPS,
                 "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
             )
-        if outer and not outer.kernel_clock and self._clock.offset_us is not None and outer.epoch:
+        if outer and not outer.kernel_clock and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
-
-    def _early_lines(self) -> None:
-        """Lines of firmware and loader, captured with the host's clock before the kernel's began."""
-        if not self._early:
-            return
-        if self._clock.offset_us is None:
-            self._clock.offset_us = self._early[0][0]
-            self.observed.relative = True
-        first = self._early[0][0] - self._clock.offset_us
-        self.observed.mark("capture", first, "first line of the serial capture")
-        for host_us, message in self._early:
-            handler = HANDLERS.get(message.partition(b" ")[0])
-            if handler is not None:
-                handler(self.observed, host_us - self._clock.offset_us, message)
-            elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
-                self.observed.mark("login", host_us - self._clock.offset_us, "login prompt")
-        if self._last_us is None:
-            self._last_us = self.observed.last_us = self._early[-1][0] - self._clock.offset_us
-            self.observed.first_us = first
 
     def finish(self) -> Observed:
         """All that was found of the boot chosen."""
         self._close()
         self.boots += 1
         chosen = self._kept or self.observed
+        if not self._boot and self._before is not None and not chosen.kernel_seen:
+            chosen = self._before  # the machine was reset, and what came then has no kernel
         if self.boots > 1:
             which = "the last" if not self._boot else f"number {min(self._boot, self.boots)}"
             chosen.warn(
                 WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
             )
         return chosen
-
-
-def _broken(message: bytes) -> bytes:
-    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
-    one."""
-    whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
-    return message if whole and len(message) < 300 else b""
-
-
-def _text_of(line: bytes) -> bytes:
-    stamp = stamps.KERNEL.match(line)
-    return stamp[4] if stamp else line
 
 
 def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:
@@ -435,6 +488,8 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
     observed = log.finish()
     if cleaner.escapes:
         observed.warn(WarningCode.ESCAPES_REMOVED, f"{cleaner.escapes} terminal escape sequences were taken out")
+    if ends_within(cleaner.unended):
+        observed.warn(WarningCode.FILE_CUT, f"the file ends in the middle of a line: {decode(cleaner.unended, 60)}")
     if cleaner.cut:
         observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
     if observed.arch is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.analysis.bootlog.systemd_text import parse_startup_line
+from vmtailor.analysis.bootlog.systemd_text import parse_startup_line, read_startup
 from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -127,9 +127,9 @@ def _dropped(observed: Observed, at_us: int | None, message: bytes) -> None:
 def _systemd(observed: Observed, at_us: int | None, message: bytes) -> None:
     text = message.partition(b": ")[2]
     if text.startswith(b"Startup finished in "):
-        phases = parse_startup_line(decode(text))
-        if phases and not any(p.source.startswith("systemd") for p in observed.phases):
-            observed.phases.extend(phases)
+        line = decode(text)
+        if parse_startup_line(line):
+            read_startup(observed, line)
             observed.mark("finished", at_us, "systemd's 'Startup finished'")
     elif text.startswith(b"systemd ") and _SYSTEMD_RUNS.match(text):
         observed.mark("systemd", at_us, "systemd's first line", last=True)
@@ -176,15 +176,33 @@ def _unit(observed: Observed, at_us: int | None, text: bytes) -> None:
         observed.mark(f"unit-up:{what}", at_us, "")
 
 
+#: How firmware, and how loaders begin what they say.
+FIRMWARE = (
+    b"SeaBIOS", b"BdsDxe", b"NOTICE:  BL", b"OpenSBI v", b"UEFI firmware", b"EDK II", b"coreboot-",
+)  # fmt: skip
+LOADERS = (
+    b"U-Boot", b"SPL", b"GRUB", b"Welcome to GRUB", b"SYSLINUX", b"ISOLINUX", b"systemd-boot", b"Barebox", b"barebox 2",
+    b"iPXE ", b"Hit any key to stop autoboot", b"## Loading ", b"## Flattened", b"I> MB1", b"welcome to lk",
+)  # fmt: skip
+#: Of these the first that a machine says after its reset.
+AFTER_RESET = (
+    b"U-Boot SPL 2", b"U-Boot TPL 2", b"U-Boot 2", b"SeaBIOS (version", b"NOTICE:  BL1", b"NOTICE:  BL2", b"OpenSBI v",
+    b"barebox 2", b"coreboot-",
+)  # fmt: skip
+HANDED_OVER = (b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")
+
+
 def _loader(observed: Observed, at_us: int | None, message: bytes) -> None:
-    if message.startswith(
-        (b"U-Boot", b"SPL", b"GRUB", b"Welcome to GRUB", b"SYSLINUX", b"ISOLINUX", b"systemd-boot", b"Barebox")
-    ):
+    if message.startswith(LOADERS):
         observed.mark("loader", at_us, f"'{decode(message, 60)}'")
-    elif message.startswith((b"SeaBIOS", b"BdsDxe", b"NOTICE:  BL", b"OpenSBI", b"UEFI firmware", b"EDK II")):
+    elif message.startswith(FIRMWARE):
         observed.mark("firmware", at_us, f"'{decode(message, 60)}'")
-    elif message.startswith((b"Starting kernel", b"EFI stub: Booting Linux", b"EFI stub: Exiting boot")):
+    elif message.startswith(HANDED_OVER):
         observed.mark("kernel-handed-over", at_us, f"'{decode(message, 60)}'", last=True)
+    else:
+        return
+    if not observed.kernel_seen:
+        observed.loader = True
 
 
 def _cloud_init(observed: Observed, at_us: int | None, message: bytes) -> None:
@@ -232,6 +250,14 @@ HANDLERS: dict[bytes, Handler] = {
     b"OpenSBI": _loader,
     b"UEFI": _loader,
     b"Starting": _loader,
+    b"coreboot-": _loader,
+    b"barebox": _loader,
+    b"Barebox": _loader,
+    b"iPXE": _loader,
+    b"Hit": _loader,
+    b"##": _loader,
+    b"I>": _loader,
+    b"welcome": _loader,
     b"EFI": _loader,
     b"Cloud-init": _cloud_init,
     b"[": _target,

@@ -13,6 +13,12 @@ from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, W
 MAX_MESSAGES = 20_000
 #: A kernel whose first line is later than this counts from its firmware's start.
 LATE_US = 1_000_000
+#: Shorter silences are not worth a row.
+MIN_GAP_US = 1000
+#: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
+RESOLVED_US = 2_000_000
+#: And shorter silences are not worth a row.
+ROUGH_GAP_US = 5_000_000
 #: Characters kept of one message.
 MAX_TEXT = 400
 
@@ -31,6 +37,8 @@ class RawCall(msgspec.Struct, gc=False):
     asynchronous: bool
     finished: bool
     characters: int = 0  # printed between its two lines, its `calling` line included
+    base_us: int | None = None  # stamp of the last `calling` before it returned, where that was of another call
+    longer: int = 0  # characters that line was longer than its own
 
 
 class RawProbe(msgspec.Struct, gc=False):
@@ -81,12 +89,26 @@ class Observed:
     first_line_seen: bool = False
     kernel_log: bool = False
     stamped: bool = False
+    loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
+    milliseconds: bool = False  # initcalls say "msecs"
+    rough: bool = False  # the line under way is stamped to the second
+    rough_us: set[int] = field(default_factory=set)  # moments that are known to the second only
     lines: int = 0
     characters: int = 0
     epoch: bool = False
     relative: bool = False
+    charted_total_us: int | None = None  # what a bootchart shows: from the first process to the last sample
+    printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
+
+    @property
+    def kernel_seen(self) -> bool:
+        """Whether anything in it is surely the kernel's or comes after it."""
+        return bool(
+            self.first_line_seen or self.version or self.command_line or self.initcalls or self.probes or self.phases
+            or not self.marks.keys().isdisjoint(("run-any", "freed", "systemd-first", "switch-root"))
+        )  # fmt: skip
 
     def warn(self, code: WarningCode, text: str) -> None:
         """Add a warning once per code and text."""
@@ -98,3 +120,5 @@ class Observed:
         """Note a moment; the first of a name counts, or the last."""
         if at_us is not None and (last or name not in self.marks):
             self.marks[name] = (at_us, source[:MAX_TEXT])
+            if self.rough:
+                self.rough_us.add(at_us)

@@ -11,7 +11,7 @@ import msgspec
 from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed
-from vmtailor.analysis.bootlog.systemd_text import parse_span, parse_startup_line
+from vmtailor.analysis.bootlog.systemd_text import parse_span, read_startup
 from vmtailor.model.boots.timeline import DurationSource, PhaseSpan, Unit, WarningCode
 
 #: Pixels a second, unless the drawing's own labels say otherwise.
@@ -22,7 +22,7 @@ _RECT = re.compile(rf'<rect class="(\w[\w-]*)" x="{_NUMBER}" y="{_NUMBER}" width
 _LABEL = re.compile(rf'<text class="(?:left|right)" x="{_NUMBER}" y="{_NUMBER}">([^<]{{1,400}})</text>')
 _PLAIN = re.compile(r'<text x="20(?:\.0+)?" y="\d+(?:\.0+)?">([^<]{1,1000})</text>')
 _NAMED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
-_HOST = re.compile(r"\(Linux (\S+) .*\) ([\w-]+)(?: (\S+))?$")
+_HOST = re.compile(r"\(Linux (\S+) .*\) ([\w-]+)(?: (\S+))?\s*$")
 _PHASES = ("firmware", "loader", "kernel", "initrd")
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 
@@ -82,10 +82,9 @@ def is_plot_svg(sample: str) -> bool:
 def read_svg(path: str, text: str) -> Observed:
     """Read the drawing: bars give times, labels names and durations. Bars are told from their class and row."""
     observed = Observed(path, "systemd-analyze plot (SVG)")
-    for plain in _PLAIN.findall(text):
-        line = _unescape(plain)
-        if "Startup finished in" in line and not observed.phases:
-            observed.phases.extend(parse_startup_line(line))
+    text = _without_legend(text)
+    for line in (_unescape(line).strip() for plain in _PLAIN.findall(text) for line in plain.splitlines()):
+        read_startup(observed, line)
         host = _HOST.search(line)
         if host:
             observed.version, observed.arch = host[1], architecture(host[2])
@@ -127,6 +126,12 @@ def read_svg(path: str, text: str) -> Observed:
     return observed
 
 
+def _without_legend(text: str) -> str:
+    """The drawing without its last part, whose bars only explain colours. It is the one without marks of time."""
+    head, found, last = text.rpartition("<g ")
+    return head if found and 'class="sec' not in last and 'class="sec' in head else text
+
+
 def _scale(marks: list[tuple[float, float]]) -> tuple[float, float]:
     """Pixels a second and the pixel of second 0, from the drawing's own time labels."""
     for x, seconds in reversed(marks):
@@ -142,6 +147,21 @@ def _unescape(text: str) -> str:
     for entity, char in _ENTITIES:
         text = text.replace(entity, char)
     return text
+
+
+def decode_cut(data: bytes) -> object:
+    """JSON whose end was lost: a list of objects, or one of them in an object, as far as its elements go. None when
+    it is not that."""
+    whole = data[: data.rfind(b"}") + 1]
+    start = data.lstrip()[:1]
+    for _ in range(2):
+        if not whole or start not in (b"[", b"{"):
+            return None
+        document = decode_json(whole + (b"]" if start == b"[" else b"]}"))
+        if document is not None:
+            return document
+        whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]
+    return None
 
 
 def decode_json(data: bytes) -> object:

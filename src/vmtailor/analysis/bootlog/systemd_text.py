@@ -29,6 +29,7 @@ _UNITS_US = {
 _PART = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?(years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?![a-zA-Zµμ])")
 _SPAN = r"(?:\d+(?:\.\d+)?(?:years?|months?|weeks?|days?|min|ms|us|μs|µs|ns|[ywdhs])(?: |(?=\W|$)))+"
 _STARTUP = re.compile(r"Startup finished in (.+?)(?:(?:= ?| = )(.*))?$")
+_TOTAL = re.compile(r" = (" + _SPAN + r")")
 _SAID_ALONE = re.compile(r"[^\w\[]{0,20}Startup finished in ")
 _TERM = re.compile(r"(" + _SPAN + r")\s*\((firmware|loader|kernel|initrd|userspace)\)")
 _REACHED = re.compile(r"(\S+\.target) reached after (" + _SPAN + r")\s*in userspace")
@@ -43,6 +44,8 @@ _CHAIN = re.compile(
 )
 #: Longer spans are no boot's: 30 years.
 MOST_US = 1_000_000_000_000_000
+#: How the source of what that line says is named.
+STARTUP = "systemd: 'Startup finished'"
 _ORDER = (PhaseName.FIRMWARE, PhaseName.LOADER, PhaseName.KERNEL, PhaseName.INITRD, PhaseName.USERSPACE)
 
 
@@ -71,9 +74,37 @@ def parse_startup_line(text: str) -> list[PhaseSpan]:
     phases: list[PhaseSpan] = []
     for name in _ORDER:
         if name in spans:
-            phases.append(PhaseSpan(str(name), at, at + spans[name], "systemd: 'Startup finished'"))
+            phases.append(PhaseSpan(str(name), at, at + spans[name], STARTUP))
             at += spans[name]
     return phases
+
+
+def is_whole(line: str) -> bool:
+    """Whether a `Startup finished` line has its total: mail programs wrap it."""
+    return "(" not in line or " = " in line
+
+
+def read_startup(observed: Observed, line: str) -> bool:
+    """Take one of the two lines of `systemd-analyze time`, wherever it is printed. False when it is neither."""
+    if "Startup finished in" in line:
+        phases = parse_startup_line(line)
+        have = [p for p in observed.phases if p.source == STARTUP]
+        # The same line again, now with the rest of it, says more.
+        if not observed.phases or (have and len(phases) > len(have) == len(observed.phases)):
+            observed.phases[:] = phases
+            observed.printed_total_us = None
+        if phases and observed.printed_total_us is None and phases == observed.phases:
+            total = _TOTAL.search(line)
+            observed.printed_total_us = parse_span(total[1]) if total else None
+        return True
+    reached = _REACHED.search(line)
+    if not reached:
+        return False
+    after = parse_span(reached[2])
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    if after is not None and begun is not None:
+        observed.mark(f"target:{reached[1]}", begun + after, f"{reached[1]} reached (systemd-analyze)")
+    return True
 
 
 def recognise(text: str) -> str | None:
@@ -94,18 +125,14 @@ def read(path: str, text: str) -> Observed:
     kind = recognise(text) or "systemd-analyze"
     observed = Observed(path, kind)
     chain: dict[str, Unit] = {}
-    userspace_us = None
+    begun_line = ""
     for raw in text.splitlines():
         line = printable(raw.rstrip(), 2000)
-        if "Startup finished in" in line and not observed.phases:
-            observed.phases.extend(parse_startup_line(line))
-            userspace_us = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
-            continue
-        reached = _REACHED.search(line)
-        if reached:
-            after = parse_span(reached[2])
-            if after is not None and userspace_us is not None:
-                observed.mark(f"target:{reached[1]}", userspace_us + after, f"{reached[1]} reached (systemd-analyze)")
+        if begun_line:
+            line, begun_line = f"{begun_line} {line.strip()}", ""
+        if "Startup finished in" in line and not is_whole(line) and len(line) < 1000:
+            begun_line = line
+        if read_startup(observed, line):
             continue
         blamed = _BLAME.match(line)
         if blamed:
@@ -121,7 +148,8 @@ def read(path: str, text: str) -> Observed:
             chain[link[1]] = Unit(
                 link[1], at, end, took, None, DurationSource.REPORTED if took is not None else None, True
             )
-    _add_chain(observed, chain, userspace_us)
+    begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
+    _add_chain(observed, chain, begun)
     return observed
 
 

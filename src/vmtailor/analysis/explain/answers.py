@@ -13,7 +13,9 @@ from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, of_ma
 from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base.words import figures
+from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause, Change, Figure, Reason
+from vmtailor.model.evidence import Evidence, EvidenceKind
 from vmtailor.model.fit import FitRun
 from vmtailor.model.margin import Margin
 from vmtailor.model.reach import Nearness
@@ -143,11 +145,16 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> E
         summary = f"{row.id} is out: {ran}, but nothing asked for it by name"
     else:
         summary = f"{row.id} is out: it is in the baseline, and nothing ever used it"
-    seen = tuple(
-        ("ran", f"{e.kind} {e.key} ({e.where})" + (f", {e.count} times" if e.count > 1 else "")) for e in row.evidence
-    )
+    seen = tuple(("ran", f"{e.kind} {e.key} ({e.where}){_count(e)}") for e in row.evidence)
     ways = _ways_in(run, row.id, catalogue, rules)
     return Explained(row.id, NameKind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.id)))
+
+
+def _count(evidence: Evidence) -> str:
+    """How much of it there was: of code, instructions; of anything else, how often it was seen."""
+    if evidence.kind is EvidenceKind.CODE:
+        return f", {plural(evidence.count, 'instruction')}"
+    return f", {evidence.count} times" if evidence.count > 1 else ""
 
 
 def _costs(run: FitRun, name: str) -> tuple[tuple[str, str], ...]:
@@ -166,13 +173,16 @@ def _held(run: FitRun, name: str, most: int = 12) -> tuple[str, ...]:
 
 
 def _ways_in(run: FitRun, name: str, catalogue: Catalogue, rules: Rules) -> tuple[str, ...]:
-    """What would bring a symbol in: requests that ask for it, entries of the catalogue whose conditions do not hold."""
+    """What would bring a symbol in: requests that ask for it, those first whose calls this container makes already;
+    entries of the catalogue whose conditions do not hold."""
     ways = []
     held = rules.for_kernel(run.plan.kernel_version)
-    for rule in held.calls:
-        if name in rule.symbols:
-            with_what = f" with {' or '.join(rule.words)}" if rule.words else ""
-            ways.append(f"the container calls {', '.join(rule.calls)}{with_what}, and gets it ({rule.reason})")
+    made = {call.name for call in run.calls}
+    for rule in sorted((r for r in held.calls if name in r.symbols), key=lambda r: not made.intersection(r.calls)):
+        with_what = f" with {' or '.join(rule.words)}" if rule.words else ""
+        calls = [call for call in rule.calls if call in made] or rule.calls
+        already = ", which it makes already," if made.intersection(calls) else ""
+        ways.append(f"the container calls {', '.join(calls)}{already}{with_what}, and gets it ({rule.reason})")
     for path in held.paths:
         if name in path.symbols:
             ways.append(f"the container uses {', '.join(path.paths)} ({path.reason})")

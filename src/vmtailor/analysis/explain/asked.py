@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from vmtailor.analysis.explain import asked_names
-from vmtailor.analysis.ksource import kbuild
 from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource import kbuild
 from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, negation
 from vmtailor.analysis.ksource.expr_text import parse
@@ -23,7 +23,7 @@ from vmtailor.base.files import records
 from vmtailor.model.architecture import Architecture, presumed
 
 #: Change when a finder changes, so that what is stored is made again.
-FORMAT = "1"
+FORMAT = "2"
 #: Folders searched in addition to those of the facts: what maps disks, and buses between machines.
 _MORE = ("drivers/md", "drivers/android", "drivers/net/can/vcan.c", "drivers/net/can/vxcan.c", "drivers/virtio")
 _HEADERS = ("include/linux", "include/net", "fs", "kernel", "mm", "net", "ipc")

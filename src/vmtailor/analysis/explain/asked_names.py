@@ -170,6 +170,8 @@ def _fields(text: str, known: Strings) -> Found:
                 name = here.get(field.group(2)) or known.get(field.group(2))
             if name:
                 yield _BY_TYPE[kind].kind, _BELOW.get(kind, "") + name, match.end() + field.start()
+                if kind == "bus_type" and "subsys_system_register" in text:
+                    yield "sys", f"devices/system/{name}", match.end() + field.start()
             if not _BY_TYPE[kind].all:
                 break
 

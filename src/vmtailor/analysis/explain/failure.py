@@ -12,16 +12,20 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, split_argument
 from vmtailor.analysis.explain.lookup import Ask, Known, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
+from vmtailor.base.words import escapes
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Characters of a message that are looked at.
-MOST_CHARACTERS = 16_000
+MOST_CHARACTERS = 8_000
 _MOST_LINES = 200
+_MOST_OF_LINE = 1500
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STRACE = re.compile(r"(?:^|[\s\]])(?P<call>[a-z_]\w+)\((?P<args>.*)\)\s*=\s*(?:-1\s+)?(?P<error>E[A-Z0-9]+)\b")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _PSEUDO = re.compile(r"(?<![\w.])/(?:proc|sys|dev)/[\w./:+@-]*[\w+]")
 _WORD = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+#: The same in the arguments of a call, where nothing else is written so.
+_ARGUMENT = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]{3,}\b")
 _SYMBOL = re.compile(r"\bCONFIG_([A-Z0-9][A-Za-z0-9_]*)\b")
 #: Calls whose names are words of English, too: they count where nothing else is named.
@@ -46,7 +50,8 @@ class Recognised:
 
 def recognise(message: str, known: Known, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
-    text = _ESCAPE.sub("", message)[:MOST_CHARACTERS].replace("\0", "")
+    text = escapes.without(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
+    text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
     traced = list(_traced(text, known, messages))
     if traced:
         return min(traced, key=lambda one: bool(one.not_kernel))
@@ -60,8 +65,8 @@ def recognise(message: str, known: Known, messages: Messages) -> Recognised:
         asks = dict.fromkeys(
             [*(a for a in named if a.kind == "symbol"), *(a for _, some in asking for a in some), *named]
         )
-        notes = tuple(kind.note for kind, _ in asking if kind.note)
         first = asking[0][0]
+        notes = (first.note,) if first.note else ()
         return Recognised(first.id, first.says, tuple(asks), *_said(error), notes)
     elsewhere = next((kind for kind, _ in kinds if kind.not_kernel), None)
     if error is not None and error.about in ("kernel", "either", "paths"):
@@ -86,7 +91,7 @@ def _traced(text: str, known: Known, messages: Messages) -> Iterator[Recognised]
     """Lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
         match = _STRACE.search(line)
-        if match is None or match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known):
+        if match is None or (match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known)):
             continue
         call, name = match["call"], match["error"]
         args, _ = split_arguments(match["args"] + ")")
@@ -115,14 +120,29 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: Known) -> Itera
     joined = ", ".join(args)
     if error == "ENOSYS":
         yield Ask("call", call)
-    strings = [unquote(part) for part in re.findall(r'"(?:\\.|[^"\\])*"', joined)]
+    strings = [unquote(part) for part in _QUOTED.findall(joined)]
+    yield from _by_strings(call, args, error, strings)
+    event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
+    behind = descriptor_path(args[0]) if args else ""
+    paths = [path for path in (*call_paths.paths(event), behind) if path.startswith(("/proc/", "/sys/", "/dev/"))]
+    yield from (Ask("path", path) for path in paths if path != behind)
+    if call not in ("socket", "socketpair"):
+        yield from _words(call, _QUOTED.sub("", joined), known)
+    yield from (Ask("path", path) for path in paths if path == behind)
+    if error in ("EOPNOTSUPP", "EINVAL") and call.removeprefix("f").removeprefix("l") in ("setxattr", "getxattr"):
+        yield from (Ask("symbol", name) for name in ("TMPFS_XATTR", "EROFS_FS_XATTR", "SQUASHFS_XATTR"))
+    yield Ask("call", call)
+
+
+def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[str]) -> Iterator[Ask]:
+    """What a call asks for by strings in its arguments, and by what it is."""
+    joined = ", ".join(args)
     if call in ("socket", "socketpair"):
         yield from _socket(args, error)
     elif call in ("mount", "fsopen"):
         yield from (Ask("filesystem", s) for s in strings if "/" not in s and s)
-    elif call in ("execve", "execveat"):
-        if error == "ENOEXEC":
-            yield from (Ask("source", "fs/binfmt_script.c"), Ask("symbol", "IA32_EMULATION"))
+    elif call in ("execve", "execveat") and error == "ENOEXEC":
+        yield from (Ask("source", "fs/binfmt_script.c"), Ask("symbol", "IA32_EMULATION"))
     elif call in ("setsockopt", "getsockopt"):
         kind = {"TCP_ULP": "ulp", "TCP_CONGESTION": "congestion"}
         yield from (Ask(kind[w], s) for w in _WORD.findall(joined) if w in kind for s in strings)
@@ -130,20 +150,14 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: Known) -> Itera
         yield from (Ask("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
     elif call in ("init_module", "finit_module"):
         yield Ask("symbol", "MODULES")
-    event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
-    for path in call_paths.paths(event):
-        if path.startswith(("/proc/", "/sys/", "/dev/")):
-            yield Ask("path", path)
-    for word in _WORD.findall(re.sub(r'"(?:\\.|[^"\\])*"', "", joined)) if call not in ("socket", "socketpair") else ():
+
+
+def _words(call: str, text: str, known: Known) -> Iterator[Ask]:
+    for word in _ARGUMENT.findall(text):
         if word.startswith(("AF_", "PF_")):
             yield Ask("family", word[3:])
         elif find(Ask("word", word, call), known):
             yield Ask("word", word, call)
-    if args and (path := descriptor_path(args[0])).startswith(("/proc/", "/sys/", "/dev/")):
-        yield Ask("path", path)
-    if error in ("EOPNOTSUPP", "EINVAL") and call in ("setxattr", "fsetxattr", "lsetxattr", "getxattr", "lgetxattr"):
-        yield from (Ask("symbol", name) for name in ("TMPFS_XATTR", "EROFS_FS_XATTR", "SQUASHFS_XATTR"))
-    yield Ask("call", call)
 
 
 def _socket(args: Sequence[str], error: str) -> Iterator[Ask]:

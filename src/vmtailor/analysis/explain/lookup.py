@@ -21,7 +21,7 @@ _MOST = 8
 
 @dataclass(frozen=True)
 class Ask:
-    """What is asked for: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks, where one does."""
+    """What is asked for: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks."""
 
     kind: str
     name: str
@@ -138,7 +138,8 @@ def _stubbed(ask: Ask, name: str, known: Known) -> Iterator[Candidate]:
 
 #: Where a word means what programs mean by it, before where modules look at it too.
 _CORE = (
-    "kernel/", "fs/", "mm/", "ipc/", "net/core/", "net/socket.c", "net/", "block/", "drivers/block/", "drivers/tty/",
+    "include/linux/bpf_types.h", "kernel/", "fs/", "mm/", "ipc/", "net/core/", "net/socket.c",
+    "net/", "block/", "drivers/block/", "drivers/tty/",
     "drivers/net/tun.c", "drivers/net/tap.c", "include/", "drivers/", "arch/",
 )  # fmt: skip
 _LOOKS_ON = ("security/", "kernel/auditsc.c", "lib/")
@@ -230,6 +231,8 @@ def _sys(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
     if name.startswith("module/"):
         module = name.split("/")[1]
         yield from (Candidate(ask, conjunction(base, c.condition), c.place) for c in _built(ask, module, known))
+    if match := re.match(r"fs/cgroup/(?:.*/)?([a-z_]+)(?:\.[\w.]+)?$", name):
+        yield from _whole(ask, known.asked.places("controller", _CONTROLLERS.get(match[1], match[1])))
     own: list[Candidate] = []
     for part in _upwards(name):
         places = known.asked.places("sys", part)
@@ -240,6 +243,10 @@ def _sys(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
     # A folder at the top says little of what lies below it.
     yield from (*own, *ruled) if "/" in part else (*ruled, *own)
     yield Candidate(ask, base, "fs/sysfs/mount.c")
+
+
+#: Controllers by the names of their first version.
+_CONTROLLERS = {"blkio": "io"}
 
 
 def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
@@ -254,7 +261,7 @@ def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
             break
     yield from _rules_for(ask, path, known)
     if not found:
-        yield from _built(ask, re.sub(r"\d+$", "", name.split("/")[0]), known)
+        yield from _built(ask, re.sub(r"\d+$", "", name.split("/", maxsplit=1)[0]), known, files=False)
 
 
 _FOLDERS: tuple[tuple[str, Callable[[Ask, str, str, Known], Iterator[Candidate]]], ...] = (
@@ -385,10 +392,15 @@ def _symbol(ask: Ask, known: Known) -> Iterator[Candidate]:
         yield Candidate(ask, Symbol(ask.name), place)
 
 
+def _controller(ask: Ask, known: Known) -> Iterator[Candidate]:
+    name = ask.name.lower()
+    yield from _whole(ask, known.asked.places("controller", _CONTROLLERS.get(name, name)))
+
+
 _FINDERS: dict[str, Callable[[Ask, Known], Iterator[Candidate]]] = {
     "call": _call, "word": _word, "path": _path, "family": _family, "netlink": _netlink, "protocol": _protocol,
     "filesystem": _filesystem, "algorithm": _algorithm, "table": _table, "module": _module, "source": _source,
-    "symbol": _symbol,
+    "symbol": _symbol, "controller": _controller,
 }  # fmt: skip
 
 

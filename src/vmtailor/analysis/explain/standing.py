@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel stands to what is asked of it: which symbol, whether it is set, what is in the way, what brings it in."""
+"""How a kernel stands to what is asked of it: which symbol, whether it is set, what is in the way, what helps."""
 
 from __future__ import annotations
 
@@ -110,13 +110,18 @@ def _depends(name: str, kconfig: Kconfig) -> set[str]:
         one = pending.pop()
         if kconfig.known(one):
             more = set(kconfig.depends_on(one)) - found
+            if not kconfig.prompted(one):  # it needs what those need that select it
+                more |= {n for by in kconfig.selectors(one) for n in kconfig.depends_on(by)} - found
             found |= more
             pending += more
     return found - {name}
 
 
-def findings(asks: Iterable[Ask], known: Known, target: Target, most: int = 8) -> tuple[Finding, ...]:
-    """The answers to all asks in their order, what the kernel lacks first; one for each symbol."""
+def findings(
+    asks: Iterable[Ask], known: Known, target: Target, most: int = 8, closed: int = _MOST_CLOSED
+) -> tuple[Finding, ...]:
+    """The answers to all asks in their order, what the kernel lacks first; one for each symbol. `closed`: for how many
+    of them dependencies are worked out."""
     found: dict[tuple[str, Has], Finding] = {}
     for ask in asks:
         for candidate in find(ask, known):
@@ -126,7 +131,7 @@ def findings(asks: Iterable[Ask], known: Known, target: Target, most: int = 8) -
     order = [Has.OUT, Has.MODULE, Has.BUILT_IN, Has.ALWAYS]
     ranked = sorted(found.values(), key=lambda f: order.index(f.has))[:most]
     return tuple(
-        _closed(one, known.kconfig, target) if n < _MOST_CLOSED and known.kconfig is not None else one
+        _closed(one, known.kconfig, target) if n < closed and known.kconfig is not None else one
         for n, one in enumerate(ranked)
     )
 
@@ -142,7 +147,8 @@ def _stand(candidate: Candidate, known: Known, target: Target) -> Finding | None
         row = next((r for r in target.plan.gone if r.id == symbol), None) if target.plan is not None else None
         ran = row.saves(Figure.TRACE_INSTRUCTIONS) if row is not None else None
         return Finding(
-            candidate.ask, symbol, Has.OUT, text, candidate.place, (symbol, *rest), why=_why_out(symbol, target), ran=ran,
+            candidate.ask, symbol, Has.OUT, text, candidate.place, (symbol, *rest),
+            why=_why_out(symbol, target), ran=ran,
             prompt=known.kconfig.prompt(symbol) if known.kconfig is not None else "",
         )  # fmt: skip
     wanted = asked_for(candidate.condition, target.values)
@@ -190,7 +196,8 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: Target) -> Findin
     symbols = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
     return Finding(
         finding.ask, finding.symbol, finding.has, finding.condition, finding.place, finding.missing, finding.why, way,
-        tuple(symbols), finding.symbol not in lost, finding.prompt, finding.ran, tuple(dict.fromkeys((*settings, *added))),
+        tuple(symbols), finding.symbol not in lost, finding.prompt, finding.ran,
+        tuple(dict.fromkeys((*settings, *added))),
     )  # fmt: skip
 
 

@@ -68,8 +68,8 @@ class _Reached:
 class _Folder:
     """The lists of one folder: source or folder → condition, without regard to when make goes there.
 
-    `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders; `modules`
-    the objects themselves that may become modules."""
+    `built` and `modular` are sources by way of obj-y and obj-m, `library` those of lib-y, `below` the folders;
+    `modules` the objects themselves that may become modules."""
 
     built: dict[str, Expr] = field(default_factory=dict)
     modular: dict[str, Expr] = field(default_factory=dict)

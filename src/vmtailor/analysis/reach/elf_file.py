@@ -88,10 +88,11 @@ class ElfFile:
 
     def __post_init__(self) -> None:
         data = self.data
-        if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01":
+        told = identity(data[:64])
+        if len(data) < 64 or told.bits != 64 or not told.little:
             raise NoElf
-        kind, self.entry, table = struct.unpack_from("<H6xQQ", data, 16)
-        self.fixed = kind == 2
+        self.entry, table = struct.unpack_from("<QQ", data, 24)
+        self.fixed = told.kind == 2
         size, count = struct.unpack_from("<HH", data, 54)
         if size < 56:
             raise NoElf

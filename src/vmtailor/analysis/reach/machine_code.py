@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 
 #: Bytes of code that are looked at together.
 _PIECE = 1 << 22
+#: Hits of one kind in a segment.
+MOST_NAMED = 1 << 22
 #: What a register or a place of the stack holds: a number, or what the register of that name held at the begin.
 Value = int | str
 
 
 def named_by(data: bytes, segment: Segment, patterns: Iterable[Pattern], unit: int) -> tuple[Numbers, Numbers]:
     """Addresses of instructions of these patterns in a segment, and the addresses that they name. With instructions of
-    one byte and more, bytes within others are found, too: only targets that make sense should be believed."""
+    one byte and more, bytes within others are found, too: only targets that make sense should be believed. At most
+    `MOST_NAMED` of them, and what follows."""
     where: list[Numbers] = []
     what: list[Numbers] = []
+    left = MOST_NAMED
     for start in range(0, segment.size, _PIECE):
+        if left <= 0:
+            break
         size = min(_PIECE + 8, segment.size - start)
         raw = np.frombuffer(data[segment.offset + start : segment.offset + start + size] + bytes(8), np.uint8)
         for one in patterns:
@@ -46,6 +52,7 @@ def named_by(data: bytes, segment: Segment, patterns: Iterable[Pattern], unit: i
             address = places.astype(np.int64) + (segment.address + start)
             what.append((operand << np.int64(one.shift)) + one.base + (0 if one.absolute else address))
             where.append(address)
+            left -= len(address)
     if not where:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate(where), np.concatenate(what)

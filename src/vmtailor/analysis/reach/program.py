@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
-from vmtailor.analysis.reach.machine_code import Tracker, Value, named_by
+from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by
 from vmtailor.model.architecture import Code
 
 #: One function's code that is read instruction by instruction, and all of one file's.
@@ -89,6 +89,7 @@ class Program:
         found = [named_by(self.elf.data, one, getattr(self.code, which), self.code.unit) for one in self.elf.code]
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        self.cut |= any(len(where) >= MOST_NAMED for where, _ in found)
         return np.concatenate([where for where, _ in found]), np.concatenate([what for _, what in found])
 
     @cached_property
@@ -127,12 +128,12 @@ class Program:
         exported = [address for all_of in elf.exports.values() for address in all_of]
         parts = [framed, elf.static_functions, np.asarray([*exported, *elf.begun_by_itself], np.int64)]
         if len(framed) < 2:
-            parts.append(self._calls[1])
+            parts.append(_distinct(self._calls[1])[:_MOST_SITES])
         # Each stub that jumps through a pointer is a function of its own: what is called right before such a jump.
         where, _ = self._uses
-        called = np.unique(np.concatenate([self._calls[1], self._jumps[1]]))
+        called = _distinct(np.concatenate([self._calls[1], self._jumps[1]]))
         parts.append(called[np.isin(called, np.concatenate([where - back for back in range(_STUB)]))])
-        found = np.unique(np.concatenate(parts))
+        found = _distinct(np.concatenate(parts))
         return found[self._is_code(found)]
 
     def _index(self, addresses: Numbers) -> Numbers:
@@ -174,8 +175,10 @@ class Program:
         """Function → functions that it leads to; function → names of others' functions that it leads to."""
         inner: dict[int, set[int]] = defaultdict(set)
         outer: dict[int, set[str]] = defaultdict(set)
-        for where, what in (self._real(*self._calls), self._real(*self._jumps)):
-            for source, target in _pairs(self._index(where), self._index(what)):
+        for sites in (self._real(*self._calls), self._real(*self._jumps)):
+            self.cut |= len(sites[0]) > _MOST_SITES
+            sources, targets = (self._index(side[:_MOST_SITES]) for side in sites)
+            for source, target in _pairs(sources, targets):
                 inner[source].add(target)
         where, what = self._real(*self._uses)
         for source, slot in zip(self._index(where).tolist(), what.tolist(), strict=True):
@@ -210,7 +213,7 @@ class Program:
         slots, values = self._pointers
         if not len(slots):
             return
-        named = np.unique(what)
+        named = _distinct(what)
         first = np.searchsorted(slots, what)
         near = first < len(slots)
         near[near] = slots[first[near]] - what[near] <= 8 * 4
@@ -377,5 +380,11 @@ class Program:
 
 def _pairs(sources: Numbers, targets: Numbers) -> Iterable[tuple[int, int]]:
     kept = (sources >= 0) & (targets >= 0) & (sources != targets)
-    both = np.unique(np.stack([sources[kept], targets[kept]]), axis=1)
-    return zip(both[0].tolist(), both[1].tolist(), strict=True)
+    both = _distinct(sources[kept] << 32 | targets[kept])
+    return zip((both >> 32).tolist(), (both & 0xFFFFFFFF).tolist(), strict=True)
+
+
+def _distinct(numbers: Numbers) -> Numbers:
+    """Each once, sorted. numpy's own way hashes, which takes minutes for millions that lie in a row."""
+    found = np.sort(numbers)
+    return found[np.flatnonzero(np.diff(found, prepend=found[:1] - 1))]

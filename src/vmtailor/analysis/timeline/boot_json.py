@@ -150,10 +150,15 @@ def _lane(lanes: list[int], start_us: int, duration_us: int) -> int:
 
 
 def _add(events: list[dict[str, Any]], row: Initcall | Probe | Unit | Process, pid: int, tid: int) -> None:
-    if row.start_us is None or row.duration_us is None:
-        return
-    details = {"exclusive_us": row.exclusive_us, "source": row.duration_source}
-    events.append(_event(pid, tid, row.name, (row.start_us, row.duration_us), details))
+    bar = row.bar_us if isinstance(row, Initcall) else None
+    if bar is None:
+        if row.start_us is None or row.duration_us is None:
+            return
+        bar = row.start_us, row.duration_us
+    details: dict[str, Any] = {"exclusive_us": row.exclusive_us, "source": row.duration_source}
+    if isinstance(row, Process) and row.waiting_us is not None:
+        details["waiting_us"] = row.waiting_us
+    events.append(_event(pid, tid, row.name, bar, details))
 
 
 def _event(pid: int, tid: int, name: str, times: tuple[int, int], details: dict[str, Any]) -> dict[str, Any]:

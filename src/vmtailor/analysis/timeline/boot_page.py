@@ -70,11 +70,9 @@ def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
     on the clock."""
     rows: list[list[Any]] = []
     for call in timeline.initcalls:
-        if call.start_us is not None and call.duration_us is not None:
-            # Drawn so that it ends where its line says: the printing before it is not its own.
-            start = call.end_us - call.duration_us if call.end_us is not None else call.start_us
+        if call.bar_us is not None:
             name = f"{call.name} [{call.module}]" if call.module else call.name
-            rows.append(_called("initcall", name, start, call))
+            rows.append(_called("initcall", name, call.bar_us[0], call))
     for probe in timeline.probes:
         if probe.start_us is not None and probe.duration_us is not None:
             rows.append(_called("probe", probe.name, probe.start_us, probe))

@@ -11,12 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.base.words.versions import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
 
 #: What one tick looks like in "after N usecs": HZ 100, 250, 300, 1000; up to 5.17 the kernel divided nanoseconds by
 #: 1024.
 TICKS_US = (10_000.0, 9765.625, 4000.0, 3906.25, 3333.333, 3255.208, 1000.0, 976.5625)
 TIME_STAMPS, REPORTED = DurationSource.TIME_STAMPS.value, DurationSource.REPORTED.value
+CORRECTED = DurationSource.CORRECTED.value
+#: Until this version the kernel shifted nanoseconds by 10 bits (or 20) where it said microseconds (or milliseconds).
+EXACT_SINCE = (5, 18)
+SHIFTED, SHIFTED_TWICE = 1.024, 1.048576
+#: Two ways to tell a moment differ by no more, printing apart.
+SAME_MOMENT_US = 100
+#: Reports from this on show whether they can be of such units.
+TELLING_US = 2000
 #: A `calling` line is not longer.
 ONE_LINE = 160
 #: A console that costs more than this for a character is written to while the boot waits.
@@ -124,18 +133,65 @@ def stamps_us(call: RawCall) -> int | None:
     return call.end_us - call.start_us if call.end_us >= call.start_us else None
 
 
-def choose(call: RawCall, by_stamps: int | None, quantised: Quantised | None) -> tuple[int | None, str | None]:
+@dataclass(frozen=True)
+class Reading:
+    """How to read the figures of one log: the ticks of its beginning, the microseconds in a reported one, and what a
+    character costs on its console."""
+
+    quantised: Quantised | None = None
+    unit: float = 1.0
+    us_per_char: float = 0.0
+
+
+def unit_of(observed: Observed, quantised: Quantised | None) -> float:
+    """The microseconds in a reported "usec". A kernel that says it is older, but whose reports would then be longer
+    than their stamps, was changed by its vendor."""
+    version = version_key(observed.version or "")[:2]
+    if not version or version >= EXACT_SINCE:
+        return 1.0
+    unit = SHIFTED_TWICE if observed.milliseconds else SHIFTED
+    seen = against = 0
+    for call in observed.initcalls:
+        by_stamps = None if observed.coarse or call.base_us is not None else stamps_us(call)
+        if by_stamps is None or (call.reported_us or 0) < TELLING_US:
+            continue
+        if quantised is None or (call.start_us or 0) > quantised.until_us:
+            seen += 1
+            against += by_stamps + 10 < (call.reported_us or 0) * unit
+    return 1.0 if against * 2 > seen else unit
+
+
+def choose(call: RawCall, by_stamps: int | None, reading: Reading) -> tuple[int | None, str | None]:
     """The duration to believe and its source; (None, None) where the log has none."""
     if not call.finished:
         return None, None
     begun = call.start_us if call.start_us is not None else call.end_us
+    quantised = reading.quantised
     early = quantised is not None and begun is not None and begun <= quantised.until_us
     if call.reported_us is None or early:
         return (by_stamps, TIME_STAMPS) if by_stamps is not None else (None, None)
-    return call.reported_us, REPORTED
+    value = call.reported_us * reading.unit
+    if call.start_us is None and call.base_us is not None and call.end_us is not None:
+        behind = call.end_us - call.base_us - value - ONE_LINE * reading.us_per_char
+        if -SAME_MOMENT_US <= behind <= SAME_MOMENT_US:
+            return None, None  # it counts from another's start, and its own is not in the log
+    value = _counted(call, by_stamps, value, reading.us_per_char)
+    duration = round(value)
+    return duration, REPORTED if duration == call.reported_us else CORRECTED
 
 
-def console_cost(observed: Observed, quantised: Quantised | None) -> ConsoleCost | None:
+def _counted(call: RawCall, by_stamps: int | None, value: float, us_per_char: float) -> float:
+    """What a call took, of what it reports. Kernels keep one start for all calls under way (`initcall_calltime`): where
+    another began in between, the report counts from there. Which of the two it was is told by the stamps."""
+    if call.base_us is None or by_stamps is None or call.end_us is None or call.start_us is None:
+        return value
+    if abs(call.end_us - call.base_us - value) >= abs(by_stamps - value):
+        return value
+    # Each of the two moments is behind the printing of its own line, their stamps before it.
+    return max(value, min(by_stamps, value + call.base_us - call.start_us + us_per_char * call.longer))
+
+
+def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 1.0) -> ConsoleCost | None:
     """What printing cost, from calls whose stamps contain the printing of their own `calling` line and whose report
     does not."""
     ratios: list[float] = []
@@ -145,9 +201,9 @@ def console_cost(observed: Observed, quantised: Quantised | None) -> ConsoleCost
             continue
         if quantised is not None and call.start_us <= quantised.until_us:
             continue
-        if not 0 < call.characters <= ONE_LINE:
+        if not 0 < call.characters <= ONE_LINE or call.base_us is not None:
             continue  # other lines were printed in between, and those are part of what it reports
-        ratios.append((by_stamps - call.reported_us) / call.characters)
+        ratios.append((by_stamps - call.reported_us * unit) / call.characters)
         if len(ratios) >= 20_000:
             break
     if not observed.characters or observed.coarse:

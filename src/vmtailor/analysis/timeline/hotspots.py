@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Gap
+from vmtailor.analysis.bootlog.observed import MIN_GAP_US, Gap
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
 from vmtailor.model.boots.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200
+#: Shorter runs leave a gap a gap.
+LEAST_RUN_US = 100
 
 
 def rank(timeline: Timeline, gaps: Sequence[Gap]) -> Timeline:
@@ -59,20 +62,15 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
 def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
     """Silences of the kernel that no initcall or probe accounts for, named by the message before."""
     kernel = timeline.phase(PhaseName.KERNEL)
-    if kernel is None or kernel.start_us is None:
+    if kernel is None:
         return
-    covered = sorted(
-        (row.start_us, row.end_us)
-        for items in (timeline.initcalls, timeline.probes)
-        for row in items
-        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= 1000
-    )
+    covered = _covered(timeline)
     for gap in gaps:
-        if gap.start_us < kernel.start_us or (kernel.end_us is not None and gap.end_us > kernel.end_us):
+        if gap.start_us < (kernel.start_us or 0) or (kernel.end_us is not None and gap.end_us > kernel.end_us):
             continue
-        if any(start <= gap.start_us and gap.end_us <= end for start, end in covered):
+        own = gap.end_us - gap.start_us - _inside(covered, gap.start_us, gap.end_us)
+        if own < MIN_GAP_US:
             continue
-        own = gap.end_us - gap.start_us
         yield Hotspot(
             "gap",
             f"after: {gap.text}",
@@ -84,6 +82,33 @@ def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
             None,
             Path.CRITICAL.value,
         )
+
+
+def _covered(timeline: Timeline) -> list[tuple[int, int]]:
+    """The stretches in which an initcall or a probe of some length ran, apart from each other and in their order."""
+    runs = sorted(
+        (row.start_us, row.end_us)
+        for items in (timeline.initcalls, timeline.probes)
+        for row in items
+        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= LEAST_RUN_US
+    )
+    merged: list[tuple[int, int]] = []
+    for start, end in runs:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _inside(stretches: Sequence[tuple[int, int]], start_us: int, end_us: int) -> int:
+    """How much of a span lies in the stretches."""
+    total = 0
+    for start, end in stretches[max(0, bisect_right(stretches, (start_us, start_us)) - 1) :]:
+        if start >= end_us:
+            break
+        total += max(0, min(end, end_us) - max(start, start_us))
+    return total
 
 
 def _units(timeline: Timeline) -> Iterator[Hotspot]:
@@ -110,6 +135,9 @@ def _processes(timeline: Timeline) -> Iterator[Hotspot]:
     for process in timeline.processes:
         if not process.observer and process.exclusive_us:
             total[process.name] = total.get(process.name, 0) + process.exclusive_us
+        if not process.observer and process.waiting_us:
+            waited = f"{process.name}, waiting for disks"
+            total[waited] = total.get(waited, 0) + process.waiting_us
     for name, own in total.items():
         yield Hotspot("process", name, own, None, _share(own, timeline.total_us))
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
 Span = TypeVar("Span", PhaseSpan, Unit, Process)
@@ -21,6 +21,7 @@ def join(sources: Sequence[Observed]) -> Observed:
     for source in sorted(sources, key=_trust):
         _facts(whole, source)
     zero = next((s.epoch_zero_us for s in sources if s.epoch_zero_us is not None), None)
+    _best_of_cloud_init(sources)
     for source in sorted(sources, key=_trust):
         shift = _shift(source, whole, zero)
         _items(whole, source, shift)
@@ -29,6 +30,16 @@ def join(sources: Sequence[Observed]) -> Observed:
     if not any((*seen, whole.version, whole.stamped)):
         whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
     return whole
+
+
+def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
+    """Its commands say the same of one boot, under other names: the units of the best are kept."""
+    known = [s for s in sources if s.format.startswith("cloud-init analyze") and s.units]
+    best = max(known, key=lambda s: (any(u.start_us is not None for u in s.units), s.epoch), default=None)
+    for source in known:
+        if source is not best:
+            source.units = []
+            source.relative = source.epoch = False
 
 
 def _trust(source: Observed) -> int:
@@ -50,11 +61,18 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    if whole.charted_total_us is None:
+        whole.charted_total_us = source.charted_total_us
+    if whole.printed_total_us is None:
+        whole.printed_total_us = source.printed_total_us
     if source.kernel_log and not whole.kernel_log:
         whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps
+        whole.relative = source.relative
+        whole.rough_us |= source.rough_us
+        whole.milliseconds, whole.loader = source.milliseconds, source.loader
 
 
 def _same_kernel(one: str, other: str) -> bool:
@@ -153,7 +171,10 @@ def _units_of_log(whole: Observed) -> None:
         begun = whole.marks.get(f"unit-starts:{what}")
         if begun is None or up < begun[0]:
             continue
-        unit = Unit(what, begun[0], up, up - begun[0], None, DurationSource.TIME_STAMPS.value)
+        rough = not whole.rough_us.isdisjoint((begun[0], up)) and up - begun[0] < RESOLVED_US
+        took = None if rough else up - begun[0]
+        source = None if rough else DurationSource.TIME_STAMPS.value
+        unit = Unit(what, begun[0], None if rough else up, took, None, source)
         if what in known:
             old = whole.units[known[what]]
             whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.bootlog.observed import LATE_US, Observed
+import msgspec
+
+from vmtailor.analysis.bootlog.observed import LATE_US, RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
 Marks = dict[str, tuple[int, str]]
@@ -30,23 +32,44 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
             found.extend(_after_kernel(observed, marks, kernel))
     if not any(p.name in (PhaseName.FIRMWARE, PhaseName.LOADER) for p in found):
         found = _before_kernel(marks, found) + found
+    if observed.loader and not observed.kernel_seen and observed.first_us is not None:
+        observed.warn(WarningCode.PHASE_OPEN, "the log ends before the kernel says anything")
+        found.append(
+            PhaseSpan(PhaseName.LOADER, observed.first_us, None, "start: its first line; its end is not known")
+        )
+    if reported:
+        _sum_of_parts(observed, given)
     if reported and observed.kernel_log:
         _cross_check(observed, marks, given)
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
-    return found
+    return [_resolved(observed, phase) for phase in found]
+
+
+def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:
+    """A phase without its end where that is known to the second, and the phase is not much longer."""
+    start, end = phase.start_us, phase.end_us
+    if start is None or end is None or phase.name == PhaseName.READY or end - start >= RESOLVED_US:
+        return phase
+    if phase in observed.phases or observed.rough_us.isdisjoint((start, end)):
+        return phase
+    why = f"{phase.source}; its end is not resolved: the stamps have whole seconds"
+    return msgspec.structs.replace(phase, end_us=None, source=why)
 
 
 def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     if not observed.kernel_log or observed.first_us is None or observed.last_us is None:
         return None
+    if (observed.loader or observed.relative) and not observed.kernel_seen:
+        return None
     first = observed.first_us
+    start: int | None
     start, how = 0, "the kernel clock's zero"
     if not observed.first_line_seen:
-        start, how = first, "the first line there is"
+        start, how = None, f"not in the log, which begins at {first / 1e6:.6f} s"
         observed.warn(
             WarningCode.FIRST_LINES_LOST,
-            f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and what ran before "
+            f"the kernel's first lines are missing: the log begins at {first / 1e6:.6f} s, and when the kernel began "
             f"is unknown",
         )
     elif first > LATE_US:
@@ -59,9 +82,10 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     elif marks.get("kernel-first-line", (0, ""))[0] > 0:
         start, how = marks["kernel-first-line"]
     handed = marks.get("kernel-handed-over")
-    if handed and handed[0] < start:
+    begun = first if start is None else start
+    if handed and handed[0] < begun:
         how += f"; handed over at {handed[0] / 1e6:.6f} s"
-    end = _kernel_end(observed, marks, start)
+    end = _kernel_end(observed, marks, begun)
     if end is None:
         if "panic" not in marks:
             observed.warn(
@@ -127,11 +151,12 @@ def _initrd_end(marks: Marks, begin: int) -> tuple[int, str] | None:
 
 
 def _before_kernel(marks: Marks, found: list[PhaseSpan]) -> list[PhaseSpan]:
-    starts = [p.start_us for p in found if p.start_us is not None]
-    if not starts:
+    if not found:
         return []
     handed = marks.get("kernel-handed-over")
-    end, how = min(starts), "the kernel's first line"
+    end, how = 0, "the kernel clock's zero"
+    if found[0].start_us is not None:
+        end, how = found[0].start_us, "the kernel's first line"
     if handed and handed[0] < end:
         end, how = handed
     loader, firmware, capture = marks.get("loader"), marks.get("firmware"), marks.get("capture")
@@ -169,12 +194,41 @@ def _ready(observed: Observed, marks: Marks, found: list[PhaseSpan]) -> list[Pha
     if mark is None:
         ends = [p for p in found if p.name == PhaseName.USERSPACE and p.end_us is not None and "systemd" in p.source]
         if ends and ends[-1].end_us is not None:
-            mark = (ends[-1].end_us, "systemd's 'Startup finished'")
+            mark = (_finished(observed, ends[-1].end_us), "systemd's 'Startup finished'")
         else:
             mark = _target(marks, 0) or marks.get("cloud-init-finished")
     if mark is None:
         return []
     return [PhaseSpan(PhaseName.READY, mark[0], mark[0], mark[1])]
+
+
+def _finished(observed: Observed, end_us: int) -> int:
+    """When systemd had finished: by the total that it printed, which counts from the firmware's start."""
+    if observed.printed_total_us is None:
+        return end_us
+    return observed.printed_total_us + min((p.start_us or 0 for p in observed.phases), default=0)
+
+
+def printed_total(observed: Observed, phases: list[PhaseSpan]) -> int | None:
+    """The total that systemd printed, where its phases are all there are."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    first = min((p.start_us for p in observed.phases if p.start_us is not None), default=None)
+    return observed.printed_total_us if first is not None and starts and min(starts) == first else None
+
+
+def _sum_of_parts(observed: Observed, given: dict[str, PhaseSpan]) -> None:
+    total = observed.printed_total_us
+    parts = [p.end_us - p.start_us for p in given.values() if p.end_us is not None and p.start_us is not None]
+    if total is None or sum(parts) == total:
+        return
+    # Each figure is printed without what is beyond its last digit.
+    rounded = abs(total - sum(parts)) <= 1000 * (len(parts) + 1)
+    why = "its figures are cut off after their last digit" if rounded else "a part is missing or wrong"
+    observed.warn(
+        WarningCode.SUM_DIFFERS,
+        f"systemd's phases add up to {sum(parts) / 1e6:.3f} s, and it printed {total / 1e6:.3f} s as their total, "
+        f"which counts ({why})",
+    )
 
 
 def _cross_check(observed: Observed, marks: Marks, given: dict[str, PhaseSpan]) -> None:

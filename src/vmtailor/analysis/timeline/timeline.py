@@ -7,19 +7,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
+    Reading,
     choose,
     console_cost,
     find_quantised,
     stamps_us,
+    unit_of,
 )
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
-from vmtailor.analysis.timeline.phases import phases_of
+from vmtailor.analysis.timeline.phases import phases_of, printed_total
 from vmtailor.analysis.timeline.units import own_time
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
@@ -50,8 +52,10 @@ def build(sources: Sequence[Observed]) -> Timeline:
     observed = join(sources)
     quantised = find_quantised(observed)
     phases = phases_of(observed)
-    console = console_cost(observed, quantised)
-    initcalls, probes = _rows(observed, quantised)
+    unit = unit_of(observed, quantised)
+    console = console_cost(observed, quantised, unit)
+    reading = Reading(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
+    initcalls, probes = _rows(observed, reading)
     units = own_time(observed.units)
     kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
     kernel_us = (
@@ -77,7 +81,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         processes=sorted(observed.processes, key=lambda p: (p.start_us is None, p.start_us or 0, p.pid or 0)),
         warnings=tuple(observed.warnings),
         kernel_us=kernel_us,
-        total_us=_total(phases),
+        total_us=_total(observed, phases),
         deferrals=_deferrals(probes),
         modules=_modules(initcalls),
         console=console,
@@ -88,22 +92,40 @@ def build(sources: Sequence[Observed]) -> Timeline:
     return rank(timeline, observed.gaps)
 
 
-def _total(phases: Sequence[PhaseSpan]) -> int | None:
-    """From the first phase's start to the last one's end; None when the last is open."""
-    starts = [p.start_us for p in phases if p.start_us is not None]
-    ends = [p.end_us for p in phases]
-    if not starts or not ends or any(end is None for end in ends):
+_ORDER = [name.value for name in PhaseName]
+#: Phases with which a boot is over.
+LAST = (PhaseName.USERSPACE, PhaseName.READY)
+
+
+def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
+    """From the first phase's start to the end of user space: as systemd printed it, else by the phases. None where
+    either is not known: a kernel's log is no whole boot."""
+    printed = printed_total(observed, list(phases))
+    if printed is not None:
+        return printed
+    if not observed.kernel_log and observed.charted_total_us is not None:
+        return observed.charted_total_us
+    begun = min(phases, key=lambda p: _ORDER.index(p.name), default=None)
+    ends = [p.end_us for p in phases if p.name in LAST]
+    over = [e for e in ends if e is not None]
+    if begun is None or begun.start_us is None or not ends or len(over) < len(ends):
         return None
-    return max(end for end in ends if end is not None) - min(starts)
+    total = max(over) - begun.start_us
+    rough = not observed.rough_us.isdisjoint((begun.start_us, max(over)))
+    return None if rough and total < RESOLVED_US else total
 
 
-def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcall], list[Probe]]:
+def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:
     """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
     spans: list[Span | None] = []
+    quantised = reading.quantised
     for call in observed.initcalls:
-        duration, _ = choose(call, None if observed.coarse else stamps_us(call), quantised)
-        known = call.start_us is not None and call.end_us is not None and duration is not None
-        spans.append(Span(call.start_us or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
+        duration, _ = choose(call, None if observed.coarse else stamps_us(call), reading)
+        begun = call.start_us
+        if begun is None and call.end_us is not None and duration is not None:
+            begun = call.end_us - duration
+        known = begun is not None and call.end_us is not None and duration is not None
+        spans.append(Span(begun or 0, call.end_us or 0, duration or 0, call.task, False) if known else None)
     for probe in observed.probes:
         early = quantised is not None and probe.end_us is not None and probe.end_us <= quantised.until_us
         if probe.end_us is None or early:
@@ -115,10 +137,10 @@ def _rows(observed: Observed, quantised: Quantised | None) -> tuple[list[Initcal
     count = len(observed.initcalls)
     probes = _probes(observed, spans[count:], quantised)
     del spans[count:]
-    return _initcalls(observed, quantised, spans), probes
+    return _initcalls(observed, reading, spans), probes
 
 
-def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span | None]) -> list[Initcall]:
+def _initcalls(observed: Observed, reading: Reading, spans: list[Span | None]) -> list[Initcall]:
     seen: dict[str | tuple[str, str], int] = {}
     rows = []
     calls = observed.initcalls
@@ -127,12 +149,12 @@ def _initcalls(observed: Observed, quantised: Quantised | None, spans: list[Span
     while calls:
         call, span = calls.pop(), spans.pop()
         by_stamps = None if observed.coarse else stamps_us(call)
-        duration, source = choose(call, by_stamps, quantised)
+        duration, source = choose(call, by_stamps, reading)
         key = (call.name, call.module) if call.module else call.name
         seen[key] = number = seen.get(key, 0) + 1
         beside = (call.task not in (None, 0, MAIN)) or call.asynchronous or (span is not None and span.beside)
         start = call.start_us
-        if start is None and call.end_us is not None and source == DurationSource.REPORTED and duration is not None:
+        if start is None and call.end_us is not None and source != DurationSource.TIME_STAMPS and duration is not None:
             start = call.end_us - duration
         rows.append(
             Initcall(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 #: Lines of a screen that evidence may take, and how wide a screen is taken for.
 LINES, WIDTH = 16, 110
+#: Lines of the screen that the first line may take.
+FIRST_ROWS = 3
 #: How the title of a part begins: `--- console:`.
 _TITLE = "--- "
 
@@ -20,10 +22,13 @@ def fits(lines: list[str], most: int = LINES, width: int = WIDTH) -> bool:
 
 
 def excerpt(lines: list[str], most: int = LINES, width: int = WIDTH) -> list[str]:
-    """At most `most` lines, each of at most `width` characters. What stands before the first title is what failed, and
-    loses its end; of the other parts the end tells more. A part that is shorter leaves its room to the others."""
+    """What takes at most `most` lines of a screen: each line cut to `width`, the first, which says what failed, to
+    FIRST_ROWS times that. What stands before the first title is what failed, and loses its end; of the other parts the
+    end tells more. A part that is shorter leaves its room to the others."""
     if fits(lines, most, width):
         return lines
+    first_width = FIRST_ROWS * width
+    most -= rows(lines[0][:first_width], width) - 1
     parts: list[list[str]] = [[]]
     for line in lines:
         if line.startswith(_TITLE):
@@ -47,4 +52,8 @@ def excerpt(lines: list[str], most: int = LINES, width: int = WIDTH) -> list[str
             shown += part[-number:]
         else:
             shown += part[:number]
-    return [line if len(line) <= width else f"{line[: width - 2]} …" for line in shown]
+    return [_cut(line, width if number else first_width) for number, line in enumerate(shown)]
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 2]} …"

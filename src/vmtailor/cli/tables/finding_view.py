@@ -96,19 +96,19 @@ def _headline(answer: Answer) -> tuple[str, str, str]:
         if answer.lacking:
             return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
         return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
-    first = answer.findings[0]
-    if answer.verdict is Verdict.MISSING:
-        return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {answer.target.name} lacks"
-    if answer.verdict is Verdict.MODULE:
+    return _about(answer.findings[0], answer.target.name)
+
+
+def _about(first: Finding, name: str) -> tuple[str, str, str]:
+    """The headline of an answer that names a symbol, by its first finding."""
+    if first.has is Has.OUT:
+        return "✗", "bold yellow", f"{first.ask} needs {first.symbol}, which {name} lacks"
+    if first.has is Has.MODULE:
         words = f"{first.ask} needs {first.symbol}, a module: it must be below /lib/modules, and loaded"
         return "!", "bold yellow", words
     if first.has is Has.ALWAYS:
         return "✓", "bold green", f"{first.ask}: every kernel of this source has it"
-    return (
-        "✓",
-        "bold green",
-        f"{first.ask}: {answer.target.name} has it ({first.symbol}); what failed is something else",
-    )
+    return "✓", "bold green", f"{first.ask}: {name} has it ({first.symbol}); what failed is something else"
 
 
 def _show_first(finding: Finding, answer: Answer, console: Console) -> None:

@@ -31,6 +31,7 @@ class DurationSource(StrEnum):
     """Where a duration came from."""
 
     REPORTED = "reported"  # the program that did the work printed it
+    CORRECTED = "corrected"  # what it printed, less an error that is known: its unit, or where it counted from
     TIME_STAMPS = "time-stamps"  # the difference of two lines' stamps
     SAMPLES = "samples"  # first and last time that a sampling collector saw it
     DRAWING = "drawing"  # measured from a drawing, as exact as that is
@@ -54,6 +55,7 @@ class WarningCode(StrEnum):
     CONSOLE_INFLATED = "console-inflated"
     NO_TIME_STAMPS = "no-time-stamps"
     COARSE_CLOCK = "coarse-clock"
+    CLOCK_RESET = "clock-reset"
     CLOCK_BACKWARDS = "clock-backwards"
     DAMAGED_LINES = "damaged-lines"
     ESCAPES_REMOVED = "escapes-removed"
@@ -72,6 +74,7 @@ class WarningCode(StrEnum):
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"
+    FILE_CUT = "file-cut"
     INPUT_CUT = "input-cut"
     NOTHING_FOUND = "nothing-found"
 
@@ -107,10 +110,10 @@ class PhaseSpan(msgspec.Struct, frozen=True):
 class Initcall(msgspec.Struct, frozen=True, gc=False):
     """One run of one initcall. `occurrence` counts runs of the same name and module from 1.
 
-    `start_us` is the stamp of its `calling` line, `end_us` that of its `initcall … returned` line. `duration_us` is the
-    better of `reported_us` (as printed) and `stamps_us` (difference of stamps), as `duration_source` says;
-    `exclusive_us` is less what ran inside it. `returned` is None when it never did. `task` is the process that ran
-    it."""
+    `start_us` is the stamp of its `calling` line, `end_us` that of its `initcall … returned` line. `duration_us` is
+    `reported_us` (as printed), that with a known error taken out, or `stamps_us` (difference of stamps), as
+    `duration_source` says; `exclusive_us` is less what ran inside it. `returned` is None when it never did. `task` is
+    the process that ran it."""
 
     name: str
     module: str | None
@@ -127,6 +130,14 @@ class Initcall(msgspec.Struct, frozen=True, gc=False):
     task: int | None = None
     path: str = Path.UNKNOWN
     asynchronous: bool = False
+
+    @property
+    def bar_us(self) -> tuple[int, int] | None:
+        """Where it is drawn: start and duration, so that it ends where its line says; printing its `calling` line is
+        not its own time."""
+        if self.start_us is None or self.duration_us is None:
+            return None
+        return (self.end_us - self.duration_us if self.end_us is not None else self.start_us), self.duration_us
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):
@@ -172,8 +183,9 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
-    """A process. `exclusive_us` is the processor time it used itself, where it was sampled. `observer`: it is part of
-    the collector."""
+    """A process. `exclusive_us` is the processor time it used itself, where it was sampled; `waiting_us` what it waited
+    for disks: by the kernel's own accounts, else the samples that saw it wait. `observer`: it is part of the
+    collector."""
 
     name: str
     pid: int | None
@@ -184,6 +196,7 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     exclusive_us: int | None
     duration_source: str | None
     observer: bool = False
+    waiting_us: int | None = None
 
 
 class Module(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
@@ -22,7 +23,9 @@ from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, Machine, PublishedPort
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.running import ports, variables
-from vmtailor.pipeline.running.watching import Watch
+
+if TYPE_CHECKING:  # a run that is not watched loads none of what explains
+    from vmtailor.pipeline.running.watching import Watch
 
 #: Seconds between the stop signal and the end of the machine, as container engines wait.
 STOP_S = 10.0

@@ -71,11 +71,14 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
     made, sha256 = work.plan(begun)
     source = source_of(begun, asked)
     with step("facts of the kernel source"):
-        kconfig = planning.read_tree(
+        tree = planning.read_tree(
             source.path, source.version, source.digest, asked.store, architecture=begun.architecture
-        ).kconfig
-        resolved = resolve(kconfig, made, f"{work.path}/plan.json")
-    files = build_stage.build_kernel(resolved.plan, source.path, source.digest, asked.store, explain=resolved.lost)
+        )
+        resolved = resolve(tree.kconfig, made, f"{work.path}/plan.json")
+    sources = tree.facts.compiled({c.id: c.value for c in resolved.plan.symbols if c.is_kept})
+    files = build_stage.build_kernel(
+        resolved.plan, source.path, source.digest, asked.store, explain=resolved.lost, sources=sources
+    )
     return work.save_kernel(sha256, files), resolved.differing
 
 

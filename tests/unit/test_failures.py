@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel lacks, looked up in a source tree: names, messages, configurations; on the tiny tree."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes.fit_run_data import fit_run
+from tests.fakes.kernel_tree import SOURCE, VERSION, read_facts, read_kconfig
+from typer.testing import CliRunner
+
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain import asked, asked_names, messages
+from vmtailor.analysis.explain.failure import Recognised, recognise
+from vmtailor.analysis.explain.lookup import Ask, Known, find, meant
+from vmtailor.analysis.explain.standing import Finding, Has, Target, Verdict, findings, lacking, needed, verdict
+from vmtailor.analysis.ksource import facts as ksource_facts
+from vmtailor.analysis.ksource.expr_text import parse
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.terminal import Console
+from vmtailor.cli.explain import explain
+from vmtailor.cli.tables import finding_view
+from vmtailor.cli.tables.finding_view import Answer, brings_in
+from vmtailor.pipeline import explaining
+from vmtailor.pipeline.explaining import Source, read_configuration
+
+NOTHING = Target("a kernel of nothing", {})
+MESSAGES = messages.load()
+#: A tree as text: what the finders look for, one of each.
+TREE = {
+    "Kbuild": "obj-y += net/ fs/ drivers/\n",
+    "net/Makefile": "obj-$(CONFIG_LINKS) += links.o\nobj-$(CONFIG_TABLES) += iptable_nat.o\nobj-y += opts.o\n"
+    "obj-$(CONFIG_MATCHES) += xt_many.o\nxt_many-y := many.o\n",
+    "net/links.c": 'static struct rtnl_link_ops ops = {\n\t.kind = DRV_NAME,\n};\n#define DRV_NAME "tunnel"\n'
+    'MODULE_ALIAS_RTNL_LINK("tunnel");\nMODULE_ALIAS("old-tunnel");\n',
+    "net/iptable_nat.c": "int x;\n",
+    "net/many.c": 'static struct xt_match m[] = {\n\t{ .name = "one" },\n\t{ .name = "two" },\n};\n',
+    "net/opts.c": "switch (cmd) {\n"
+    "\tcase F_LOCK:\n\t\terr = do_lock(fd);\n\t\tbreak;\n\tcase F_PLAIN:\n\t\tbreak;\n\t}\n",
+    "fs/Makefile": "",
+    "drivers/Makefile": "",
+    "include/linux/lock.h": "#ifdef CONFIG_LOCKS\nint do_lock(int fd);\n#else\n"
+    "static inline int do_lock(int fd)\n{\n\treturn -EINVAL;\n}\n#endif\n",
+    "include/uapi/linux/lock.h": "#define F_LOCK 5\n#define F_PLAIN 6\n",
+    "include/linux/cgroup_subsys.h": "#if IS_ENABLED(CONFIG_PIDS)\nSUBSYS(pids)\n#endif\n",
+    "include/linux/socket.h": "#define AF_INET6 10\n",
+}
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    facts = read_facts()
+    more = asked.collect(facts, ksource_facts.reader(SOURCE), *asked.files(SOURCE))
+    return Known(facts, more, demand_rules.load(), read_kconfig())
+
+
+def of_tree(tree: dict[str, str]) -> Known:
+    sources = [path for path in tree if path.endswith(".c")]
+    facts = ksource_facts.collect("6.12.7", tree.get, sources)
+    more = asked.collect(facts, tree.get, sources, [path for path in tree if path.endswith(".h")])
+    return Known(facts, more, demand_rules.Rules())
+
+
+TREE_KNOWN = of_tree(TREE)
+
+
+def symbol_of(ask: Ask, known: Known, target: Target = NOTHING) -> str:
+    found = findings([ask], known, target)
+    return found[0].symbol if found else ""
+
+
+def read(message: str, known: Known) -> tuple[Recognised, tuple[Finding, ...]]:
+    read = recognise(message, known, MESSAGES)
+    return read, findings(read.asks, known, NOTHING)
+
+
+# ---- what the finders find
+
+
+@pytest.mark.parametrize(
+    ("ask", "symbol"),
+    [
+        (Ask("link", "tunnel"), "LINKS"),
+        (Ask("module", "old-tunnel"), "LINKS"),
+        (Ask("module", "rtnl-link-tunnel"), "LINKS"),
+        (Ask("match", "two"), "MATCHES"),
+        (Ask("module", "xt_many"), "MATCHES"),  # a composite object
+        (Ask("table", "iptables:nat"), "TABLES"),
+        (Ask("word", "F_LOCK"), "LOCKS"),  # by the stub in a header
+        (Ask("word", "F_PLAIN"), ""),
+        (Ask("controller", "pids"), "PIDS"),
+        (Ask("link", "nothing"), ""),
+        (Ask("source", "net/links.c"), "LINKS"),
+    ],
+)
+def test_names_lead_to_symbols(ask: Ask, symbol: str) -> None:
+    assert symbol_of(ask, TREE_KNOWN) == symbol
+
+
+def test_another_tree_gives_another_answer() -> None:
+    other = {**TREE, "net/Makefile": TREE["net/Makefile"].replace("CONFIG_TABLES", "CONFIG_LEGACY_TABLES")}
+    message = "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist"
+    assert [read(message, of_tree(tree))[1][0].symbol for tree in (TREE, other)] == ["TABLES", "LEGACY_TABLES"]
+
+
+def test_numbers_of_families() -> None:
+    more = of_tree(TREE).asked
+    assert more.name_of("family", 10) == "INET6" and more.name_of("family", 11) == ""
+    assert records.from_bytes(asked.Asked, records.to_bytes(more)) == more
+
+
+@given(st.text(max_size=400))
+def test_any_text_can_be_searched(text: str) -> None:
+    for prefix in asked_names.HINTS:
+        for _, _, offset in asked_names.names(prefix + text, {}):
+            assert 0 <= offset <= len(prefix) + len(text)
+        list(asked_names.cases(prefix + text, {"A_WORD"}))
+        list(asked_names.stubs(prefix + text))
+
+
+# ---- how a kernel stands to it
+
+
+@pytest.mark.parametrize(
+    ("what", "symbol"),
+    [("futex", "FUTEX"), ("epoll_create1", "EPOLL"), ("AF_INET6", "IPV6"), ("/proc/self/status", "PROC_FS"),
+     ("parts", "PARTS_FS"), ("timer_create", "POSIX_TIMERS"), ("/dev/things/one", "DISK"), ("CONFIG_EPOLL", "EPOLL")],
+)  # fmt: skip
+def test_what_a_name_means(what: str, symbol: str, known: Known) -> None:
+    assert findings(meant(what, known), known, NOTHING)[0].symbol == symbol
+
+
+def test_standing_and_what_is_in_the_way(known: Known) -> None:
+    ask = Ask("family", "INET6")
+    out = findings([ask], known, NOTHING)[0]
+    assert out.has is Has.OUT and out.missing == ("IPV6", "NET") and out.in_the_way and out.possible
+    assert dict(out.settings)["IPV6"] == "y" and "NET" in dict(out.settings)
+    there = findings([ask], known, Target("x", {"NET": "y", "IPV6": "y"}))[0]
+    assert there.has is Has.BUILT_IN and verdict([there], "") is Verdict.PRESENT
+    module = findings([ask], known, Target("x", {"NET": "y", "IPV6": "m"}))[0]
+    assert module.has is Has.MODULE and module.symbol == "IPV6"
+    always = findings([Ask("call", "read")], known, NOTHING)[0]
+    assert always.has is Has.ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "names"),
+    [("A && B", {"A": "y"}, ("B",)), ("A || B && C", {}, ("A",)), ("A || B && C", {"B": "y"}, ("A",)),
+     ("!A", {"A": "y"}, None), ("A=y", {"A": "m"}, ("A",)), ("A && ?", {}, ("A",)), ("0", {}, None)],
+)  # fmt: skip
+def test_the_shortest_way_to_a_condition(condition: str, values: dict[str, str], names: tuple[str, ...] | None) -> None:
+    assert needed(parse(condition), values) == names
+
+
+# ---- messages
+
+
+@pytest.mark.parametrize(
+    ("message", "symbol"),
+    [
+        ("futex(0x7f, FUTEX_WAIT, 1, NULL) = -1 ENOSYS (Function not implemented)", "FUTEX"),
+        ("Error: ENOSYS: function not implemented, futex", "FUTEX"),
+        (
+            "[pid 7] socket(AF_INET6, SOCK_DGRAM, 0) = -1 EAFNOSUPPORT (Address family not supported by protocol)",
+            "IPV6",
+        ),
+        ("dial tcp [::1]:80: socket: address family not supported by protocol", "IPV6"),
+        ('openat(AT_FDCWD, "/proc/self/status", O_RDONLY) = -1 ENOENT (No such file or directory)', "PROC_FS"),
+        ("\x1b[31mmount: /x: unknown filesystem type 'parts'.\x1b[0m", "PARTS_FS"),
+        ("is CONFIG_EPOLL enabled in your kernel?", "EPOLL"),
+    ],
+)
+def test_messages_lead_to_symbols(message: str, symbol: str, known: Known) -> None:
+    read_, found = read(message, known)
+    assert not read_.not_kernel and found[0].symbol == symbol
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = -1 ENOENT (No such file or directory)',
+        "read(3, 0x7f, 12) = -1 EAGAIN (Resource temporarily unavailable)",
+        "connect(3, {sa_family=AF_INET, sin_port=htons(80)}, 16) = -1 ECONNREFUSED (Connection refused)",
+        "./a: error while loading shared libraries: libx.so: cannot open shared object file: No such file or directory",
+        "sh: foo: command not found",
+        "cat: /etc/shadow: Permission denied",
+    ],
+)
+def test_what_is_not_the_kernel_is_said_so(message: str, known: Known) -> None:
+    read_, _ = read(message, known)
+    assert verdict((), read_.not_kernel) is Verdict.NOT_KERNEL
+
+
+def test_what_is_not_understood_is_said_so(known: Known) -> None:
+    read_, found = read("all is well", known)
+    assert read_.kind == "" and verdict(found, read_.not_kernel) is Verdict.UNKNOWN
+
+
+def test_an_error_alone_lists_what_would_answer_so(known: Known) -> None:
+    from vmtailor.analysis.explain.standing import by_error
+
+    lacks = dict(lacking(by_error("ENOSYS", known), known, NOTHING))
+    assert "system call futex" in lacks["FUTEX"] and "EPOLL" in lacks
+    assert "FUTEX" not in dict(lacking(by_error("ENOSYS", known), known, Target("x", {"FUTEX": "y"})))
+    assert by_error("EIO", known) == ()
+
+
+@given(st.text(max_size=300))
+def test_any_message_can_be_read(message: str) -> None:
+    known = TREE_KNOWN
+    for text in (message, f"{message}({message}) = -1 ENOSYS", f"mount: unknown filesystem type '{message}'"):
+        findings(recognise(text, known, MESSAGES).asks, known, NOTHING)
+
+
+def test_a_long_message_is_read_quickly(known: Known) -> None:
+    recognise("ip link add " * 5000 + "(" * 5000, known, MESSAGES)
+
+
+def test_faults_in_kinds_of_messages_are_named() -> None:
+    with pytest.raises(UserInputError, match="either asks or not_kernel"):
+        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\n", "x.toml")
+    with pytest.raises(UserInputError, match="unknown key"):
+        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = 'c'\nnot_kernel = 'd'\nodd = 1\n", "x.toml")
+    with pytest.raises(UserInputError, match="unterminated"):
+        messages.parse("[[failure]]\nid = 'a'\nsays = 'b'\nmatch = '['\nnot_kernel = 'd'\n", "x.toml")
+
+
+def test_kinds_name_symbols_only_where_a_source_cannot_tell() -> None:
+    """The list is here so that it does not grow unseen: another tree can change all other answers."""
+    named = {ask for kind in MESSAGES.kinds for ask in kind.asks if ask.startswith("symbol:")}
+    assert named <= {
+        "symbol:NETFILTER_XT_MATCH_ADDRTYPE", "symbol:VIRTIO_VSOCKETS", "symbol:TMPFS_XATTR", "symbol:EROFS_FS_XATTR",
+        "symbol:SQUASHFS_XATTR", "symbol:MODULES", "symbol:IA32_EMULATION", "symbol:COMPAT", "symbol:BLK_DEV_INITRD",
+        "symbol:DEBUG_INFO_BTF", "symbol:CFS_BANDWIDTH",
+    }  # fmt: skip
+
+
+# ---- the verb
+
+
+@pytest.fixture
+def with_source(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vmtailor.cli import explain as verb
+
+    monkeypatch.setattr(verb, "source_for", lambda *_: Source(known, VERSION))
+
+
+def ask(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(explain)
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+CONFIG = f"#\n# Linux/x86 {VERSION} Kernel Configuration\n#\nCONFIG_64BIT=y\nCONFIG_NET=y\n# CONFIG_IPV6 is not set\n"
+
+
+@pytest.mark.usefixtures("with_source")
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_configuration_gets_the_lines_to_add(tmp_path: Path, packed: bool) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(gzip.compress(CONFIG.encode()) if packed else CONFIG.encode())
+    text = ask("--config", str(file), "AF_INET6")
+    assert "IPV6, which" in text and "CONFIG_IPV6=y" in text
+    document = json.loads(
+        ask("--config", str(file), "--json", "--failure", "dial tcp: socket: address family not supported")
+    )
+    assert document["schema"] == finding_view.LOOKUP_SCHEMA and document["verdict"] == "missing"
+    assert document["findings"][0]["symbol"] == "IPV6" and document["findings"][0]["brings_in"][0] == "CONFIG_IPV6=y"
+
+
+@pytest.mark.usefixtures("with_source")
+def test_a_bundle_gets_the_command_that_fits_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    records.save(fit_run(), tmp_path / "run.json")
+    text = ask(str(tmp_path), "--failure", "mount: unknown filesystem type 'parts'")
+    assert "PARTS_FS, which the tailored kernel lacks" in text and "--keep PARTS_FS" in text
+    assert len(text.splitlines()) <= 24
+    assert json.loads(ask(str(tmp_path), "EAFNOSUPPORT", "--json"))["lacking"]
+    assert "not the kernel" in ask(str(tmp_path), "--failure", "sh: foo: command not found")
+    with pytest.raises(UserInputError, match="neither the plan"):
+        ask(str(tmp_path), "nothing_of_this_name")
+
+
+def test_without_a_source_it_says_what_to_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = tmp_path / "config"
+    file.write_text(CONFIG)
+    with pytest.raises(UserInputError, match=r"source of 6\.12\.7 is not in the cache") as caught:
+        ask("--config", str(file), "AF_INET6")
+    assert "--source 6.12.7" in caught.value.hint
+    with pytest.raises(UserInputError, match="nothing to look up"):
+        ask("--config", str(file))
+    with pytest.raises(UserInputError, match="nothing to explain"):
+        ask()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", b"\x1f\x8bbroken", gzip.compress(b"CONFIG_A=y\n" * 2_000_000), b"CONFIG_A=y\0"]
+)
+def test_what_is_no_configuration_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "config.gz").write_bytes(data)
+    with pytest.raises(UserInputError):
+        read_configuration(tmp_path / "config.gz")
+
+
+def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="does not exist"):
+        explaining.source_for(str(tmp_path / "nothing"), "6.12.7")
+
+
+def test_text_from_outside_cannot_steer_the_terminal(known: Known) -> None:
+    evil = "\x1b[31m[bold]x"
+    finding = Finding(Ask("module", evil), "X", Has.OUT, "X", "x.c", ("X",), evil, (evil,), (evil,), True, evil)
+    out = io.StringIO()
+    finding_view.show(
+        Answer(evil, NOTHING, Verdict.MISSING, (finding,), "6.12", notes=(evil,)), Console(file=out, width=100)
+    )
+    assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
+    assert brings_in(dataclasses.replace(finding, possible=False), Answer("", NOTHING, Verdict.MISSING, (), "")) == ()
+    assert find(Ask("no such kind", "x"), known) == ()

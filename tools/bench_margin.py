@@ -33,6 +33,8 @@ from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Where images are described; an exercise file that lies beside one is not used here.
+PLACES = (BENCH, ROOT / "examples", ROOT / "tests" / "data" / "servers")
 MARGINS = ("none", "reachable", "server", "reachable+server")
 #: What a fit chooses by itself where the exercise is derived.
 DEFAULT = "reachable+server"
@@ -41,7 +43,7 @@ MEMORY = 512 << 20
 FIT_S, PROBE_S = 700.0, 120.0
 #: Servers of the distribution that are fitted to see which of them share a kernel.
 FAMILY = (
-    "lighttpd", "nginx", "redis", "php-fpm", "postgresql", "haproxy", "memcached", "apache", "mosquitto", "unbound",
+    "lighttpd", "nginx", "redis", "php-fpm", "postgresql", "haproxy", "memcached", "apache2", "mosquitto", "unbound",
 )  # fmt: skip
 QUICK = ("python",)
 
@@ -50,6 +52,11 @@ Cell = TypeVar("Cell", FitCell, ProbeCell)
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def described(image: str) -> Path:
+    """The folder with an image's description."""
+    return next(folder / image for folder in PLACES if (folder / image / "image.toml").is_file())
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class Bench:
     def build(self, image: str) -> None:
         """Make an image from its packages, unless it was made from the same description: packages that were updated
         since do not count, so that a bench goes on with what it began with."""
-        folder = BENCH / image if (BENCH / image).is_dir() else ROOT / "examples" / image
+        folder = described(image)
         builder, stamp = ROOT / "examples" / "build.py", self._out / "images" / f"{image}.made-from"
         common = [path for name in (folder, ROOT / "examples" / "common") for path in name.iterdir() if path.is_file()]
         made_from = digest(*(path.read_bytes() for path in (builder, *sorted(common))))

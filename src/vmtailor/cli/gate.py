@@ -31,7 +31,7 @@ def gate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Hold figures against budgets: exit 0 when all are kept, 1 when one is not, or its figure is not there."""
+    """Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing."""
     lines = list(budgets or ())
     if file is not None:
         lines += [line for raw in _text(file).splitlines() if (line := raw.partition("#")[0].strip())]

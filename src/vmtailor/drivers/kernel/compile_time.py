@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 #: What a compiler run weighs beside its source's size, in bytes of source: headers, mostly.
 HEADERS = 40_000
-#: A line that comes so soon after the one before, in seconds, was for something that the compiler's cache had.
-HIT_S = 0.15
+#: Lines that come so soon one after the other, in seconds, were for something that the compiler's cache had. It takes a
+#: few: of two compilers that run at a time, both may end in one moment.
+HIT_S, HIT_LINES = 0.15, 4
 #: Objects that tell how much the cache has just now.
 WINDOW = 30
 #: Seconds before which nothing is promised.
@@ -41,6 +42,7 @@ class Remaining:
         self.done = 0
         self._started_s: float | None = None
         self._last_s = 0.0
+        self._times: deque[float] = deque(maxlen=HIT_LINES)
         self._last = (0.0, False)  # weight of what is compiled just now, and whether it is among those to come
         self._seconds = {True: 0.0, False: 0.0}  # whether the cache had it → what that took
         self._weighed = {True: 0.0, False: 0.0}
@@ -62,6 +64,7 @@ class Remaining:
         if self._started_s is None:
             self._started_s = now_s
         else:
+            self._times.append(now_s - self._last_s)
             self._finish(now_s - self._last_s)
         self._last_s, self._last = now_s, (weight, counts)
         self.done += counts
@@ -69,7 +72,7 @@ class Remaining:
 
     def _finish(self, took_s: float) -> None:
         weight, counted = self._last
-        hit = took_s < HIT_S
+        hit = len(self._times) == HIT_LINES and sum(self._times) < HIT_LINES * HIT_S
         self._seconds[hit] += took_s
         self._weighed[hit] += weight
         if counted:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-analyze fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-analyze compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first)"
@@ -19,6 +19,7 @@ help:
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
 	@echo "make bench-analyze  time the analysis of a 100 MB log"
+	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
 	@echo "make docs           write the generated pages of docs/reference again"
 
@@ -83,6 +84,9 @@ bench-fit: setup
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py
+
+compare-quality: setup
+	$(BIN)/python tools/compare_quality.py
 
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz.py

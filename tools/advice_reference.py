@@ -17,14 +17,17 @@ names those
 that fit a boot; `vmtailor boot --try` applies them and measures.
 
 **Saving** says how the figure to expect is worked out, always from the boot at hand: `exclusive` adds up the own time
-of the items
-that match and lie on the critical path; `gap` the silences of the log; `phase` a whole phase; `unit` the time units
-had to
-themselves; `console` and `printing` what printing cost; `deferral` probes that were put off after working; `module`
-initcalls of
-modules. With `none`, `phase-part` and `phase-over` a log cannot tell: try it. What ran beside the boot counts as
-nothing. Savings
-interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
+of the items that match and lie on the critical path; `gap` the silences of the log; `unit` the time that the critical
+path waited for units; `console` and `printing` what printing cost; `deferral` probes that were put off after working;
+`module` initcalls of modules. With `none`, `phase-part` and `phase-over` a log cannot tell: try it. A phase is never
+counted whole, a wait or a test within a stretch is credited to itself, and what ran beside the boot counts as nothing.
+Savings interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
+
+**For** says on which machines a remedy is named at all: what must be so has to be seen in the log, what must not be so
+must not be
+seen (`src/vmtailor/data/boot_facts.toml` has the words and their signs).
+
+**Measured by others** are figures that somebody published, on their machine: an order of magnitude, not a promise.
 
 **Confidence** is how often the remedy does what is expected, given the signs: high, medium or low. An item is looked
 at from 0.2 ms.
@@ -41,6 +44,7 @@ def _sign(match: Match) -> str:
         "config": "a configuration with",
         "config-unset": "a configuration without",
         "gap": "a silence after",
+        "silence": "a stretch of the kind",
         "command-line": "a command line with",
         "span": "the time from",
         "phase": "a phase",
@@ -72,14 +76,20 @@ def entry_text(entry: KnownChange) -> str:
     """One remedy in Markdown."""
     lines = [f"## {entry.title}", "", f"`{entry.id}`, for {_range(entry.from_version, entry.until_version)}", ""]
     lines += [f"- **Looks like:** {entry.looks}", f"- **Costs because:** {entry.costs}"]
+    if entry.needs:
+        lines.append(f"- **For:** {', or '.join(one.words() for one in entry.needs)}")
     for way in entry.ways:
-        scope = f" ({_range(way.from_version, way.until_version)})" if way.from_version or way.until_version else ""
+        limits = [_range(way.from_version, way.until_version)] if way.from_version or way.until_version else []
+        limits += [one.words() for one in way.needs]
+        scope = f" ({'; '.join(limits)})" if limits else ""
         lines.append(f"- **Change, {SPOKEN[way.kind]}:** {way.what}{scope}")
     lines.append(f"- **Risk:** {entry.risk}")
     lines.append(
         f"- **Saving:** {entry.saving}, {entry.confidence} confidence"
         + (f"; judged on the {entry.judged_on}" if entry.judged_on else "")
     )
+    if entry.published:
+        lines.append(f"- **Measured by others:** {'; '.join(entry.published)}")
     if entry.gone:
         lines.append(f"- **No longer:** {entry.gone}")
     lines.append(f"- **Signs:** {'; '.join(_sign(m) for m in entry.matches)}")

@@ -69,6 +69,7 @@ def remedies(folder: Path, *texts: str) -> dict[str, Remedy]:
 def boot(calls: str = "", version: str = "6.12.1", line: str = "quiet") -> str:
     return (
         f"[    0.000000] Linux version {version} (gcc) #1 SMP\n[    0.000000] Kernel command line: {line}\n"
+        f"[    0.000000] Hypervisor detected: KVM\n[    0.050000] smp: Brought up 1 node, 2 CPUs\n"
         f"[    0.100000] clocksource: Switched to clocksource tsc\n{calls}[    2.000000] Run /sbin/init as init "
         f"process\n"
     )

@@ -62,7 +62,7 @@ def test_repeated_boots_tell_what_is_real(tmp_path: Path) -> None:
     rows = {r.name: r for r in found.items}
     assert {name: row.verdict for name, row in rows.items()} == {
         "a_init": "faster",
-        "b_init": "same",
+        "b_init": "below threshold",
         "c_init": "slower",
         "gone_init": "gone",
         "new_init": "new",
@@ -203,7 +203,7 @@ def test_different_kinds_are_not_compared(tmp_path: Path) -> None:
     )
     assert [(r.name, r.verdict, r.unit) for r in exact.items] == [("x", "faster", "bytes")]
     assert [c.symbol for c in exact.config] == ["A", "B"]
-    assert 'false,"bytes"]' in compare_page(exact)
+    assert 'false,"bytes",[1,1],[1,1]]' in compare_page(exact)
 
 
 def test_names_with_brackets_reach_the_terminal_whole(tmp_path: Path) -> None:

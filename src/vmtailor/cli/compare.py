@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.compare.compare import compare_sides, load_side
+from vmtailor.analysis.compare.compare import compare_sides, load_side, side_names
 from vmtailor.analysis.compare.compare_page import compare_page
+from vmtailor.analysis.compare.rows import THRESHOLDS
+from vmtailor.analysis.statistics.stats import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.files.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text
@@ -24,15 +26,20 @@ _COLOURS = {
     RowVerdict.NEW: "yellow",
     RowVerdict.MOVED: "cyan",
     RowVerdict.UNDECIDED: "dim",
+    RowVerdict.BELOW: "dim",
     RowVerdict.SAME: "dim",
+    RowVerdict.PARTLY: "yellow",
 }
+#: Verdicts of what is not worth a line, unless --all is given.
+_QUIET = (RowVerdict.SAME, RowVerdict.BELOW)
 
 
 def compare(
     before: Annotated[
         Path,
         typer.Argument(
-            help="A log, a chart, a saved analyze --json, a folder with one log a boot, or what boot or fit wrote."
+            help="A log, a chart, a saved analyze --json, a folder with one log (or folder of logs) a boot, or what "
+            "boot or fit wrote."
         ),
     ],
     after: Annotated[Path, typer.Argument(help="The same, of the other side.")],
@@ -42,6 +49,18 @@ def compare(
     more_after: Annotated[
         list[Path] | None, typer.Option("--after", help="Another boot of the second side; may be repeated.")
     ] = None,
+    name_before: Annotated[
+        str, typer.Option("--name-before", help="What the first side is called; else as its folder or file.")
+    ] = "",
+    name_after: Annotated[str, typer.Option("--name-after", help="The same of the second side.")] = "",
+    threshold: Annotated[
+        float,
+        typer.Option("--threshold", min=0, max=1000, help="Differences below this many percent are of no interest."),
+    ] = 100 * THRESHOLDS.relative,
+    threshold_ms: Annotated[
+        float,
+        typer.Option("--threshold-ms", min=0, max=1e9, help="Differences below this many ms are of no interest."),
+    ] = THRESHOLDS.absolute / 1000,
     json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the page (one HTML file) here.")] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many items to print.")] = 30,
@@ -49,7 +68,13 @@ def compare(
 ) -> None:
     """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
     left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
-    found = compare_sides(left, right, (encodable(before.name or str(before)), encodable(after.name or str(after))))
+    names = side_names(before, after)
+    found = compare_sides(
+        left,
+        right,
+        (encodable(name_before or names[0]), encodable(name_after or names[1])),
+        Thresholds(threshold / 100, threshold_ms * 1000),
+    )
     if output is not None:
         write_atomic(output, compare_page(found).encode())
         printed.note(f"written: {output}")
@@ -74,8 +99,11 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     between = "" if row.low is None or row.high is None else f"{_amount(row, row.low)} … {_amount(row, row.high)}"
     name = row.name + (f" (run {row.occurrence})" if row.occurrence > 1 else "")
     exact = {RowVerdict.FASTER: "less", RowVerdict.SLOWER: "more"} if row.unit != "µs" else {}
-    verdict = Text(exact.get(RowVerdict(row.verdict), row.verdict), style=_COLOURS.get(RowVerdict(row.verdict), ""))
-    if row.direction:
+    kind = RowVerdict(row.verdict)
+    verdict = Text(_partly(row) if kind is RowVerdict.PARTLY else exact.get(kind, row.verdict), _COLOURS.get(kind, ""))
+    if row.direction and kind is RowVerdict.BELOW:
+        verdict.append(f", {row.direction}", style="dim")
+    elif row.direction:
         verdict.append(f", {row.direction}?", style="dim")
     if row.moved and row.verdict != RowVerdict.MOVED:
         verdict.append(", moved", style="cyan")
@@ -88,6 +116,12 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
         Text(between, style="dim"),
         verdict,
     )
+
+
+def _partly(row: Row) -> str:
+    """`in 1 of 5`, of the side that has it, or of both."""
+    counts = [f"{count} of {of}" for count, of in zip(row.boots, row.of, strict=True) if count]
+    return f"in {' and in '.join(counts)}"
 
 
 def _table(title: str, rows: list[Row]) -> Table:
@@ -117,17 +151,23 @@ def _show(found: Comparison, top: int, all_rows: bool) -> None:
         )
     if found.phases:
         console.print(_table("Phases", list(found.phases)))
-    items = [row for row in found.items if all_rows or row.verdict != RowVerdict.SAME]
+    items = [row for row in found.items if all_rows or row.verdict not in _QUIET]
     if items:
         console.print(_table(f"What changed ({min(top, len(items))} of {len(items)})", items[:top]))
         if any(row.unit == "instructions" for row in items[:top]):
             console.print("numbers without a unit count instructions, or what their name says", style="dim")
     elif found.items:
-        console.print(f"No item changed: all {len(found.items)} are the same within their spread.")
+        console.print(f"No item changed by the threshold or more, of {len(found.items)}.")
     for change in found.config[:top]:
         console.print(Text(f"CONFIG_{change.symbol}: {change.before or 'not set'} → {change.after or 'not set'}"))
     if len(found.config) > top:
         console.print(f"… and {len(found.config) - top} more symbols: --json", style="dim")
+    quiet = len(found.items) - len(items)
+    console.print(
+        f"threshold: {100 * found.threshold_share:g} % and {found.threshold_us / 1000:g} ms, whichever is more "
+        f"(--threshold, --threshold-ms)" + (f"; {plural(quiet, 'item')} below it or the same: --all" if quiet else ""),
+        style="dim",
+    )
     for warning in found.warnings:
         console.print(Text.assemble(("! ", "yellow"), (warning.code, "yellow"), ": ", warning.text))
     console.print("Details: --json, -o PAGE.html, --all", style="dim")

@@ -12,8 +12,8 @@
     lines = "17"                    # of the file
     derivation = "how it follows from them"
 
-Names: a field of the document, `kernel.FIELD`, `count.LIST`, or `LIST/NAME/FIELD` of the first row of that name. Totals are
-given in each case. No value stands there because the program says so."""
+Names: a field of the document, `kernel.FIELD`, `count.LIST`, or `LIST/NAME/FIELD` of the first row of that name. Totals
+are given in each case. No value stands there because the program says so."""
 
 from __future__ import annotations
 

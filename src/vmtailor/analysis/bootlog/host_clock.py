@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 
 from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Observed
 
 #: A capture's clock that goes back further was reset.
 RESET_US = 10_000
@@ -80,6 +81,8 @@ def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: H
             handler(observed, host_us - clock.offset_us, message)
         elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
             observed.mark("login", host_us - clock.offset_us, "login prompt")
+    early_messages = [(host_us - clock.offset_us, decode(message)) for host_us, message in early[:MAX_MESSAGES]]
+    observed.messages = [*early_messages, *observed.messages][: 2 * MAX_MESSAGES]
     if alone and observed.first_us is None:
         observed.first_us, observed.last_us = first, last
     return last

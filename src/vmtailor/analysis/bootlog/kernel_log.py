@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
@@ -22,7 +21,6 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     CallTracker,
     broken,
     ends_within,
-    text_of,
 )
 from vmtailor.analysis.bootlog.milestones import (
     AFTER_RESET,
@@ -39,15 +37,14 @@ from vmtailor.analysis.bootlog.observed import (
     MIN_GAP_US,
     RESOLVED_US,
     ROUGH_GAP_US,
-    Gap,
     Observed,
+    Silences,
 )
 from vmtailor.analysis.bootlog.systemd_text import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
 SAMPLE_LINES = 600
-MAX_GAPS = 200
 #: After so many lines a journal's offset from the kernel's clock is known well enough.
 SETTLED_LINES = 1000
 #: Mail programs wrap lines that are as long, their stamp apart.
@@ -84,7 +81,7 @@ class KernelLog:
     def _begin(self) -> None:
         self.observed = Observed(self._path, stamps.name_of(self._outer, self._kmsg, self._delta), kernel_log=True)
         self._calls = CallTracker(self.observed)
-        self._gaps: list[tuple[int, int, int, str]] = []
+        self._gaps = Silences()
         self._last_us: int | None = None
         self._last_line = b""
         self._wrapped = b""
@@ -242,7 +239,7 @@ class KernelLog:
         self._handed_over = True
         if first is not None and last is not None:
             place_loader(self.observed, loader, first, last)
-            self._gaps = [(size, start - last, end - last, text) for size, start, end, text in gaps]
+            self._gaps = gaps.moved(-last)
 
     @property
     def _settled(self) -> bool:
@@ -351,7 +348,7 @@ class KernelLog:
                 return False
             self._backwards += last - at_us > slack
         elif at_us - last >= (ROUGH_GAP_US if self.observed.rough or self._rough_before else MIN_GAP_US):
-            self._gap(last, at_us)
+            self._gaps.add(last, at_us, self._last_line, message)
         self._last_us = at_us
         self._rough_before = self.observed.rough
         return True
@@ -399,12 +396,6 @@ class KernelLog:
     def _starts(self, message: bytes) -> bool:
         return message.startswith((b"Linux version", b"Booting Linux on physical CPU"))
 
-    def _gap(self, start_us: int, end_us: int) -> None:
-        size = end_us - start_us
-        if len(self._gaps) < MAX_GAPS or size > self._gaps[0][0]:
-            entry = size, start_us, end_us, decode(text_of(self._last_line), 120)
-            (heapq.heappush if len(self._gaps) < MAX_GAPS else heapq.heapreplace)(self._gaps, entry)
-
     def _next_boot(self) -> None:
         self._close()
         self.boots += 1
@@ -417,12 +408,13 @@ class KernelLog:
         observed = self.observed
         observed.last_us = self._last_us
         observed.stamped = self._last_us is not None
-        observed.gaps = [Gap(start, end, text) for _, start, end, text in sorted(self._gaps, reverse=True)]
         if self._wrapped:
             self._cut_off()
         if self._early:
             last_us = place_early(observed, self._early, self._clock)
             self._last_us = last_us if self._last_us is None else self._last_us
+            self._gaps.add_all(self._early, -(self._clock.offset_us or 0))
+        observed.gaps = self._gaps.longest()
         outer = self._outer
         for at_us in self._clock.resets[:3]:
             observed.warn(

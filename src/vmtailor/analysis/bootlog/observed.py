@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
+from vmtailor.analysis.bootlog import stamps
+from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
 
 #: Messages kept for matching against the catalogue of advice; a log can have millions.
@@ -15,6 +20,8 @@ MAX_MESSAGES = 20_000
 LATE_US = 1_000_000
 #: Shorter silences are not worth a row.
 MIN_GAP_US = 1000
+#: At most so many are kept, the longest.
+MAX_GAPS = 200
 #: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
 RESOLVED_US = 2_000_000
 #: And shorter silences are not worth a row.
@@ -52,11 +59,53 @@ class RawProbe(msgspec.Struct, gc=False):
 
 
 class Gap(msgspec.Struct, gc=False):
-    """A stretch without a message, and the message it followed."""
+    """A stretch without a message, the message it followed, and the one that ended it."""
 
     start_us: int
     end_us: int
     text: str
+    after: str = ""
+
+
+class Silences:
+    """The longest stretches without a message."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, int, int, str, str]] = []
+
+    def add(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
+        """Keep one, if it is among the longest; `before` and `after` are the lines around it."""
+        length = end_us - start_us
+        if len(self._kept) >= MAX_GAPS and (length, start_us) <= self._kept[0][:2]:
+            return
+        entry = (length, start_us, end_us, _message(before), _message(after))
+        if len(self._kept) < MAX_GAPS:
+            heapq.heappush(self._kept, entry)
+        else:
+            heapq.heapreplace(self._kept, entry)
+
+    def add_all(self, lines: Sequence[tuple[int, bytes]], shift_us: int) -> None:
+        """Keep those between lines that were not looked at one by one."""
+        for (start_us, before), (end_us, after) in pairwise(lines):
+            if end_us - start_us >= MIN_GAP_US:
+                self.add(start_us + shift_us, end_us + shift_us, before, after)
+
+    def moved(self, shift_us: int) -> Silences:
+        """The same on another clock."""
+        other = Silences()
+        other._kept = [
+            (size, start + shift_us, end + shift_us, before, after) for size, start, end, before, after in self._kept
+        ]
+        return other
+
+    def longest(self) -> list[Gap]:
+        """All that were kept, the longest first."""
+        return [Gap(*entry[1:]) for entry in sorted(self._kept, reverse=True)]
+
+
+def _message(line: bytes) -> str:
+    stamp = stamps.KERNEL.match(line)
+    return decode(stamp[4] if stamp else line, 120)
 
 
 @dataclass

@@ -12,7 +12,9 @@ from itertools import pairwise
 import msgspec
 
 from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range
-from vmtailor.model.boots.timeline import Hotspot, Path, Remedy, Timeline
+from vmtailor.analysis.changes.needs import any_met
+from vmtailor.analysis.signs.gap_sums import named_within, without_inner
+from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
@@ -21,7 +23,7 @@ MOST_ROWS = 5000
 #: At most so many signs are named for one remedy.
 MOST_SEEN = 8
 
-_CALL_LINES = ("after: initcall ", "after: calling ", "after: probe of ")
+_CALL_LINES = ("initcall ", "calling ", "probe of ")
 
 Messages = Sequence[tuple[int | None, str]]
 
@@ -34,6 +36,14 @@ class _Found:
     critical_us: int = 0
     beside_us: int = 0
     timed: bool = False
+    gaps: set[int] = field(default_factory=set)
+
+    def add_gap(self, gap: GapSpan) -> None:
+        """A silence counts once, whatever signs it is of. What the boot may not have waited for has no figure."""
+        if gap.start_us not in self.gaps:
+            self.gaps.add(gap.start_us)
+            name = f"{gap.title}, after '{gap.before[:60]}'" if gap.title else f"silence after '{gap.before[:70]}'"
+            self.add(name, gap.own_us if gap.path == Path.CRITICAL else None)
 
     def add(self, what: str, us: int | None = None, path: str = Path.CRITICAL) -> None:
         self.seen.append(what)
@@ -54,8 +64,9 @@ class _Facts:
         long = [c for c in timeline.initcalls if (c.duration_us or 0) >= WORTH_US]
         self.initcalls = heapq.nlargest(MOST_ROWS, long, key=lambda c: c.duration_us or 0)
         self.probes = [p for p in timeline.probes if (p.duration_us or 0) >= WORTH_US]
-        # A silence after the line of an initcall or a probe says nothing of that initcall: it was over.
-        self.gaps = [h for h in timeline.hotspots if h.kind == "gap" and not h.name.startswith(_CALL_LINES)]
+        # What lies within an initcall or a probe has its figure there.
+        self.gaps = [gap for gap in without_inner(timeline.gaps) if gap.own_us >= WORTH_US]
+        self.machine, self.arch = timeline.machine, timeline.kernel.arch
 
 
 def advise(timeline: Timeline, messages: Messages) -> Timeline:
@@ -65,6 +76,8 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     remedies: list[Remedy] = []
     applied: list[KnownChange] = []
     for entry in catalogue():
+        if not any_met(entry.needs, facts.machine, facts.arch):
+            continue
         if any(_look(facts, match, _Found()) for match in entry.unless):
             continue
         found = _Found()
@@ -76,7 +89,9 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
             if remedy.applies:
                 applied.append(entry)
     remedies.sort(key=lambda r: (not r.applies, -(r.saving_us or 0), r.saving_us is None, r.id))
-    spots = tuple(msgspec.structs.replace(spot, advice=_concerned(spot, applied)) for spot in timeline.hotspots)
+    spots = tuple(
+        msgspec.structs.replace(spot, advice=_concerned(spot, applied, timeline.gaps)) for spot in timeline.hotspots
+    )
     return msgspec.structs.replace(timeline, advice=tuple(remedies), hotspots=spots)
 
 
@@ -92,19 +107,28 @@ def _remedy(facts: _Facts, entry: KnownChange, found: _Found) -> Remedy:
     elif entry.judged_on:
         why = f"{why}; judge it on the {entry.judged_on}"
     steps = tuple(
-        f"{SPOKEN[s.kind]}: {s.what}" for s in entry.ways if in_range(version, s.from_version, s.until_version)
+        f"{SPOKEN[s.kind]}: {s.what}"
+        for s in entry.ways
+        if in_range(version, s.from_version, s.until_version) and any_met(s.needs, facts.machine, facts.arch)
     )
     seen = tuple(dict.fromkeys(found.seen))[:MOST_SEEN]
-    return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen)
+    return Remedy(entry.id, entry.title, applies, saving, confidence, why, steps, entry.risk, seen, entry.published)
 
 
 def _saving(facts: _Facts, entry: KnownChange, found: _Found) -> int | None:
     console = facts.timeline.console
     if entry.saving in ("console", "printing"):
-        return console.cost_us if console else None
+        costs = [us for us in (console.cost_us if console else None, found.critical_us or None) if us is not None]
+        return _bounded(facts, max(costs, default=None))
     if entry.saving in ("none", "phase-part", "phase-over"):
         return None
-    return found.critical_us if found.timed else None
+    return _bounded(facts, found.critical_us if found.timed else None)
+
+
+def _bounded(facts: _Facts, us: int | None) -> int | None:
+    """A saving is never more than the boot that the files show."""
+    shown = facts.timeline.shown_us
+    return us if us is None or shown is None else min(us, shown)
 
 
 def _look(facts: _Facts, match: Match, found: _Found) -> bool:
@@ -149,13 +173,25 @@ def _modules(facts: _Facts, match: Match, found: _Found) -> None:
 def _units(facts: _Facts, match: Match, found: _Found) -> None:
     for unit in facts.timeline.units:
         if (unit.duration_us or 0) >= max(match.min_us, WORTH_US) and match.pattern.fullmatch(unit.name):
-            found.add(f"unit {unit.name}", unit.exclusive_us, Path.BESIDE if unit.critical is False else Path.CRITICAL)
+            own = unit.path_us if unit.critical else unit.exclusive_us
+            found.add(f"unit {unit.name}", own, Path.BESIDE if unit.critical is False else Path.CRITICAL)
 
 
 def _gaps(facts: _Facts, match: Match, found: _Found) -> None:
+    """Silences by the message before. One after an initcall's or a probe's line says nothing of that: it was over."""
     for gap in facts.gaps:
-        if gap.exclusive_us >= max(match.min_us, WORTH_US) and match.pattern.search(gap.name):
-            found.add(f"silence {gap.name}", gap.exclusive_us)
+        if not gap.silent or gap.own_us < max(match.min_us, WORTH_US) or gap.before.startswith(_CALL_LINES):
+            continue
+        if match.pattern.search(gap.before):
+            found.add_gap(gap)
+
+
+def _silences(facts: _Facts, match: Match, found: _Found) -> None:
+    """Silences and stretches by their kind (data/boot_gaps.toml); `min_us` is of all of them together."""
+    gaps = [gap for gap in facts.gaps if gap.kind and match.pattern.fullmatch(gap.kind)]
+    if sum(gap.own_us for gap in gaps) >= max(match.min_us, WORTH_US):
+        for gap in gaps:
+            found.add_gap(gap)
 
 
 def _messages(facts: _Facts, match: Match, found: _Found) -> None:
@@ -182,8 +218,11 @@ def _span(facts: _Facts, match: Match, found: _Found) -> None:
             if match.pattern.search(text):
                 begun = (at_us, text)
         elif match.to is not None and match.to.search(text):
-            if at_us - begun[0] >= max(match.min_us, WORTH_US) and not any(g.start_us == begun[0] for g in facts.gaps):
-                found.add(f"from '{begun[1][:60]}' to '{text[:60]}'", at_us - begun[0])
+            us = at_us - begun[0]
+            if us >= max(match.min_us, WORTH_US) and begun[0] not in found.gaps:
+                # A test or a wait of another kind within it is credited to that.
+                us -= named_within(facts.timeline.gaps, begun[0], at_us) if us else 0
+                found.add(f"from '{begun[1][:60]}' to '{text[:60]}'", max(0, us))
             return
 
 
@@ -239,6 +278,7 @@ _LOOKS = {
     "module": _modules,
     "unit": _units,
     "gap": _gaps,
+    "silence": _silences,
     "message": _messages,
     "late-message": _late,
     "span": _span,
@@ -259,23 +299,28 @@ _SPOTS = {
     "absent-probe": "probe",
     "unit": "unit",
     "gap": "gap",
+    "silence": "gap",
     "console": "console",
 }
 
 
-def _concerned(spot: Hotspot, entries: Sequence[KnownChange]) -> tuple[str, ...]:
-    if spot.kind == "gap" and spot.name.startswith(_CALL_LINES):
-        return ()
+def _concerned(spot: Hotspot, entries: Sequence[KnownChange], gaps: Sequence[GapSpan]) -> tuple[str, ...]:
     name = spot.name.partition(" [")[0] if spot.kind == "initcall" else spot.name
+    mine = [g for g in gaps if spot.name in (g.title, f"after: {g.before}")] if spot.kind == "gap" else []
     ids = []
     for entry in entries:
         for match in entry.matches:
-            if _SPOTS.get(match.kind) != spot.kind or spot.exclusive_us < match.min_us:
+            if _SPOTS.get(match.kind) != spot.kind or (spot.duration_us or spot.exclusive_us) < match.min_us:
                 continue
-            if match.kind == "absent-probe":
-                continue
-            hit = match.pattern.search(name) if spot.kind in ("gap", "console") else match.pattern.fullmatch(name)
-            if hit and match.pattern.pattern != ".*":
+            if match.kind != "absent-probe" and match.pattern.pattern != ".*" and _points_at(match, name, mine):
                 ids.append(entry.id)
                 break
     return tuple(ids)
+
+
+def _points_at(match: Match, name: str, gaps: Sequence[GapSpan]) -> bool:
+    if match.kind == "silence":
+        return any(gap.kind and match.pattern.fullmatch(gap.kind) for gap in gaps)
+    if match.kind == "gap":
+        return any(not g.before.startswith(_CALL_LINES) and match.pattern.search(g.before) for g in gaps)
+    return (match.pattern.search(name) if match.kind == "console" else match.pattern.fullmatch(name)) is not None

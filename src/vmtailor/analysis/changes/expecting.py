@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from vmtailor.analysis.changes.known import Candidate
+from vmtailor.analysis.signs.gap_sums import named_within
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.timeline import PhaseName, Timeline
 from vmtailor.model.change import Effect, Figure, exact
@@ -36,7 +37,7 @@ def _seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, st
     signs = candidate.timeline
     rows: list[tuple[tuple[str, ...], Iterable[tuple[str, int | None]]]] = [
         (signs.processes, ((p.name, p.exclusive_us) for p in timeline.processes if not p.observer)),
-        (signs.units, ((u.name, u.exclusive_us) for u in timeline.units)),
+        (signs.units, ((u.name, u.path_us if u.critical else u.exclusive_us) for u in timeline.units)),
         (signs.initcalls, ((c.name, c.exclusive_us) for c in timeline.initcalls if c.module is None)),
         (signs.modules, ((c.module or "", c.exclusive_us) for c in timeline.initcalls)),
     ]
@@ -54,7 +55,7 @@ def _seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, st
     if signs.initrd:
         phase = timeline.phase(PhaseName.INITRD)
         if phase is not None and phase.start_us is not None and phase.end_us is not None:
-            us += phase.end_us - phase.start_us
+            us += phase.end_us - phase.start_us - named_within(timeline.gaps, phase.start_us, phase.end_us)
             seen.append("phase initrd")
     if signs.advice:
         for remedy in timeline.advice:

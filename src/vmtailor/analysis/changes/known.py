@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The catalogue of changes: one file each in data/changes, read and checked.
 
-A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), what it costs and risks, the ways
-to make it, in words (`[[way]]`), and how it is tried (`[[trial]]`, where it can be). Of a trial:
+A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), on which machines (`[[needs]]`, one
+of which must be met; needs.py has the words), what it costs and risks, the ways to make it, in words (`[[way]]`, each
+with a table `needs` of its own where it is not for all these machines), what others measured (`published`), and how it
+is tried (`[[trial]]`, where it can be). Of a trial:
 
     id       the file's own where it is left out; of several trials of one file each has its own
     does     what is done, in words
     KIND     one table a kind of setting (model/change.py): name = value. `true`: a word without a value; `false`: away
     timeline what the saving is read from in a boot that shows more of itself: processes, units, modules, initcalls
-             (names, whole, as patterns), `console`, `initrd` (the phase), `advice` (what `analyze` expects)
+             (names, whole, as patterns), `console`, `initrd` (its phase, less what it waits for), `advice` (what
+             `analyze` expects)
     cost     what the saving in instructions is read from in a boot's cost: symbols, files, functions (themselves);
              initcalls, with all they called; helpers, programs that the kernel starts before init: "all", or those "for
              tests" of the crypto manager; `share`: so much of all that
@@ -25,6 +28,7 @@ from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.changes.needs import Needs, needs_of
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
@@ -42,6 +46,7 @@ MATCH_KINDS = frozenset(
         "config-unset",
         "command-line",
         "gap",
+        "silence",
         "span",
         "phase",
         "phase-length",
@@ -57,7 +62,6 @@ MATCH_KINDS = frozenset(
 SAVINGS = frozenset(
     {
         "exclusive",
-        "phase",
         "phase-part",
         "phase-over",
         "console",
@@ -99,6 +103,7 @@ class Way:
     what: str
     from_version: str = ""
     until_version: str = ""
+    needs: tuple[Needs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,8 @@ class KnownChange:
     matches: tuple[Match, ...]
     unless: tuple[Match, ...]
     trials: tuple[Candidate, ...]
+    needs: tuple[Needs, ...] = ()
+    published: tuple[str, ...] = ()
 
 
 def _match(raw: dict[str, Any]) -> Match:
@@ -204,7 +211,13 @@ def read(path: Path) -> KnownChange:
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
         ways = tuple(
-            Way(ChangeKind(w["kind"]), w["what"], w.get("from_version", ""), w.get("until_version", ""))
+            Way(
+                ChangeKind(w["kind"]),
+                w["what"],
+                w.get("from_version", ""),
+                w.get("until_version", ""),
+                (needs_of(w["needs"]),) if "needs" in w else (),
+            )
             for w in raw["way"]
         )
         if raw["id"] != path.stem or raw["saving"] not in SAVINGS:
@@ -225,6 +238,8 @@ def read(path: Path) -> KnownChange:
             tuple(_match(m) for m in raw["match"]),
             tuple(_match(m) for m in raw.get("unless", ())),
             tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
+            tuple(needs_of(n) for n in raw.get("needs", ())),
+            tuple(raw.get("published", ())),
         )
     except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
         raise VmtailorError(f"the catalogue's file {path.name} is wrong: {error}") from error

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import bisect
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,55 +12,50 @@ import msgspec
 from vmtailor.analysis.bootlog.bootchart import MEMBERS
 from vmtailor.analysis.compare.compare_saved import Samples, Saved, find
 from vmtailor.analysis.compare.compare_saved import load as load_saved
+from vmtailor.analysis.compare.rows import EXACT, THRESHOLDS, Item, Key, moved, row, usual_path, with_modes
 from vmtailor.analysis.compare.saved_boots import saved_boots
-from vmtailor.analysis.statistics.stats import Difference, Thresholds, can_decide, exact, least_values
-from vmtailor.analysis.statistics.stats import compare as judge
+from vmtailor.analysis.statistics.stats import Thresholds, can_decide, exact, least_values
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
-from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
 
-#: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
-THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)
 #: Items that never reach this are left out of the comparison, unless they are gone or new.
 WORTH_US = 100
 
-Key = tuple[str, str, int]
-
-_VERDICTS = {Verdict.BETTER: RowVerdict.FASTER, Verdict.WORSE: RowVerdict.SLOWER, Verdict.SAME: RowVerdict.SAME}
-
-
-@dataclass(frozen=True)
-class _Item:
-    duration_us: int
-    start_us: int | None
-    path: str
-
 
 def load(path: Path) -> list[Timeline]:
-    """The boots at a path: a log, a chart, a saved `analyze --json`, a folder with one boot a file, or what `boot`
-    saved: its folder (the machine as it was), or FOLDER/VARIANT."""
+    """The boots at a path: a log, a chart, a saved `analyze --json`, a folder with one boot a file or a folder,
+    or what `boot` saved: its folder (the machine as it was), or FOLDER/VARIANT."""
+    return _load(path)[0]
+
+
+def _load(path: Path) -> tuple[list[Timeline], list[str]]:
+    """The boots at a path, and the names of files that hold none."""
     saved = saved_boots(path)
     if saved:
-        return [analyze(files) for files in saved]
+        return [analyze(files) for files in saved], []
     if path.is_dir() and not {entry.name for entry in path.iterdir()} & MEMBERS:
-        boots = [
-            boot
-            for entry in sorted(path.iterdir())
-            if entry.is_file() and not entry.name.startswith(".")
-            for boot in load(entry)
-        ]
+        boots: list[Timeline] = []
+        left_out: list[str] = []
+        for entry in sorted(path.iterdir()):
+            if entry.name.startswith("."):
+                continue
+            inner = sorted(one for one in entry.iterdir() if one.is_file()) if entry.is_dir() else []
+            found = [analyze(inner)] if inner else _load(entry)[0] if entry.is_file() else []
+            timed = [boot for boot in found if not any(w.code == WarningCode.NOTHING_FOUND for w in boot.warnings)]
+            boots.extend(timed)
+            left_out += [] if timed else [entry.name]
         if not boots:
             raise UserInputError(f"{path} holds no boots", hint="give a log, or a folder with one log a boot")
-        return boots
+        return boots, left_out
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(4096).lstrip()
         if head.startswith(b"{") and b'"vmtailor/timeline/' in head[:200]:
-            return [from_json(path.read_bytes(), str(path))]
-    return [analyze([path])]
+            return [from_json(path.read_bytes(), str(path))], []
+    return [analyze([path])], []
 
 
 def load_side(paths: Sequence[Path]) -> Saved:
@@ -72,7 +64,9 @@ def load_side(paths: Sequence[Path]) -> Saved:
     for path in paths:
         record = find(path)
         if record is None:
-            side.timelines.extend(load(path))
+            boots, left_out = _load(path)
+            side.timelines.extend(boots)
+            side.left_out.extend(left_out)
             continue
         saved = load_saved(record)
         side.timelines.extend(saved.timelines)
@@ -83,41 +77,75 @@ def load_side(paths: Sequence[Path]) -> Saved:
     return side
 
 
-def compare_sides(before: Saved, after: Saved, names: tuple[str, str]) -> Comparison:
+def side_names(before: Path, after: Path) -> tuple[str, str]:
+    """What two sides are called: the shortest ends of their paths that differ, such as the names of their folders."""
+    left, right = before.absolute().parts, after.absolute().parts
+    for count in range(1, max(len(left), len(right)) + 1):
+        if left[-count:] != right[-count:]:
+            one, other = left[-count:], right[-count:]
+            # What both end in says nothing: a/boots.json and b/boots.json are a and b.
+            while len(one) > 1 and len(other) > 1 and one[-1] == other[-1]:
+                one, other = one[:-1], other[:-1]
+            return "/".join(one), "/".join(other)
+    return before.name or str(before), after.name or str(after)
+
+
+def compare_sides(
+    before: Saved, after: Saved, names: tuple[str, str], thresholds: Thresholds = THRESHOLDS
+) -> Comparison:
     """Compare two sides. Raises UserInputError when they have nothing in common to compare."""
     if before.timelines and after.timelines:
-        found = compare_boots(before.timelines, after.timelines, names)
+        found = compare_boots(before.timelines, after.timelines, names, thresholds)
     elif before.samples and after.samples:
         left, right = (
             ComparedSide(n, 0, side.version or None, None) for n, side in zip(names, (before, after), strict=True)
         )
-        found = Comparison(left, right, (), (), (), ())
+        found = Comparison(left, right, (), (), (), (), thresholds.relative, thresholds.absolute)
     else:
         raise UserInputError(
             "the two sides are of different kinds",
             hint="compare logs with logs, and records of one verb with records of it",
         )
-    figures = tuple(_figures(before.samples, after.samples))
+    figures = tuple(_figures(before.samples, after.samples, thresholds))
     config = found.config or tuple(_config(before.config, after.config))
     phases = tuple(row for row in figures if row.kind == "milestone")
     items = tuple(row for row in figures if row.kind != "milestone")
-    return msgspec.structs.replace(found, phases=(*phases, *found.phases), items=(*items, *found.items), config=config)
+    left_out = tuple(
+        Warn("no-boot", f"{name} of {title} holds nothing that times a boot, and is left out")
+        for side, title in ((before, names[0]), (after, names[1]))
+        for name in side.left_out
+    )
+    return msgspec.structs.replace(
+        found,
+        phases=(*phases, *found.phases),
+        items=(*items, *found.items),
+        config=config,
+        warnings=(*found.warnings, *left_out),
+    )
 
 
-def _figures(before: Samples, after: Samples) -> Iterator[Row]:
+def _figures(before: Samples, after: Samples, thresholds: Thresholds) -> Iterator[Row]:
     """Figures of records. Counts of instructions and bytes are exact, and so is virtual time: a single one a side is
     enough."""
     for key in dict.fromkeys([*before, *after]):
         kind, name, unit = key
         left, right = before.get(key, []), after.get(key, [])
-        row = _row((kind, name, 1), left, right, (len(left), len(right)))
+        boots = (len(left), len(right))
+        found = row((kind, name, 1), left, right, boots, thresholds)
         if left and right and (unit != "µs" or "virtual" in name):
-            verdict = _VERDICTS.get(exact(left, right).verdict, RowVerdict.UNDECIDED)
-            row = msgspec.structs.replace(row, verdict=verdict, direction="")
-        yield msgspec.structs.replace(row, unit=unit)
+            verdict = EXACT.get(exact(left, right).verdict, RowVerdict.UNDECIDED)
+            found = msgspec.structs.replace(found, verdict=verdict, direction="")
+        elif kind == "milestone":
+            found = with_modes(found, left, right)
+        yield msgspec.structs.replace(found, unit=unit)
 
 
-def compare_boots(before: Sequence[Timeline], after: Sequence[Timeline], names: tuple[str, str]) -> Comparison:
+def compare_boots(
+    before: Sequence[Timeline],
+    after: Sequence[Timeline],
+    names: tuple[str, str],
+    thresholds: Thresholds = THRESHOLDS,
+) -> Comparison:
     """Compare two sides of one or more boots each."""
     warnings: list[Warn] = []
     if min(len(before), len(after)) < 2:
@@ -134,13 +162,21 @@ def compare_boots(before: Sequence[Timeline], after: Sequence[Timeline], names: 
     arches = {t.kernel.arch for t in (*before, *after) if t.kernel.arch}
     if len(arches) > 1:
         warnings.append(Warn("unlike", f"the sides are of different architectures: {', '.join(sorted(arches))}"))
+    phases = tuple(_phases(before, after, thresholds))
+    for one in phases:
+        for side, modes in ((names[0], one.before_modes), (names[1], one.after_modes)):
+            if modes:
+                groups = " and ".join(f"{mode.median / 1e6:.3f} s ({mode.boots} boots)" for mode in modes)
+                warnings.append(Warn("two-modes", f"{one.name} of {side} is {groups}, mixed: its median is of neither"))
     return Comparison(
         _side(before, names[0]),
         _side(after, names[1]),
-        tuple(_phases(before, after)),
-        tuple(_items(before, after)),
+        phases,
+        tuple(_items(before, after, thresholds)),
         tuple(_config(before[0].config, after[0].config)),
         tuple(warnings),
+        thresholds.relative,
+        thresholds.absolute,
     )
 
 
@@ -149,15 +185,15 @@ def _side(boots: Sequence[Timeline], name: str) -> ComparedSide:
     return ComparedSide(name, len(boots), first.kernel.version, first.kernel.command_line, first.phases)
 
 
-def _phases(before: Sequence[Timeline], after: Sequence[Timeline]) -> Iterator[Row]:
-    for name in PhaseName:
-        left, right = _lengths(before, name), _lengths(after, name)
+def _phases(before: Sequence[Timeline], after: Sequence[Timeline], thresholds: Thresholds) -> Iterator[Row]:
+    of = (len(before), len(after))
+    lengths = [(str(name), _lengths(before, name), _lengths(after, name)) for name in PhaseName]
+    totals = [[float(t.total_us) for t in side if t.total_us is not None] for side in (before, after)]
+    if all(totals):
+        lengths.append(("total", totals[0], totals[1]))
+    for name, left, right in lengths:
         if left or right:
-            yield _row(("phase", str(name), 1), left, right, (len(left), len(right)))
-    left = [float(t.total_us) for t in before if t.total_us is not None]
-    right = [float(t.total_us) for t in after if t.total_us is not None]
-    if left and right:
-        yield _row(("phase", "total", 1), left, right, (len(left), len(right)))
+            yield with_modes(row(("phase", name, 1), left, right, of, thresholds), left, right)
 
 
 def _lengths(boots: Sequence[Timeline], name: str) -> list[float]:
@@ -174,132 +210,61 @@ def _lengths(boots: Sequence[Timeline], name: str) -> list[float]:
     return found
 
 
-def _table(boots: Sequence[Timeline]) -> dict[Key, list[_Item]]:
-    found: dict[Key, list[_Item]] = defaultdict(list)
+def _table(boots: Sequence[Timeline]) -> dict[Key, list[Item]]:
+    found: dict[Key, list[Item]] = defaultdict(list)
     for boot in boots:
         for call in boot.initcalls:
             if call.duration_us is not None:
                 name = f"{call.name} [{call.module}]" if call.module else call.name
-                found["initcall", name, call.occurrence].append(_Item(call.exclusive_us or 0, call.start_us, call.path))
+                found["initcall", name, call.occurrence].append(Item(call.exclusive_us or 0, call.start_us, call.path))
         for probe in boot.probes:
             if probe.exclusive_us is not None:
                 found["probe", probe.name, probe.occurrence].append(
-                    _Item(probe.exclusive_us, probe.start_us, probe.path)
+                    Item(probe.exclusive_us, probe.start_us, probe.path)
                 )
         for unit in boot.units:
             if unit.duration_us is not None:
-                found["unit", unit.name, 1].append(_Item(unit.duration_us, unit.start_us, ""))
+                found["unit", unit.name, 1].append(Item(unit.duration_us, unit.start_us, ""))
         cpu: dict[str, int] = defaultdict(int)
         for process in boot.processes:
             if not process.observer:
                 cpu[process.name] += process.exclusive_us or 0
         for name, used in cpu.items():
-            found["process", name, 1].append(_Item(used, None, ""))
+            found["process", name, 1].append(Item(used, None, ""))
     return found
 
 
-def _items(before: Sequence[Timeline], after: Sequence[Timeline]) -> list[Row]:
+def _starts(boots: Sequence[Timeline]) -> dict[Key, int]:
+    """When each item began, in the boot that has the most of them."""
+    tables = [_table([boot]) for boot in boots]
+    fullest = max(tables, key=len)
+    return {key: items[0].start_us for key, items in fullest.items() if items[0].start_us is not None}
+
+
+def _items(before: Sequence[Timeline], after: Sequence[Timeline], thresholds: Thresholds) -> list[Row]:
     left, right = _table(before), _table(after)
-    moved = _moved(left, right)
+    elsewhere = moved(_starts(before), _starts(after))
+    of = (len(before), len(after))
     rows = []
     for key in dict.fromkeys([*left, *right]):
         a, b = left.get(key, []), right.get(key, [])
-        if a and b and max(i.duration_us for i in (*a, *b)) < WORTH_US and key not in moved:
+        if a and b and max(i.duration_us for i in (*a, *b)) < WORTH_US and key not in elsewhere:
             continue
-        boots = (len(a), len(b))
-        row = _row(key, [float(i.duration_us) for i in a], [float(i.duration_us) for i in b], boots)
-        paths = a[0].path if a else "", b[0].path if b else ""
-        away = key in moved or (bool(a) and bool(b) and paths[0] != paths[1])
-        verdict = RowVerdict.MOVED if away and row.verdict == RowVerdict.SAME else row.verdict
+        found = row(key, [float(i.duration_us) for i in a], [float(i.duration_us) for i in b], of, thresholds)
+        paths = usual_path(a), usual_path(b)
+        away = key in elsewhere or (bool(a) and bool(b) and paths[0] != paths[1])
+        quiet = found.verdict in (RowVerdict.SAME, RowVerdict.BELOW) and not found.direction
         rows.append(
-            Row(
-                row.kind,
-                row.name,
-                row.occurrence,
-                row.before,
-                row.after,
-                row.change,
-                row.low,
-                row.high,
-                row.p,
-                verdict,
-                row.direction,
-                away,
-                boots,
-                *paths,
+            msgspec.structs.replace(
+                found,
+                verdict=RowVerdict.MOVED if away and quiet else found.verdict,
+                moved=away,
+                before_path=paths[0],
+                after_path=paths[1],
             )
         )
     rows.sort(key=lambda r: -abs(r.change if r.change is not None else (r.before or r.after or 0.0)))
     return rows
-
-
-def _row(key: Key, left: list[float], right: list[float], boots: tuple[int, int]) -> Row:
-    kind, name, occurrence = key
-    if not left or not right:
-        verdict = RowVerdict.NEW if not left else RowVerdict.GONE
-        us = statistics.median(left or right)
-        return Row(
-            kind,
-            name,
-            occurrence,
-            us if left else None,
-            us if right else None,
-            us if not left else -us,
-            None,
-            None,
-            None,
-            verdict,
-            boots=boots,
-        )
-    found: Difference = judge(left, right, THRESHOLDS)
-    change = _VERDICTS.get(found.verdict, RowVerdict.UNDECIDED)
-    if found.low is None and abs(found.change) < THRESHOLDS.least(found.before):
-        change = RowVerdict.SAME  # too little to matter, whatever the spread
-    direction = "" if change != RowVerdict.UNDECIDED else (RowVerdict.FASTER if found.change < 0 else RowVerdict.SLOWER)
-    return Row(
-        kind,
-        name,
-        occurrence,
-        found.before,
-        found.after,
-        found.change,
-        found.low,
-        found.high,
-        found.p,
-        change,
-        direction,
-        False,
-        boots,
-    )
-
-
-def _moved(left: dict[Key, list[_Item]], right: dict[Key, list[_Item]]) -> set[Key]:
-    """Items of both sides that are not in the longest run of items in the same order: what was taken out and put
-    elsewhere."""
-    order = [
-        (key, a[0].start_us, right[key][0].start_us)
-        for key, a in left.items()
-        if key in right and key[0] in ("initcall", "unit")
-    ]
-    known = [(key, a, b) for key, a, b in order if a is not None and b is not None]
-    known.sort(key=lambda entry: (entry[1], entry[2]))
-    tails: list[int] = []
-    tail_index: list[int] = []
-    back: list[int] = []
-    for n, (_, _, b) in enumerate(known):
-        at = bisect.bisect_right(tails, b)
-        back.append(tail_index[at - 1] if at else -1)
-        if at == len(tails):
-            tails.append(b)
-            tail_index.append(n)
-        else:
-            tails[at], tail_index[at] = b, n
-    kept: set[int] = set()
-    n = tail_index[-1] if tail_index else -1
-    while n >= 0:
-        kept.add(n)
-        n = back[n]
-    return {key for n, (key, _, _) in enumerate(known) if n not in kept}
 
 
 def _config(before: dict[str, str], after: dict[str, str]) -> Iterator[ConfigChange]:

@@ -29,9 +29,12 @@ def compare_page(comparison: Comparison) -> str:
                 r.direction,
                 r.moved,
                 r.unit,
+                r.boots,
+                r.of,
             ]
             for r in comparison.items
-        ]
+        ],
+        "sides": [comparison.before.name, comparison.after.name],
     }
     return pages.render(
         "compare.html",

@@ -30,6 +30,7 @@ class Saved:
     samples: Samples = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=dict)
     version: str = ""
+    left_out: list[str] = field(default_factory=list)
 
 
 def find(path: Path) -> Path | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmtailor.base import pages
-from vmtailor.model.boots.timeline import Initcall, Path, Probe, Process, Timeline, Unit
+from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, Probe, Process, Timeline, Unit
 
 #: Bars drawn; beyond, the shortest are left out and the page says so.
 MOST_BARS = 20_000
@@ -17,6 +17,8 @@ def boot_page(timeline: Timeline, title: str) -> str:
     rows, left_out = _bars(timeline)
     data = {
         "phases": [[p.name, p.start_us, p.end_us, p.source] for p in timeline.phases],
+        "end": timeline.shown_end_us,
+        "last": timeline.last_us,
         "bars": rows,
         "hotspots": [
             [
@@ -29,6 +31,8 @@ def boot_page(timeline: Timeline, title: str) -> str:
                 h.start_us,
                 h.occurrence or 0,
                 h.path,
+                h.duration_us,
+                h.times,
             ]
             for h in timeline.hotspots
         ],
@@ -47,7 +51,12 @@ def boot_page(timeline: Timeline, title: str) -> str:
 
 
 def _strip(timeline: Timeline) -> list[dict[str, Any]]:
-    known = [(p, p.start_us, p.end_us) for p in timeline.phases if p.start_us is not None and p.end_us is not None]
+    """The phases to scale; one whose end is not in the files is drawn to where the files' boot ends, as open."""
+    known = [
+        (p, p.start_us, end)
+        for p in timeline.phases
+        if p.start_us is not None and (end := p.end_us if p.end_us is not None else timeline.shown_end_us) is not None
+    ]
     if not known:
         return []
     first = min(start for _, start, _ in known)
@@ -59,6 +68,7 @@ def _strip(timeline: Timeline) -> list[dict[str, Any]]:
             "x": 100 * (start - first) / total,
             "width": 100 * (end - start) / total,
             "source": p.source,
+            "open": p.end_us is None,
         }
         for p, start, end in known
         if total and end > start
@@ -79,6 +89,8 @@ def _bars(timeline: Timeline) -> tuple[list[list[Any]], int]:
     for unit in timeline.units:
         if unit.start_us is not None and unit.duration_us is not None:
             rows.append(_started("unit", unit, unit.critical is False, 1))
+    for gap in timeline.gaps:
+        rows.append(_silence(gap))
     for process in timeline.processes:
         if process.start_us is not None and process.duration_us is not None:
             rows.append(_started("process", process, process.observer, process.pid or 0))
@@ -98,6 +110,14 @@ def _called(kind: str, name: str, start_us: int, one: Initcall | Probe) -> list[
         kind, name, start_us, one.duration_us, one.exclusive_us, one.path == Path.BESIDE, one.occurrence,
         one.duration_source, one.returned, one.reported_us,
     ]  # fmt: skip
+
+
+def _silence(gap: GapSpan) -> list[Any]:
+    """The row of a gap. Its source is what stood before and after."""
+    length = gap.end_us - gap.start_us
+    name = gap.title or f"after: {gap.before}"
+    around = f"after: {gap.before}\nuntil: {gap.after}"
+    return ["gap", name, gap.start_us, length, length, False, 1, around, None, None]
 
 
 def _started(kind: str, one: Unit | Process, beside: bool, occurrence: int) -> list[Any]:

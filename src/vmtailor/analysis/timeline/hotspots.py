@@ -3,26 +3,30 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import MIN_GAP_US, Gap
+from vmtailor.analysis.signs.gap_sums import MIN_US, without_inner
 from vmtailor.analysis.timeline.durations import SLOW_CONSOLE_US
-from vmtailor.model.boots.timeline import Hotspot, Initcall, Path, PhaseName, Probe, Timeline
+from vmtailor.model.boots.timeline import GapSpan, Hotspot, Initcall, Path, PhaseName, Probe, Timeline
 
 #: Rows kept; the rest is in the lists they come from.
 MOST = 200
-#: Shorter runs leave a gap a gap.
-LEAST_RUN_US = 100
 
 
-def rank(timeline: Timeline, gaps: Sequence[Gap]) -> Timeline:
-    """The timeline with its hot spots, the longest first."""
-    spots = [*_calls(timeline), *_gaps(timeline, gaps), *_units(timeline), *_processes(timeline), *_console(timeline)]
-    spots.sort(key=lambda spot: (-spot.exclusive_us, spot.kind, spot.name))
+def rank(timeline: Timeline) -> Timeline:
+    """The timeline with its hot spots: the longest own time first, of units the longest."""
+    spots = [*_calls(timeline), *_gaps(timeline), *_units(timeline), *_processes(timeline), *_console(timeline)]
+    spots.sort(key=lambda spot: (-weight(spot), spot.kind, spot.name))
     return msgspec.structs.replace(timeline, hotspots=tuple(spots[:MOST]))
+
+
+def weight(spot: Hotspot) -> int:
+    """What a hot spot is ranked by. Units overlap, so that little of a long one may be its own: it counts whole."""
+    if spot.kind == "unit" and spot.duration_us is not None:
+        return max(spot.duration_us, spot.exclusive_us)
+    return spot.exclusive_us
 
 
 def _share(part: int, whole: int | None) -> float | None:
@@ -56,66 +60,41 @@ def _calls(timeline: Timeline) -> Iterator[Hotspot]:
             row.start_us,
             row.occurrence,
             row.path,
+            row.duration_us,
         )
 
 
-def _gaps(timeline: Timeline, gaps: Sequence[Gap]) -> Iterator[Hotspot]:
-    """Silences of the kernel that no initcall or probe accounts for, named by the message before."""
-    kernel = timeline.phase(PhaseName.KERNEL)
-    if kernel is None:
-        return
-    covered = _covered(timeline)
-    for gap in gaps:
-        if gap.start_us < (kernel.start_us or 0) or (kernel.end_us is not None and gap.end_us > kernel.end_us):
-            continue
-        own = gap.end_us - gap.start_us - _inside(covered, gap.start_us, gap.end_us)
-        if own < MIN_GAP_US:
-            continue
+def _gaps(timeline: Timeline) -> Iterator[Hotspot]:
+    """Silences, without what initcalls and probes account for. Those of one kind, in one phase, are one row; what
+    nothing explains is named by the message before."""
+    groups: dict[tuple[str, str, str, int], list[GapSpan]] = {}
+    for gap in without_inner(timeline.gaps):
+        if gap.own_us >= MIN_US:
+            alone = 0 if gap.kind else gap.start_us
+            groups.setdefault((gap.title or f"after: {gap.before}", gap.phase, gap.path, alone), []).append(gap)
+    for (name, phase, path, _), gaps in groups.items():
+        own = sum(gap.own_us for gap in gaps)
         yield Hotspot(
             "gap",
-            f"after: {gap.text}",
+            name,
             own,
-            _share(own, timeline.kernel_us),
+            _share(own, timeline.kernel_us) if phase == PhaseName.KERNEL else None,
             _share(own, timeline.total_us),
             (),
-            gap.start_us,
+            gaps[0].start_us,
             None,
-            Path.CRITICAL.value,
+            path,
+            sum(gap.end_us - gap.start_us for gap in gaps),
+            len(gaps),
         )
-
-
-def _covered(timeline: Timeline) -> list[tuple[int, int]]:
-    """The stretches in which an initcall or a probe of some length ran, apart from each other and in their order."""
-    runs = sorted(
-        (row.start_us, row.end_us)
-        for items in (timeline.initcalls, timeline.probes)
-        for row in items
-        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= LEAST_RUN_US
-    )
-    merged: list[tuple[int, int]] = []
-    for start, end in runs:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _inside(stretches: Sequence[tuple[int, int]], start_us: int, end_us: int) -> int:
-    """How much of a span lies in the stretches."""
-    total = 0
-    for start, end in stretches[max(0, bisect_right(stretches, (start_us, start_us)) - 1) :]:
-        if start >= end_us:
-            break
-        total += max(0, min(end, end_us) - max(start, start_us))
-    return total
 
 
 def _units(timeline: Timeline) -> Iterator[Hotspot]:
     for unit in timeline.units:
-        own = unit.exclusive_us if unit.exclusive_us is not None else unit.duration_us
-        if own:
-            known = unit.exclusive_us is not None
+        waited = unit.path_us if unit.critical else unit.exclusive_us
+        own = waited if waited is not None else unit.duration_us
+        if own or (unit.duration_us and own is not None):
+            known = waited is not None
             path = Path.CRITICAL if unit.critical else (Path.BESIDE if unit.critical is False else Path.UNKNOWN)
             yield Hotspot(
                 "unit",
@@ -127,6 +106,7 @@ def _units(timeline: Timeline) -> Iterator[Hotspot]:
                 unit.start_us,
                 None,
                 path.value,
+                unit.duration_us,
             )
 
 

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
+from vmtailor.analysis.signs.boot_facts import machine_of
+from vmtailor.analysis.signs.gaps import gaps_of, shown_end
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
@@ -22,7 +24,7 @@ from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
 from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
-from vmtailor.analysis.timeline.units import own_time
+from vmtailor.analysis.timeline.units import critical_path, own_time
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
     Deferral,
@@ -56,7 +58,8 @@ def build(sources: Sequence[Observed]) -> Timeline:
     console = console_cost(observed, quantised, unit)
     reading = Reading(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
     initcalls, probes = _rows(observed, reading)
-    units = own_time(observed.units)
+    end_us = shown_end(observed, phases)
+    units = critical_path(own_time(observed.units), end_us)
     kernel = next((p for p in phases if p.name == PhaseName.KERNEL), None)
     kernel_us = (
         kernel.end_us - kernel.start_us
@@ -88,8 +91,13 @@ def build(sources: Sequence[Observed]) -> Timeline:
         samples=tuple(observed.samples),
         files=tuple(SourceFile(s.path, s.format) for s in sources),
         config=observed.config,
+        machine=machine_of(observed),
+        gaps=tuple(gaps_of(observed, phases, (initcalls, probes), units, end_us)),
+        shown_us=_shown(phases, end_us),
+        shown_end_us=end_us,
+        last_us=observed.last_us,
     )
-    return rank(timeline, observed.gaps)
+    return rank(timeline)
 
 
 _ORDER = [name.value for name in PhaseName]
@@ -113,6 +121,12 @@ def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
     total = max(over) - begun.start_us
     rough = not observed.rough_us.isdisjoint((begun.start_us, max(over)))
     return None if rough and total < RESOLVED_US else total
+
+
+def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
+    """From the first phase's start to where the boot ends as far as the files show."""
+    starts = [p.start_us for p in phases if p.start_us is not None]
+    return end_us - min(starts) if starts and end_us is not None and end_us > min(starts) else None
 
 
 def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from vmtailor.analysis.timeline.hotspots import weight
 from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
-from vmtailor.model.boots.timeline import Hotspot, Path, PhaseSpan, Timeline
+from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Path, PhaseSpan, Timeline
 
 COLOURS = {
     "firmware": "grey50",
@@ -72,23 +73,36 @@ def _head(timeline: Timeline) -> RenderableType:
     lines.append(Text(" · ".join(word for word in words if word), style="bold"))
     if kernel.command_line:
         lines.append(Text(kernel.command_line, style="dim"))
+    if machine := _machine(timeline.machine):
+        lines.append(Text(machine))
     for file in timeline.files:
         lines.append(Text.assemble((file.path, ""), ("  ", ""), (file.format, "cyan")))
-    took = [
-        f"{name} {duration(us)}" for name, us in (("kernel", timeline.kernel_us), ("total", timeline.total_us)) if us
-    ]
+    took = []
+    if timeline.total_us or timeline.shown_us:
+        more = "" if timeline.total_us else " or more"
+        took.append(f"boot {duration(timeline.total_us or timeline.shown_us)}{more}")
+    if timeline.kernel_us:
+        took.append(f"kernel {duration(timeline.kernel_us)}")
     return panel(Group(*lines), " · ".join(took) or "boot")
 
 
-def _known(phase: PhaseSpan) -> tuple[int, int] | None:
-    if phase.start_us is None or phase.end_us is None or phase.end_us <= phase.start_us:
+def _machine(machine: MachineInfo) -> str:
+    cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}" if machine.cpus else ""
+    kind = f"{machine.kind} ({machine.hypervisor})" if machine.hypervisor else machine.kind or ""
+    return " · ".join(word for word in (machine.model or "", kind, cpus) if word)
+
+
+def _known(phase: PhaseSpan, end_us: int | None) -> tuple[int, int] | None:
+    """Start and end; an open phase lasts to where the files' boot ends."""
+    end = phase.end_us if phase.end_us is not None else end_us
+    if phase.start_us is None or end is None or end <= phase.start_us:
         return None
-    return phase.start_us, phase.end_us
+    return phase.start_us, end
 
 
 def phase_strip(timeline: Timeline, width: int) -> Text | None:
-    """The phases to scale on one line; None when none is closed."""
-    spans = [(phase, times) for phase in timeline.phases if (times := _known(phase))]
+    """The phases to scale on one line; None when none has a length."""
+    spans = [(phase, times) for phase in timeline.phases if (times := _known(phase, timeline.shown_end_us))]
     if not spans:
         return None
     first = min(start for _, (start, _) in spans)
@@ -99,7 +113,7 @@ def phase_strip(timeline: Timeline, width: int) -> Text | None:
         left, right = round((start - first) * width / total), max(round((end - first) * width / total), at + 1)
         strip.append(" " * max(0, left - at))
         size = right - max(left, at)
-        label = f" {phase.name} {duration(end - start)} "
+        label = f" {phase.name} {duration(end - start)}{' or more' if phase.end_us is None else ''} "
         if size <= 0:
             continue
         colour = COLOURS.get(phase.name, "white")
@@ -127,11 +141,12 @@ def _phases(timeline: Timeline) -> Table:
 def _name(spot: Hotspot) -> Text:
     name = spot.name if len(spot.name) <= MOST_CHARACTERS else f"{spot.name[: MOST_CHARACTERS - 1]}…"
     run = f" (run {spot.occurrence})" if spot.occurrence and spot.occurrence > 1 else ""
+    run = f" ({spot.times} times)" if spot.times > 1 else run
     return Text.assemble(name, run, (" beside" if spot.path == Path.BESIDE else "", "dim italic"))
 
 
 def _bar(spot: Hotspot, longest: int) -> Text:
-    bar = "█" * max(1, round(12 * spot.exclusive_us / longest)) if longest else ""
+    bar = "█" * max(1, round(12 * weight(spot) / longest)) if longest else ""
     return Text(bar, style="dim" if spot.path == Path.BESIDE else "cyan")
 
 
@@ -140,18 +155,20 @@ def _hotspots(timeline: Timeline, top: int, width: int) -> Table:
     room to names."""
     spots = timeline.hotspots[:top]
     table = Table(
-        title=f"Hot spots (own time, the first {len(spots)})",
+        title=f"Hot spots (the first {len(spots)})",
         title_justify="left",
         title_style="bold",
         box=None,
         header_style="dim",
     )
-    longest = max((spot.exclusive_us for spot in timeline.hotspots), default=0)
+    longest = max((weight(spot) for spot in timeline.hotspots), default=0)
     columns: list[tuple[str, list[Text | str]]] = [
         ("kind", [Text(spot.kind, style=_KINDS.get(spot.kind, "")) for spot in spots]),
         ("name", [_name(spot) for spot in spots]),
         ("own time", [duration(spot.exclusive_us) for spot in spots]),
     ]
+    if any(spot.duration_us not in (None, spot.exclusive_us) for spot in spots):
+        columns.append(("took", [duration(spot.duration_us) for spot in spots]))
     if width >= WIDE:
         columns.append(("", [_bar(spot, longest) for spot in spots]))
     if any(spot.share_kernel is not None for spot in spots):

@@ -13,7 +13,7 @@
 
   // Lanes: what nests goes one deeper, what runs side by side gets a lane of its own.
   const groups = [["path", "kernel", (b) => (b.kind === "initcall" || b.kind === "probe") && !b.beside], ["beside", "beside", (b) => (b.kind === "initcall" || b.kind === "probe") && b.beside],
-    ["unit", "units", (b) => b.kind === "unit"], ["process", "processes", (b) => b.kind === "process"]];
+    ["gap", "silences", (b) => b.kind === "gap"], ["unit", "units", (b) => b.kind === "unit"], ["process", "processes", (b) => b.kind === "process"]];
   const lanes = [];
   const titles = [];
   for (const [key, title, test] of groups) {
@@ -44,9 +44,13 @@
   const AXIS = 26;
   const rowHeight = Math.max(5, Math.min(17, Math.floor(1500 / Math.max(1, lanes.length))));
   const phases = data.phases.filter((p) => p[1] !== null);
-  const low = Math.min(...bars.map((b) => b.start), ...phases.map((p) => p[1]), Infinity);
-  const high = Math.max(...bars.map((b) => b.end), ...phases.map((p) => p[2] ?? p[1]), -Infinity);
-  const whole = [low, Math.max(high, low + 1)];
+  const low = Math.min(bars.reduce((n, b) => Math.min(n, b.start), Infinity), ...phases.map((p) => p[1]), Infinity);
+  const high = bars.reduce((n, b) => Math.max(n, b.end), Math.max(...phases.map((p) => p[2] ?? p[1]), data.last ?? -Infinity, -Infinity));
+  // The boot fills the chart; what was logged long after it is there, but squeezes nothing.
+  const all = [low, Math.max(high, low + 1)];
+  const whole = [low, data.end !== null && data.end > low ? Math.min(data.end, all[1]) : all[1]];
+  const tail = all[1] > whole[1] + (whole[1] - whole[0]) / 50;
+  if (!tail) whole[1] = all[1];
   let view = [...whole], chosen = null, hits = null, dirty = false;
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -63,7 +67,7 @@
     return [pen, width];
   }
   function palette() {
-    return { initcall: css("--kernel"), probe: css("--probe"), unit: css("--unit"), process: css("--process"), ink: css("--ink"), soft: css("--ink-2"), line: css("--line"), hit: css("--hit"), card: css("--card") };
+    return { initcall: css("--kernel"), probe: css("--probe"), unit: css("--unit"), gap: css("--gap"), process: css("--process"), ink: css("--ink"), soft: css("--ink-2"), line: css("--line"), hit: css("--hit"), card: css("--card") };
   }
   function step(width) {
     const rough = (view[1] - view[0]) / Math.max(2, width / 110), ten = 10 ** Math.floor(Math.log10(rough));
@@ -85,7 +89,15 @@
     }
     for (const [name, start, end] of phases) {
       pen.fillStyle = css(`--${name}`) || colour.soft;
+      pen.globalAlpha = end === null ? 0.5 : 1;
       pen.fillRect(x(start), AXIS - 8, Math.max(2, x(end ?? whole[1]) - x(start)), 4);
+      pen.globalAlpha = 1;
+    }
+    if (tail) {
+      pen.fillStyle = colour.hit;
+      pen.fillRect(x(whole[1]) - 1, AXIS - 10, 1.5, height);
+      const words = `the log goes on to ${time(all[1])}`, room = pen.measureText(words).width + 6;
+      pen.fillText(words, x(whole[1]) + 4 + room < width ? x(whole[1]) + 4 : x(whole[1]) - room, height - 8);
     }
     for (const bar of bars) {
       const left = x(bar.start), right = Math.max(x(bar.end), left + 1);
@@ -119,9 +131,9 @@
   const redraw = () => { if (!dirty) { dirty = true; requestAnimationFrame(draw); } };
 
   function look(from, to) {
-    const least = 20, most = whole[1] - whole[0];
+    const least = 20, most = all[1] - all[0];
     let size = Math.min(Math.max(to - from, least), most * 1.1), start = from;
-    start = Math.max(whole[0] - most * 0.05, Math.min(start, whole[1] + most * 0.05 - size));
+    start = Math.max(all[0] - most * 0.05, Math.min(start, all[1] + most * 0.05 - size));
     view = [start, start + size];
     redraw();
   }
@@ -139,6 +151,7 @@
   document.getElementById("zoom-in").addEventListener("click", () => zoom(0.5));
   document.getElementById("zoom-out").addEventListener("click", () => zoom(2));
   document.getElementById("zoom-all").addEventListener("click", () => { view = [...whole]; redraw(); });
+  document.getElementById("zoom-log")?.addEventListener("click", () => { view = [...all]; redraw(); });
   const place = (event) => { const box = gantt.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top, box.width]; };
   gantt.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaX) < Math.abs(event.deltaY) && document.activeElement !== gantt) return;
@@ -176,7 +189,7 @@
   const tip = document.getElementById("tip");
   function hover(event, bar, note = "") {
     if (!bar) { tip.hidden = true; return; }
-    tip.textContent = `${bar.name}${bar.run > 1 && bar.kind !== "process" ? ` (run ${bar.run})` : ""}\n${bar.kind}, from ${time(bar.start)}: ${time(bar.us)}${bar.own === null ? "" : `, own ${time(bar.own)}`}${bar.reported !== null && bar.reported !== bar.us ? `, reported ${time(bar.reported)}` : ""}${bar.beside ? "\nran beside the boot" : ""}${note}`;
+    tip.textContent = `${bar.name}${bar.run > 1 && bar.kind !== "process" ? ` (run ${bar.run})` : ""}\n${bar.kind}, from ${time(bar.start)}: ${time(bar.us)}${bar.own === null ? "" : `, own ${time(bar.own)}`}${bar.reported !== null && bar.reported !== bar.us ? `, reported ${time(bar.reported)}` : ""}${bar.beside ? "\nran beside the boot" : ""}${bar.kind === "gap" ? `\n${bar.source}` : ""}${note}`;
     tip.hidden = false;
     tip.style.left = `${Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8) + scrollX}px`;
     tip.style.top = `${event.clientY + 16 + scrollY}px`;
@@ -267,9 +280,9 @@
   // The table, linked both ways.
   const index = new Map();
   for (const bar of bars) { const key = `${bar.kind}\n${bar.name}`; if (!index.has(key)) index.set(key, []); index.get(key).push(bar); }
-  const spots = data.hotspots.map(([kind, name, own, kernel, total, advice, start, run, path]) => {
+  const spots = data.hotspots.map(([kind, name, own, kernel, total, advice, start, run, path, took, times]) => {
     const list = index.get(`${kind}\n${name}`) || [];
-    return { kind, name, own, kernel, total, advice, run, path, start, bar: list.find((b) => b.run === run) || list[0] || null };
+    return { kind, name, own, kernel, total, advice, run, path, start, took, times, bar: list.find((b) => b.run === run) || list[0] || null };
   });
   function jump(spot) {
     if (spot.bar) choose(spot.bar, true);
@@ -278,16 +291,17 @@
   }
   const kinds = [...new Set(spots.map((s) => s.kind))];
   const table = vm.table(document.getElementById("spots"), {
-    rows: spots, label: "hot spots", noun: "hot spots", chunk: 30, sort: [2, -1],
+    rows: spots, label: "hot spots", noun: "hot spots", chunk: 30,
     text: (s) => `${s.kind} ${s.name} ${s.advice.join(" ")} ${s.path}`,
     chips: kinds.length > 1 ? { values: kinds.map((k) => [k, k]), of: (s) => [s.kind] } : null,
     columns: [
       { title: "Kind", value: (s) => s.kind, cell: (s) => s.kind },
       { title: "Name", value: (s) => s.name, cell: (s) => {
-        const label = s.run > 1 && s.kind !== "process" ? `${s.name} (run ${s.run})` : s.name;
+        const label = s.run > 1 && s.kind !== "process" ? `${s.name} (run ${s.run})` : s.times > 1 ? `${s.name} (${s.times} times)` : s.name;
         return s.bar || s.start !== null ? el("button", { type: "button", class: "link", on: { click: () => jump(s) } }, label) : label;
       } },
       { title: "Own time", number: true, value: (s) => s.own, cell: (s) => time(s.own) },
+      { title: "Took", number: true, value: (s) => s.took ?? -1, cell: (s) => time(s.took) },
       { title: "Of the kernel", number: true, value: (s) => s.kernel ?? -1, cell: (s) => percent(s.kernel) },
       { title: "Of the boot", number: true, value: (s) => s.total ?? -1, cell: (s) => percent(s.total) },
       { title: "Path", value: (s) => s.path, cell: (s) => s.path === "critical" ? "in the way" : s.path === "beside" ? "beside" : "not known" },

@@ -12,21 +12,33 @@ from vmtailor.model.boots.timeline import PhaseSpan, Warn
 
 
 class RowVerdict(StrEnum):
-    """What became of an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way."""
+    """What became of an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way. `below
+    threshold`: whatever the difference is, it is too small to be of interest; where it can be told from none, the row's
+    direction says which way. `same`: no difference at all. `in some boots`: a side has it in some of its boots only."""
 
     GONE = "gone"
     NEW = "new"
     FASTER = "faster"
     SLOWER = "slower"
     MOVED = "moved"
+    BELOW = "below threshold"
     SAME = "same"
+    PARTLY = "in some boots"
     UNDECIDED = "undecided"
+
+
+class RowMode(msgspec.Struct, frozen=True):
+    """One of two groups that the boots of a side fall into: its median, and how many boots."""
+
+    median: float
+    boots: int
 
 
 class Row(msgspec.Struct, frozen=True):
     """One phase, item or figure. Medians, in `unit`; `low` and `high` bound the
     difference (95 %), None where a side is a single boot. `direction` says which way an undecided one leans. `boots`
-    counts in how many boots of each side it was."""
+    counts in how many boots of each side it was, `of` how many there are. `before_modes` and `after_modes` are given
+    where the boots of a side fall into two groups: then its median is of neither."""
 
     kind: str
     name: str
@@ -44,6 +56,9 @@ class Row(msgspec.Struct, frozen=True):
     before_path: str = ""
     after_path: str = ""
     unit: str = "µs"
+    of: tuple[int, int] = (1, 1)
+    before_modes: tuple[RowMode, ...] = ()
+    after_modes: tuple[RowMode, ...] = ()
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
@@ -65,9 +80,12 @@ class ComparedSide(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """History of the format: /1 first; /2: figures are named without a unit, which `unit` says."""
+    """A difference below either threshold, a share of the median before or an amount, is of no interest.
 
-    SCHEMA: ClassVar[str] = "vmtailor/comparison/2"
+    History of the format: /1 first; /2: figures are named without a unit, which `unit` says; /3: thresholds, modes, how
+    many boots there are in all; `below threshold` and `in some boots`."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/comparison/3"
 
     before: ComparedSide
     after: ComparedSide
@@ -75,3 +93,5 @@ class Comparison(msgspec.Struct, frozen=True):
     items: tuple[Row, ...]
     config: tuple[ConfigChange, ...]
     warnings: tuple[Warn, ...]
+    threshold_share: float = 0.05
+    threshold_us: float = 1000.0

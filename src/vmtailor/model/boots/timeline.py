@@ -98,6 +98,48 @@ class KernelInfo(msgspec.Struct, frozen=True):
     tick_us: int | None = None
 
 
+class MachineKind(StrEnum):
+    """What kind of machine a log is of."""
+
+    VIRTUAL = "virtual"
+    BOARD = "board"  # a device tree describes it
+    PHONE = "phone"
+    LAPTOP = "laptop"
+    DESKTOP = "desktop"
+    SERVER = "server"
+
+
+class MachineInfo(msgspec.Struct, frozen=True):
+    """The machine at hand, as its log tells it (data/boot_facts.toml). None: the log does not tell. `hypervisor` is a
+    name of the file's; `model` is DMI's or the device tree's. `has` names what else was seen, `seen` the lines."""
+
+    kind: str | None = None
+    hypervisor: str | None = None
+    model: str | None = None
+    processor: str | None = None
+    cpus: int | None = None
+    has: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+
+class GapSpan(msgspec.Struct, frozen=True):
+    """A stretch in which the log is silent, or (`silent` False) in which it says what it waits for. `before` and
+    `after` are the messages around it, `phase` is where it begins. `kind` and `title` are of data/boot_gaps.toml, ""
+    where no message of a known kind explains it. `own_us` is its length less what initcalls and probes in it account
+    for, and less what a stretch has of silences of other kinds."""
+
+    start_us: int
+    end_us: int
+    before: str
+    after: str
+    phase: str = ""
+    kind: str = ""
+    title: str = ""
+    path: str = Path.UNKNOWN
+    silent: bool = True
+    own_us: int = 0
+
+
 class PhaseSpan(msgspec.Struct, frozen=True):
     """`source` says how start and end were found. `ready` is a moment: its end is its start."""
 
@@ -170,8 +212,9 @@ class Deferral(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical chain,
-    where known."""
+    """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical path,
+    where known; `path_us` is how long the path waited for it. `exclusive_us` is the time in which no other was
+    starting."""
 
     name: str
     start_us: int | None
@@ -180,6 +223,7 @@ class Unit(msgspec.Struct, frozen=True):
     exclusive_us: int | None
     duration_source: str | None
     critical: bool | None = None
+    path_us: int | None = None
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
@@ -232,7 +276,8 @@ class ConsoleCost(msgspec.Struct, frozen=True):
 
 
 class Hotspot(msgspec.Struct, frozen=True):
-    """`share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
+    """`exclusive_us` is its own time, `duration_us` all of it; of several silences of one kind (`times`) both are the
+    sum. `share_*` are 0 … 1 of the kernel phase and of the boot up to the end of its last phase; None where that is not
     known or it is not part of it. `advice` lists ids of the catalogue."""
 
     kind: str
@@ -244,12 +289,15 @@ class Hotspot(msgspec.Struct, frozen=True):
     start_us: int | None = None
     occurrence: int | None = None
     path: str = Path.UNKNOWN
+    duration_us: int | None = None
+    times: int = 1
 
 
 class Remedy(msgspec.Struct, frozen=True):
     """A change of the catalogue that fits this boot. `applies` False: it would have, but this kernel has it already
     or cannot.
-    `saving_us` is what to expect (None: not to be had from this log); `confidence` low, medium, high."""
+    `saving_us` is the most to expect (None: not to be had from this log); `confidence` low, medium, high. `published`
+    are figures of others, each with who measured it."""
 
     id: str
     title: str
@@ -260,6 +308,7 @@ class Remedy(msgspec.Struct, frozen=True):
     change: tuple[str, ...]
     risk: str
     seen: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
 
 
 class SourceFile(msgspec.Struct, frozen=True):
@@ -270,9 +319,14 @@ class SourceFile(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """One boot. History of the format: /1 first."""
+    """One boot. `shown_us` is how much of it the files show: from its first phase's start to the end of its last one,
+    or, where that is open, to the last event before a silence that is none of the boot's; there is `shown_end_us`,
+    and `last_us` is the last event of all.
 
-    SCHEMA: ClassVar[str] = "vmtailor/timeline/1"
+    History of the format: /1 first; /2: machine, gaps, shown_us, shown_end_us, last_us; units' path_us; hot spots'
+    duration_us and times; remedies' published; processes' waiting_us."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/timeline/2"
 
     kernel: KernelInfo
     phases: tuple[PhaseSpan, ...] = ()
@@ -291,6 +345,11 @@ class Timeline(msgspec.Struct, frozen=True):
     samples: tuple[UseSample, ...] = ()
     files: tuple[SourceFile, ...] = ()
     config: dict[str, str] = {}
+    machine: MachineInfo = MachineInfo()
+    gaps: tuple[GapSpan, ...] = ()
+    shown_us: int | None = None
+    shown_end_us: int | None = None
+    last_us: int | None = None
 
     def phase(self, name: str) -> PhaseSpan | None:
         """The phase of that name, or None."""

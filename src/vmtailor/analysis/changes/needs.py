@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a change presumes of the machine, and whether the machine of a log is such a one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.model.boots.timeline import MachineInfo, MachineKind
+
+_KINDS = {str(kind): kind for kind in MachineKind if kind is not MachineKind.VIRTUAL}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """All of this must hold. What must be so has to be seen in the log; what must not be so must not be seen.
+
+    `virtual`: a hypervisor is there (or none is). `hypervisors`: it is one of these. `kinds`: the machine is of one of
+    these; `no_kinds`: of none of these. `has` and `lacks` are words of data/boot_facts.toml. `arch`: the processor's
+    family is one of these, where it is known."""
+
+    virtual: bool | None = None
+    hypervisors: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    no_kinds: tuple[str, ...] = ()
+    cpus_at_least: int | None = None
+    cpus_at_most: int | None = None
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()
+
+    def met(self, machine: MachineInfo, arch: str | None) -> bool:
+        """Whether this machine is such a one."""
+        virtual = machine.hypervisor is not None
+        return all(
+            (
+                self.virtual is None or self.virtual == virtual,
+                not self.hypervisors or machine.hypervisor in self.hypervisors,
+                not self.kinds or machine.kind in self.kinds,
+                machine.kind not in self.no_kinds,
+                self.cpus_at_least is None or (machine.cpus is not None and machine.cpus >= self.cpus_at_least),
+                self.cpus_at_most is None or (machine.cpus is not None and machine.cpus <= self.cpus_at_most),
+                set(self.has) <= set(machine.has),
+                not set(self.lacks) & set(machine.has),
+                not self.arch or arch is None or arch in self.arch,
+            )
+        )
+
+    def words(self) -> str:
+        """The same for a person."""
+        parts = []
+        if self.virtual is not None:
+            parts.append("a virtual machine" if self.virtual else "no virtual machine")
+        if self.hypervisors:
+            parts.append(f"hypervisor {' or '.join(self.hypervisors)}")
+        if self.kinds:
+            parts.append(f"a {' or '.join(self.kinds)}")
+        if self.no_kinds:
+            parts.append(f"no {', no '.join(self.no_kinds)}")
+        if self.cpus_at_least is not None:
+            parts.append(f"at least {self.cpus_at_least} CPUs")
+        if self.cpus_at_most is not None:
+            parts.append(f"at most {self.cpus_at_most} CPU{'s' if self.cpus_at_most > 1 else ''}")
+        parts += [f"seen: {', '.join(self.has)}"] if self.has else []
+        parts += [f"not seen: {', '.join(self.lacks)}"] if self.lacks else []
+        parts += [f"processors {', '.join(self.arch)}"] if self.arch else []
+        return "; ".join(parts)
+
+
+def needs_of(raw: dict[str, Any]) -> Needs:
+    """A table of data/changes: `hypervisor` (true, false, a name or names), a kind of machine = true or false, `fips`,
+    `cpus_at_least`, `cpus_at_most`, `has`, `lacks`, `arch`. Raises ValueError for another key, TypeError for a value of
+    another type."""
+    raw = dict(raw)
+    virtual: bool | None = None
+    hypervisors: tuple[str, ...] = ()
+    hypervisor = raw.pop("hypervisor", None)
+    if isinstance(hypervisor, bool):
+        virtual = hypervisor
+    elif hypervisor is not None:
+        hypervisors = _names(hypervisor)
+    kinds = [str(_KINDS[name]) for name in list(raw) if name in _KINDS and _flag(raw[name])]
+    no_kinds = [str(_KINDS[name]) for name in list(raw) if name in _KINDS and not _flag(raw[name])]
+    for name in (*kinds, *no_kinds):
+        del raw[name]
+    has, lacks = list(_names(raw.pop("has", ()))), list(_names(raw.pop("lacks", ())))
+    if "fips" in raw:
+        (has if _flag(raw.pop("fips")) else lacks).append("fips")
+    least, most, arch = raw.pop("cpus_at_least", None), raw.pop("cpus_at_most", None), _names(raw.pop("arch", ()))
+    if raw:
+        raise ValueError(f"unknown need {', '.join(raw)}")
+    if not all(isinstance(value, (int, type(None))) for value in (least, most)):
+        raise TypeError("a number of CPUs is no number")
+    return Needs(virtual, hypervisors, tuple(kinds), tuple(no_kinds), least, most, tuple(has), tuple(lacks), arch)
+
+
+def any_met(needs: Sequence[Needs], machine: MachineInfo, arch: str | None) -> bool:
+    """Whether one of several is met; none asks for nothing."""
+    return not needs or any(one.met(machine, arch) for one in needs)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _names(value: object) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{value!r} is neither a word nor a list of words")
+    return tuple(names)

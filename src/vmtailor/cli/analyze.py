@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from vmtailor.analysis.timeline.analyze import analyze as analyze_files
+from vmtailor.analysis.timeline.analyze import require_log
 from vmtailor.analysis.timeline.boot_json import json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_page import boot_page
 from vmtailor.base import output as printed
@@ -41,7 +42,7 @@ def analyze(
     """Show where the time of a boot went: phases, hot spots, and the changes that would help."""
     if json and csv:
         raise UserInputError("--json and --csv exclude each other", hint="give one of them")
-    timeline = analyze_files(files, boot)
+    timeline = require_log(analyze_files(files, boot))
     if output is not None:
         write_atomic(output, boot_page(timeline, _title(files)).encode())
         printed.note(f"written: {output}")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.bootlog.reading import DATA, codes, timeline_of, times
+from tests.unit.bootlog.reading import DATA, codes, timeline_of, times, unit
 
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.model.boots.timeline import Timeline
@@ -252,3 +252,43 @@ def test_a_kernel_alone_is_no_whole_boot(tmp_path: Path) -> None:
     log = "[    0.000000] Linux version 6.1.0 (gcc)\n[    1.200000] Kernel panic - not syncing: VFS: Unable to mount\n"
     timeline = timeline_of(tmp_path, log)
     assert (timeline.kernel_us, timeline.total_us) == (1_200_000, None)
+
+
+def test_what_cloud_init_ran_lies_in_its_stage() -> None:
+    timeline = analyze([CORPUS / "cloud-init-analyze.txt"])
+    stage = unit(timeline, "cloud-init:modules-config")
+    # Lines 6 to 12: the first at 3.322, 2.013 s in all, of which 1 + 1299 + 52 + 478 + 114 ms are in the lines between.
+    assert (stage.start_us, stage.duration_us, stage.exclusive_us) == (3_322_000, 2_013_000, 2_013_000 - 1_944_000)
+    locale = unit(timeline, "cloud-init:modules-config/config-locale ran successfully")
+    assert (locale.start_us, locale.end_us, locale.exclusive_us) == (3_326_000, 4_625_000, 1_299_000)
+    for one in timeline.units:
+        around = unit(timeline, one.name.partition("/")[0])
+        assert around.start_us is not None and one.start_us is not None
+        assert around.start_us <= one.start_us and (one.end_us or 0) <= (around.end_us or 0)
+
+
+SHOW = (
+    "-- Boot Record 01 --\nStarting stage: init-local\n|`->no cache found @00.00600s +00.00200s\n"
+    "Finished stage: (init-local) 00.50000 seconds\n\n"
+    "Starting stage: modules-config\n|`->config-locale ran successfully @03.32600s +01.29900s\n"
+    "Finished stage: (modules-config) 02.01300 seconds\n\nTotal Time: 2.51300 seconds\n\n1 boot records analyzed\n"
+)
+BLAME = (
+    "-- Boot Record 01 --\n     01.29900s (modules-config/config-locale)\n     00.00200s (init-local/check-cache)\n\n"
+    "1 boot records analyzed\n"
+)
+
+
+def test_several_outputs_of_one_boot_are_one(tmp_path: Path) -> None:
+    show = timeline_of(tmp_path, SHOW)
+    assert [(u.name, u.start_us, u.duration_us, u.exclusive_us) for u in show.units] == [
+        ("cloud-init:init-local", 0, 500_000, 498_000),  # the first stage: the times count from its start
+        ("cloud-init:init-local/no cache found", 6_000, 2_000, 2_000),
+        ("cloud-init:modules-config", 3_326_000, 2_013_000, 714_000),
+        ("cloud-init:modules-config/config-locale ran successfully", 3_326_000, 1_299_000, 1_299_000),
+    ]
+    for texts in ((SHOW, BLAME), (BLAME, SHOW), (SHOW + BLAME,), (BLAME + SHOW,)):
+        both = timeline_of(tmp_path, *texts)
+        assert both.units == show.units and "several-boots" not in codes(both)
+    again = timeline_of(tmp_path, SHOW.replace("Record 01", "Record 02").replace("1.299", "1.111") + BLAME)
+    assert "2 boot records" in said(again, "several-boots")

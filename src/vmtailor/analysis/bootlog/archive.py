@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+import zstandard
+
 from vmtailor.base.files.regular_file import kind_of
 from vmtailor.base.words import sizes
 
@@ -30,17 +32,51 @@ RATIO_FROM = 16 << 20
 #: Bytes kept of one member of an archive, and members looked at.
 MAX_MEMBER = 256 << 20
 MAX_MEMBERS = 10_000
+#: Of zstd so much is unpacked at once: its blocks can be tiny, and each is up to 128 KiB.
+SLICE = 256
 
 
 class Bomb(Exception):
     """More came out of a compressed file than any boot log has."""
 
 
-def open_chunks(path: Path, limit: int = MAX_BYTES) -> Iterator[bytes]:
-    """A file's bytes in chunks, decompressed when it is gzip, bzip2 or xz. Damaged ends are dropped. Raises Bomb,
-    OSError."""
+class Chunks:
+    """A file's bytes in chunks, decompressed. `cut` says, once all were given, how the file ends where it should not;
+    empty when it is whole."""
+
+    def __init__(self) -> None:
+        self.cut = ""
+        self.behind = b""  # what the decompressor was not given, because it had come to its end
+        self._chunks: Iterator[bytes] = iter(())
+
+    def of(self, chunks: Iterator[bytes]) -> Chunks:
+        """These chunks, from a generator that was given this object to tell."""
+        self._chunks = chunks
+        return self
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+    def __next__(self) -> bytes:
+        return next(self._chunks)
+
+
+def open_chunks(path: Path, limit: int = MAX_BYTES) -> Chunks:
+    """A file's bytes in chunks, decompressed when it is gzip, bzip2, xz or zstd. Damaged ends are dropped. Raises
+    Bomb, OSError."""
+    told = Chunks()
+    return told.of(_chunks_of(path, limit, told))
+
+
+def decompressed(file: IO[bytes], limit: int = MAX_BYTES) -> Chunks:
+    """The same of a stream that is open."""
+    told = Chunks()
+    return told.of(decompress(file, limit, told))
+
+
+def _chunks_of(path: Path, limit: int, told: Chunks) -> Iterator[bytes]:
     with _opened(path) as file:
-        yield from decompress(file, limit)
+        yield from decompress(file, limit, told)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -62,6 +98,10 @@ def _opened(path: Path) -> IO[bytes]:
         raise
 
 
+#: The library does not name this class.
+_ZSTD = type(zstandard.ZstdDecompressor().decompressobj())
+
+
 def _decompressor(magic: bytes) -> object | None:
     if magic.startswith(b"\x1f\x8b"):
         return zlib.decompressobj(31)
@@ -69,16 +109,19 @@ def _decompressor(magic: bytes) -> object | None:
         return bz2.BZ2Decompressor()
     if magic.startswith(b"\xfd7zXZ\x00"):
         return lzma.LZMADecompressor(memlimit=128 << 20)
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return zstandard.ZstdDecompressor(max_window_size=128 << 20).decompressobj()
     return None
 
 
-def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
-    """Chunks of a stream, decompressed where its first bytes say so."""
+def decompress(file: IO[bytes], limit: int = MAX_BYTES, told: Chunks | None = None) -> Iterator[bytes]:
+    """Chunks of a stream, decompressed where its first bytes say so. `told` learns how it ended."""
+    told = told or Chunks()
     chunk = file.read(CHUNK)
     worker = _decompressor(chunk[:8])
     total, taken = 0, len(chunk)
     while chunk:
-        for piece in [chunk] if worker is None else _expand(worker, chunk):
+        for piece in [chunk] if worker is None else _expand(worker, chunk, told):
             total += len(piece)
             if total > limit:
                 raise Bomb(f"more than {sizes.mebibytes(limit)} came out of it")
@@ -87,30 +130,41 @@ def decompress(file: IO[bytes], limit: int = MAX_BYTES) -> Iterator[bytes]:
             if piece:
                 yield piece
         if worker is not None and getattr(worker, "eof", False):
-            rest = getattr(worker, "unused_data", b"")
+            rest = getattr(worker, "unused_data", b"") + told.behind
+            told.behind = b""
             worker = _decompressor(rest[:8])
             if worker is None:
                 return
             chunk = rest
             continue
+        if told.cut:
+            return
         chunk = file.read(CHUNK)
         taken += len(chunk)
+    if worker is not None and not getattr(worker, "eof", True):
+        told.cut = "the compressed file ends in its middle"
 
 
-def _expand(worker: object, data: bytes) -> Iterator[bytes]:
+def _expand(worker: object, data: bytes, told: Chunks) -> Iterator[bytes]:
     """All that `data` decompresses to, a chunk at a time. A damaged rest ends it."""
     try:
         if isinstance(worker, (bz2.BZ2Decompressor, lzma.LZMADecompressor)):
             yield worker.decompress(data, CHUNK)
             while not worker.eof and not worker.needs_input:
                 yield worker.decompress(b"", CHUNK)
+        elif hasattr(worker, "decompress") and isinstance(worker, _ZSTD):
+            for start in range(0, len(data), SLICE):
+                if worker.eof:
+                    told.behind = data[start:]
+                    break
+                yield worker.decompress(data[start : start + SLICE])
         else:
             assert hasattr(worker, "decompress")
             yield worker.decompress(data, CHUNK)
             while worker.unconsumed_tail and not worker.eof:  # type: ignore[attr-defined]
                 yield worker.decompress(worker.unconsumed_tail, CHUNK)  # type: ignore[attr-defined]
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
-        return
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, zstandard.ZstdError):
+        told.cut = "the compressed file is damaged"
 
 
 class ChunkFile(io.RawIOBase):
@@ -137,9 +191,12 @@ class ChunkFile(io.RawIOBase):
         return size
 
 
-def tar_members(chunks: Iterator[bytes], wanted: frozenset[str]) -> Iterator[tuple[str, bytes]]:
+def tar_members(
+    chunks: Iterator[bytes], wanted: frozenset[str], told: Chunks | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Regular members of a tar stream whose base name is wanted: (base name, contents). A truncated archive ends
-    early."""
+    early, and `told` learns that."""
+    told = told or Chunks()
     try:
         with tarfile.open(fileobj=io.BufferedReader(ChunkFile(chunks), CHUNK), mode="r|") as archive:
             for count, member in enumerate(archive):
@@ -150,9 +207,12 @@ def tar_members(chunks: Iterator[bytes], wanted: frozenset[str]) -> Iterator[tup
                     continue
                 file = archive.extractfile(member)
                 if file is not None:
-                    yield name, _read_what_is_there(file)
+                    data = _read_what_is_there(file)
+                    if len(data) < member.size:
+                        told.cut = told.cut or f"the archive ends within {name}"
+                    yield name, data
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, RecursionError):
-        return
+        told.cut = told.cut or "the archive is damaged, or ends in its middle"
 
 
 def _read_what_is_there(file: IO[bytes]) -> bytes:

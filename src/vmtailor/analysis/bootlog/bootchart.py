@@ -45,6 +45,8 @@ class _Seen:
     start: int
     last: int
     cpu_last: float
+    blocked: int = 0  # jiffies before samples that saw it wait for a disk
+    delayed: float = 0.0  # jiffies of such waits that the kernel counted
 
 
 def is_bootchart(names: Mapping[str, bytes]) -> bool:
@@ -120,6 +122,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
     odd = 0
     period: tuple[int, int] | None = None
     for at, lines in blocks(members.get("proc_ps.log", b"")):
+        since = at - period[1] if period else 0
         period = (period[0] if period else at, at)
         for line in lines:
             match = _PS.match(line)
@@ -131,7 +134,10 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
                 odd += 1
                 continue
             cpu, start = float(int(figures[0]) + int(figures[1])), int(figures[2])
-            _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=start, at=at, cpu=cpu)
+            one = _note(seen, int(match[1]), match[2], ppid=int(match[4]), start=start, at=at, cpu=cpu)
+            if one is not None:
+                one.blocked += min(since, at - one.start) if match[3] == b"D" else 0
+                one.delayed = max(one.delayed, _delayed(rest))
     for at, lines in blocks(members.get("taskstats.log", b"")):
         period = (min(period[0], at) if period else at, max(period[1], at) if period else at)
         for line in lines:
@@ -141,7 +147,7 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
             ):
                 odd += bool(line.strip())
                 continue
-            _note(
+            one = _note(
                 seen,
                 int(words[0]),
                 words[2].strip(b"()"),
@@ -150,25 +156,38 @@ def _processes(observed: Observed, members: Mapping[str, bytes]) -> tuple[int, i
                 at=at,
                 cpu=int(words[3]) / 1e7,
             )
+            if one is not None:
+                one.delayed = max(one.delayed, int(words[4]) / 1e7)
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} lines of process samples could not be read")
     observed.processes.extend(_rows(seen, period[0] if period else 0))
+    if period and seen:
+        observed.charted_total_us = (period[1] - min(one.start for one in seen.values())) * JIFFY_US
     return period
 
 
 def _note(
     seen: dict[tuple[int, int], _Seen], pid: int, raw: bytes, *, ppid: int, start: int | None, at: int, cpu: float
-) -> None:
-    """Note one sample of a process. taskstats says no start (None): there a process is told by its pid alone."""
+) -> _Seen | None:
+    """Note one sample of a process. taskstats says no start (None): there a process is told by its pid alone. None
+    where there are too many."""
     key = (pid, -1 if start is None else start)
     if start is not None and key not in seen:
         key = next(((pid, near) for near in (start - 1, start + 1) if (pid, near) in seen), key)
     old = seen.get(key)
     if old is None:
-        if len(seen) < MAX_PROCESSES:
-            seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, cpu)
-        return
+        if len(seen) >= MAX_PROCESSES:
+            return None
+        old = seen[key] = _Seen(decode(raw, 120), ppid, at if start is None else min(start, at), at, cpu)
+        return old
     old.name, old.ppid, old.last, old.cpu_last = decode(raw, 120), ppid, at, max(cpu, old.cpu_last)
+    return old
+
+
+def _delayed(rest: list[bytes]) -> float:
+    """The 42nd field of /proc/PID/stat, where the kernel has it: jiffies that it waited for disks."""
+    figure = rest[37] if len(rest) > 37 else b""
+    return float(int(figure)) if figure.isdigit() and len(figure) < 12 else 0.0
 
 
 def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
@@ -187,6 +206,7 @@ def _observers(seen: Mapping[tuple[int, int], _Seen], first: int) -> set[int]:
 
 def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process]:
     observers = _observers(seen, first)
+    counted = any(one.delayed for one in seen.values())  # kernels may have it switched off
     for (pid, _), one in seen.items():
         end = max(one.last, one.start)
         yield Process(
@@ -199,6 +219,7 @@ def _rows(seen: Mapping[tuple[int, int], _Seen], first: int) -> Iterator[Process
             round(one.cpu_last * JIFFY_US),
             DurationSource.SAMPLES.value,
             pid in observers,
+            round((one.delayed if counted else one.blocked) * JIFFY_US),
         )
 
 

@@ -66,6 +66,7 @@ class Cleaner:
         self.quoted = is_mail_quoted(sample)
         self.escapes = 0
         self.cut = 0
+        self.unended = b""  # a last line without a line feed
 
     def lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Clean lines without their line feeds. Memory: one chunk and one line."""
@@ -90,6 +91,7 @@ class Cleaner:
                 yield self._clean(rest[:MAX_LINE])
                 rest = rest[-MAX_LINE:]
         if rest:
+            self.unended = rest[:MAX_LINE]
             yield self._clean(rest)
 
     def _transcode(self, chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -19,6 +19,8 @@ _BOOT = re.compile(
     r"|Cloud-init start|Cloud-init activated at): "
     r"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
 )
+#: What begins so early is in the first stage, at whose start the times are 0.
+_FIRST_US = 1_000_000
 _RECORD = re.compile(r"-- Boot Record (\d+) --")
 
 
@@ -46,11 +48,30 @@ def read_text(path: str, text: str) -> Observed:
     """Read show, blame or boot. Of several boot records the last counts."""
     observed = Observed(path, "cloud-init analyze", relative=True)
     records = _RECORD.split(text)
-    if len(records) > 3:
-        observed.warn(WarningCode.SEVERAL_BOOTS, f"{len(records) // 2} boot records; this is the last")
-    body = records[-1] if len(records) > 1 else text
+    # Outputs of several commands, one behind the other, have the same records twice.
+    numbers = list(dict.fromkeys(records[1::2]))
+    if len(numbers) > 1:
+        observed.warn(WarningCode.SEVERAL_BOOTS, f"{len(numbers)} boot records; this is the last")
+    bodies = [body for number, body in zip(records[1::2], records[2::2], strict=False) if number == numbers[-1]]
     _boot(observed, text)
-    stage = ""
+    shown: list[Unit] = []
+    blamed_rows: list[Unit] = []
+    for body in bodies or [text]:
+        stages, rows = _stages(body)
+        shown.extend(stages)
+        blamed_rows.extend(rows)
+    observed.units.extend(shown or blamed_rows)  # what `blame` says is in `show`, with its start
+    if not any(u.start_us is not None for u in observed.units) and not observed.phases:
+        observed.relative = False
+    return observed
+
+
+def _stages(body: str) -> tuple[list[Unit], list[Unit]]:
+    """The units of one record: stages with what ran in them, and the rows of `blame`."""
+    units: list[Unit] = []
+    blamed_rows: list[Unit] = []
+    inside: list[Unit] = []
+    stage, first = "", True
     for raw in body.splitlines():
         line = printable(raw, 1000)
         begun, finished, event, blamed = (
@@ -60,25 +81,37 @@ def read_text(path: str, text: str) -> Observed:
             _BLAME.match(line),
         )
         if begun:
-            stage = begun[1]
+            stage, inside = begun[1], []
         elif finished:
-            observed.units.append(
-                Unit(f"cloud-init:{finished[1]}", None, None, _us(finished[2]), None, DurationSource.REPORTED.value)
-            )
-            stage = ""
+            units.extend((_around(finished[1], _us(finished[2]), inside, first), *inside))
+            stage, inside, first = "", [], False
         elif event:
             # The text says that `@` is when the event was over, but cloud-init prints when it began (util:
             # event_record).
             start, took = _us(event[2]), _us(event[3])
             name = f"cloud-init:{stage}/{event[1].strip()}" if stage else f"cloud-init:{event[1].strip()}"
-            observed.units.append(Unit(name, start, start + took, took, None, DurationSource.REPORTED.value))
-        elif blamed:
-            observed.units.append(
-                Unit(f"cloud-init:{blamed[2]}", None, None, _us(blamed[1]), None, DurationSource.REPORTED.value)
+            (inside if stage else units).append(
+                Unit(name, start, start + took, took, None, DurationSource.REPORTED.value)
             )
-    if not any(u.start_us is not None for u in observed.units) and not observed.phases:
-        observed.relative = False
-    return observed
+        elif blamed:
+            name = f"cloud-init:{blamed[2]}"
+            blamed_rows.append(Unit(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
+    units.extend(inside)  # of a stage that did not finish
+    return units, blamed_rows
+
+
+def _around(stage: str, took_us: int, inside: list[Unit], first: bool) -> Unit:
+    """A stage around what ran in it. Its start is not printed: the first of a boot is where the times count from, the
+    others begin with what they do first, as far as that holds all of it. Its own time is what is left of it."""
+    starts = [u.start_us for u in inside if u.start_us is not None]
+    ends = [u.end_us for u in inside if u.end_us is not None]
+    start = None
+    if starts:
+        begin = 0 if first and min(starts) < _FIRST_US and max(ends) <= took_us else min(starts)
+        start = max(0, min(begin, max(ends) - took_us)) if max(ends) - begin > took_us else begin
+    own = max(0, took_us - sum(u.duration_us or 0 for u in inside))
+    end = None if start is None else start + took_us
+    return Unit(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
 
 
 def _us(text: str) -> int:

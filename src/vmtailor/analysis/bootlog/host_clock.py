@@ -21,6 +21,7 @@ class HostClock:
 
     def __init__(self) -> None:
         self.offset_us: int | None = None
+        self.assumed = False  # that the first line there is stands at zero
         self._days = 0
         self._last_of_day: int | None = None
         self._last = self._before_reset = 0
@@ -54,12 +55,14 @@ class HostClock:
             # The line with the least delay on its way to the host tells the offset best.
             if self.offset_us is None or host_us - own_us < self.offset_us:
                 self.offset_us = host_us - own_us
+            self.assumed = False
             return own_us
         if self.offset_us is None:
             begins = message.startswith((b"Linux version", b"Booting Linux")) or (outer.identified and first)
             if not begins:
                 return None
             self.offset_us = host_us
+            self.assumed = not message.startswith((b"Linux version", b"Booting Linux"))
         return host_us - self.offset_us
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.observed import Observed, RawCall, RawProbe
 
@@ -161,3 +162,23 @@ class CallTracker:
         self._observed.probes.append(
             RawProbe(name, at_us, int(after), int(result), caller.decode() if caller else None)
         )
+
+
+def broken(message: bytes) -> bytes:
+    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
+    one."""
+    whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
+    return message if whole and len(message) < 300 else b""
+
+
+def ends_within(line: bytes) -> bool:
+    """Whether a last line without a line feed is surely not whole."""
+    text = text_of(line)
+    stamp = line.startswith(b"[") and b"]" not in line
+    return stamp or (bool(broken(text)) and not (CALLING.match(text) or RETURNED.match(text) or PROBE.match(text)))
+
+
+def text_of(line: bytes) -> bytes:
+    """A line without the kernel's stamp."""
+    stamp = stamps.KERNEL.match(line)
+    return stamp[4] if stamp else line

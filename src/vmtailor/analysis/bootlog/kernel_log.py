@@ -19,6 +19,8 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     RETURNED,
     RETURNED_CUT,
     CallTracker,
+    broken,
+    ends_within,
 )
 from vmtailor.analysis.bootlog.milestones import (
     AFTER_RESET,
@@ -77,7 +79,7 @@ class KernelLog:
         self._begin()
 
     def _begin(self) -> None:
-        self.observed = Observed(self._path, self._format(), kernel_log=True)
+        self.observed = Observed(self._path, stamps.name_of(self._outer, self._kmsg, self._delta), kernel_log=True)
         self._calls = CallTracker(self.observed)
         self._gaps = Silences()
         self._last_us: int | None = None
@@ -94,13 +96,6 @@ class KernelLog:
         self._coarse = self._seconds
         self._rough_before = False
         self._full = False
-
-    def _format(self) -> str:
-        if self._outer:
-            return f"kernel log, {self._outer.name}"
-        if self._kmsg:
-            return "kernel log, /dev/kmsg"
-        return "kernel log, show_delta or dmesg -d" if self._delta else "kernel log"
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Read lines. The plain shape takes the short way: this loop is what a 100 MB log spends its time in."""
@@ -133,11 +128,9 @@ class KernelLog:
         same = name == end_name and module == end_module
         if not same or not 0 <= start_us - last < MIN_GAP_US or not 0 <= end_us - start_us < MIN_GAP_US:
             return False
-        self._last_us = end_us
-        self._last_line = following
-        observed = self.observed
+        self._last_us, self._last_line = end_us, following
+        observed, characters = self.observed, len(line) + 2
         observed.lines += 2
-        characters = len(line) + 2
         observed.characters += characters + len(following) + 2
         self._calls.whole(name, module, start_us, end_us, characters, int(task), int(result), int(after))
         return True
@@ -166,9 +159,8 @@ class KernelLog:
             return False
         self._last_us = at_us
         self._last_line = line
-        observed = self.observed
+        observed, before = self.observed, self.observed.characters
         observed.lines += 1
-        before = observed.characters
         observed.characters = before + len(line) + 2
         if name is not None:
             self._calls.begin(name, module, at_us, before, int(task))
@@ -203,21 +195,30 @@ class KernelLog:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
         at_us, caller, message = self._own_stamp(line)
-        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
-            self._next_boot()
-            host_us = self._clock.read(outer, match) if outer is not None and match else None
+        if self._begins_anew(at_us, message) and outer is not None and match:
+            host_us = self._clock.read(outer, match)
         if host_us is not None and outer is not None:
             if not outer.kernel_clock and self._loading(message):
                 at_us = None  # the loader has a clock of its own
             self.observed.rough = self._seconds and at_us is None
             self._coarse = self._coarse and self.observed.rough
-            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self.observed.lines == 0)
+            at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
         if at_us is not None:
             self._message(at_us, caller, message, len(line))
         elif host_us is None:
             self._bare(message)
         else:
             self._before_kernel(host_us, message)
+
+    def _begins_anew(self, at_us: int | None, message: bytes) -> bool:
+        """Whether a boot begins here that earlier lines are no part of: what they said is set aside."""
+        if at_us is None and message.startswith(AFTER_RESET) and self.observed.kernel_seen:
+            self._next_boot()
+        elif self._clock.assumed and (at_us is not None or self._starts(message)):
+            (self._next_boot if self.observed.kernel_seen else self._begin)()
+        else:
+            return False
+        return True
 
     def _before_kernel(self, host_us: int, message: bytes) -> None:
         """A line of which only the host's time is known."""
@@ -319,21 +320,21 @@ class KernelLog:
                 self._calls.calling(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         elif head == b"initc":
             match = RETURNED.match(message)
             if match:
                 self._calls.returned(match, at_us, before)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         elif head == b"probe":
             match = PROBE.match(message)
             if match:
                 self._calls.probe(match, at_us, caller)
                 self._last_line = message
                 return
-            self._wrapped = _broken(message)
+            self._wrapped = broken(message)
         self._other(at_us, caller, message)
 
     def _moves_on(self, at_us: int, message: bytes) -> bool:
@@ -443,7 +444,7 @@ class KernelLog:
                 WarningCode.NO_TIME_STAMPS,
                 "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
             )
-        if outer and not outer.kernel_clock and self._clock.offset_us is not None and outer.epoch:
+        if outer and not outer.kernel_clock and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
 
     def finish(self) -> Observed:
@@ -459,13 +460,6 @@ class KernelLog:
                 WarningCode.SEVERAL_BOOTS, f"the log holds {self.boots} boots; this is {which} (--boot N chooses)"
             )
         return chosen
-
-
-def _broken(message: bytes) -> bytes:
-    """The beginning of a line of initcall_debug that was cut or wrapped; nothing for other lines that begin like
-    one."""
-    whole = message.startswith((b"calling  ", b"initcall ", b"probe of ")) and b" parent: " not in message
-    return message if whole and len(message) < 300 else b""
 
 
 def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:
@@ -486,6 +480,8 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
     observed = log.finish()
     if cleaner.escapes:
         observed.warn(WarningCode.ESCAPES_REMOVED, f"{cleaner.escapes} terminal escape sequences were taken out")
+    if ends_within(cleaner.unended):
+        observed.warn(WarningCode.FILE_CUT, f"the file ends in the middle of a line: {decode(cleaner.unended, 60)}")
     if cleaner.cut:
         observed.warn(WarningCode.INPUT_CUT, f"{cleaner.cut} lines were longer than any log has, and were cut")
     if observed.arch is None:

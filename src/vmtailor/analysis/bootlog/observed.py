@@ -147,6 +147,7 @@ class Observed:
     characters: int = 0
     epoch: bool = False
     relative: bool = False
+    charted_total_us: int | None = None  # what a bootchart shows: from the first process to the last sample
     printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
 

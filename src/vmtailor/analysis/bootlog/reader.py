@@ -42,7 +42,7 @@ def read_path(path: Path, boot: int = 0) -> list[Observed]:
     once unpacked."""
     try:
         if str(path) == "-":
-            return [read_chunks("standard input", archive.decompress(sys.stdin.buffer), boot)]
+            return [read_chunks("standard input", archive.decompressed(sys.stdin.buffer), boot)]
         if path.is_dir():
             return _read_folder(path, boot)
         return [read_chunks(encodable(str(path)), archive.open_chunks(path), boot)]
@@ -83,6 +83,13 @@ def _whole(chunks: Chunks, limit: int) -> bytes:
 
 def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
     """Read one (already decompressed) stream of bytes."""
+    observed = _recognised(path, chunks, boot)
+    if isinstance(chunks, archive.Chunks) and chunks.cut:
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: {chunks.cut}: what was before is read")
+    return observed
+
+
+def _recognised(path: str, chunks: Chunks, boot: int) -> Observed:
     head: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -144,28 +151,43 @@ def _text(chunks: Chunks, sample: bytes) -> str:
 def _read_svg(path: str, chunks: Chunks, sample: bytes) -> Observed:
     text = _text(chunks, sample)
     if bootchart_svg.recognise(text):
-        return bootchart_svg.read(path, text)
-    if systemd_plot.is_plot_svg(text):
-        return systemd_plot.read_svg(path, text)
-    return _nothing(path, "SVG")
+        observed = bootchart_svg.read(path, text)
+    elif systemd_plot.is_plot_svg(text):
+        observed = systemd_plot.read_svg(path, text)
+    else:
+        return _nothing(path, "SVG")
+    if "</svg>" not in text[-1000:]:
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: the drawing ends in its middle")
+    return observed
 
 
 def _read_json(path: str, chunks: Chunks, sample: bytes) -> Observed:
     data = _whole(chunks, MAX_TEXT)
     document = systemd_plot.decode_json(data)
+    if document is None and (document := systemd_plot.decode_cut(data)) is not None:
+        observed = _of_document(path, document, data)
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: the document ends in its middle")
+        return observed
     if document is None:
         lines = journal_json.as_log(Cleaner(sample).lines(iter([data])))
         if lines:
             return _as_kernel_log(path, lines, "journal (JSON)")
+        return kernel_log.read(path, iter([data]), sample)
+    return _of_document(path, document, data)
+
+
+def _of_document(path: str, document: object, data: bytes) -> Observed:
     if isinstance(document, dict):
         entries = document.get("dmesg")
         log = journal_json.dmesg_as_log(entries) if isinstance(entries, list) else journal_json.as_log([data])
+        if not log:
+            return _nothing(path, "JSON")
         return _as_kernel_log(path, log, "dmesg (JSON)" if entries else "journal (JSON)")
     if isinstance(document, list) and systemd_plot.is_plot_json(document):
         return systemd_plot.read_json(path, document)
     if isinstance(document, list) and cloud_init.is_dump(document):
         return cloud_init.read_dump(path, document)
-    return kernel_log.read(path, iter([data]), sample) if document is None else _nothing(path, "JSON")
+    return _nothing(path, "JSON")
 
 
 def _as_kernel_log(path: str, log: bytes, name: str) -> Observed:
@@ -187,10 +209,15 @@ def _read_export(path: str, chunks: Chunks) -> Observed:
 
 
 def _read_archive(path: str, chunks: Chunks) -> Observed:
-    members = dict(archive.tar_members(chunks, bootchart.MEMBERS))
+    told = archive.Chunks()
+    members = dict(archive.tar_members(chunks, bootchart.MEMBERS, told))
     if bootchart.is_bootchart(members):
-        return bootchart.read(path, members)
-    return _nothing(path, "tar archive without a bootchart")
+        observed = bootchart.read(path, members)
+    else:
+        observed = _nothing(path, "tar archive without a bootchart")
+    if told.cut:
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: {told.cut}: what was before is read")
+    return observed
 
 
 def _nothing(path: str, what: str) -> Observed:

@@ -87,6 +87,11 @@ def _plain(sec: int, frac: int) -> Callable[[re.Match[bytes]], int]:
     return lambda match: micros(match[sec], match[frac])
 
 
+_PRIORITY = rb"(?:<\d{1,3}>)?"
+_LEVELS = (
+    rb"(?:kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|security|ntp|local[0-7])"
+    rb"\.(?:emerg|panic|alert|crit|err|error|warn|warning|notice|info|debug) "
+)
 _ISO = rb"(\d{4})-(\d\d)-(\d\d)[T ]" + _CLOCK + rb" ?(Z|[+-]\d\d:?\d\d)?"
 _MONTH = (
     rb"(?:[A-Za-z\x80-\xff]{2,5}\.? +)?([A-Za-z\x80-\xff]{3,5}\.? {1,2}\d{1,2}|\d{4}-\d\d-\d\d) "
@@ -110,7 +115,33 @@ OUTERS: tuple[Outer, ...] = (
         identified=True,
         kernel_clock=True,
     ),
-    Outer("journal (short-iso)", re.compile(_ISO + rb" " + _IDENT, re.S), _iso, identified=True, epoch=True),
+    Outer(
+        "syslog (RFC 5424)",
+        re.compile(
+            _PRIORITY + rb"1 " + _ISO + rb" (\S+) (\S+) \S+ \S+ (?:-|\[[^\]]{0,400}\]) ?(?:\xef\xbb\xbf)? ?(.*)", re.S
+        ),
+        _iso,
+        identified=True,
+        epoch=True,
+    ),
+    Outer(
+        "syslog (BusyBox)",
+        re.compile(
+            _PRIORITY
+            + rb"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2} {1,2}\d{1,2}) "
+            + _CLOCK
+            + rb"(?: \d{4})? (?:([^\s.]+) )?"
+            + _LEVELS
+            + rb"([\w.@+/\\-]+(?:\[\d+\]|\(\w+\))*): ?(.*)",
+            re.S,
+        ),
+        _month_day,
+        identified=True,
+        wraps=True,
+    ),
+    Outer(
+        "journal (short-iso)", re.compile(_PRIORITY + _ISO + rb" " + _IDENT, re.S), _iso, identified=True, epoch=True
+    ),
     Outer(
         "journal (short-unix)",
         re.compile(rb"(\d{9,10})\.(\d{6}) " + _IDENT, re.S),
@@ -119,7 +150,11 @@ OUTERS: tuple[Outer, ...] = (
         epoch=True,
     ),
     Outer(
-        "journal or syslog (short)", re.compile(_MONTH + rb" " + _IDENT, re.S), _month_day, identified=True, wraps=True
+        "journal or syslog (short)",
+        re.compile(_PRIORITY + _MONTH + rb" " + _IDENT, re.S),
+        _month_day,
+        identified=True,
+        wraps=True,
     ),
     Outer("container log", re.compile(_ISO + rb" std(?:out|err) [FP] (.*)", re.S), _iso, epoch=True),
     Outer("dmesg (iso)", re.compile(_ISO + rb" ?(.*)", re.S), _iso, epoch=True),
@@ -169,13 +204,24 @@ def detect_outer(lines: Sequence[bytes]) -> Outer | None:
     for outer in OUTERS:
         matches = [m for m in (outer.regex.match(line) for line in filled) if m]
         if outer.identified and matches:
-            hosts = Counter(m[m.re.groups - 2] for m in matches)
-            known = sum(1 for m in matches if m[m.re.groups - 1].startswith((b"kernel", b"systemd", b"klogd")))
-            if hosts.most_common(1)[0][1] * 2 < len(matches) or not known:
+            alike = Counter(m[m.re.groups - 2] for m in matches).most_common(1)[0][1]
+            known = any(m[m.re.groups - 1].startswith((b"kernel", b"systemd", b"klogd")) for m in matches)
+            # A file of syslog may begin with anything, but then it is nothing else, of one machine.
+            nothing_else = len(filled) > 2 and alike * 10 >= 7 * len(filled)
+            if alike * 2 < len(matches) or not (known or nothing_else):
                 continue
         if len(matches) >= need and (best is None or 2 * len(matches) > 3 * best[0]):
             best = (len(matches), outer)
     return best[1] if best else None
+
+
+def name_of(outer: Outer | None, kmsg: bool, delta: bool) -> str:
+    """What a kernel log of that shape is called."""
+    if outer:
+        return f"kernel log, {outer.name}"
+    if kmsg:
+        return "kernel log, /dev/kmsg"
+    return "kernel log, show_delta or dmesg -d" if delta else "kernel log"
 
 
 def whole_seconds(outer: Outer | None, lines: Sequence[bytes]) -> bool:

@@ -149,6 +149,21 @@ def _unescape(text: str) -> str:
     return text
 
 
+def decode_cut(data: bytes) -> object:
+    """JSON whose end was lost: a list of objects, or one of them in an object, as far as its elements go. None when
+    it is not that."""
+    whole = data[: data.rfind(b"}") + 1]
+    start = data.lstrip()[:1]
+    for _ in range(2):
+        if not whole or start not in (b"[", b"{"):
+            return None
+        document = decode_json(whole + (b"]" if start == b"[" else b"]}"))
+        if document is not None:
+            return document
+        whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]
+    return None
+
+
 def decode_json(data: bytes) -> object:
     """JSON from anywhere, or None. Depth is bounded by the decoder."""
     try:

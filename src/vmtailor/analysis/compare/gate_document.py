@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.analysis.compare.gate import metrics_of
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.analyze import analyze, require_log
 from vmtailor.analysis.timeline.boot_json import json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
@@ -60,7 +60,7 @@ def read(path: Path) -> Document:
         _require_readable(content, path)
         metrics = {**metrics_of(content), **samples(content)}
         return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
-    content = msgspec.json.decode(b"".join(json_chunks(analyze([path]))))
+    content = msgspec.json.decode(b"".join(json_chunks(require_log(analyze([path])))))
     digest = sha256_of(path) if path.is_file() else ""
     return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
 

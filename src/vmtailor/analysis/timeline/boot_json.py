@@ -155,7 +155,9 @@ def _add(events: list[dict[str, Any]], row: Initcall | Probe | Unit | Process, p
         if row.start_us is None or row.duration_us is None:
             return
         bar = row.start_us, row.duration_us
-    details = {"exclusive_us": row.exclusive_us, "source": row.duration_source}
+    details: dict[str, Any] = {"exclusive_us": row.exclusive_us, "source": row.duration_source}
+    if isinstance(row, Process) and row.waiting_us is not None:
+        details["waiting_us"] = row.waiting_us
     events.append(_event(pid, tid, row.name, bar, details))
 
 

@@ -115,6 +115,9 @@ def _processes(timeline: Timeline) -> Iterator[Hotspot]:
     for process in timeline.processes:
         if not process.observer and process.exclusive_us:
             total[process.name] = total.get(process.name, 0) + process.exclusive_us
+        if not process.observer and process.waiting_us:
+            waited = f"{process.name}, waiting for disks"
+            total[waited] = total.get(waited, 0) + process.waiting_us
     for name, own in total.items():
         yield Hotspot("process", name, own, None, _share(own, timeline.total_us))
 

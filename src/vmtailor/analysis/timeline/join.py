@@ -21,6 +21,7 @@ def join(sources: Sequence[Observed]) -> Observed:
     for source in sorted(sources, key=_trust):
         _facts(whole, source)
     zero = next((s.epoch_zero_us for s in sources if s.epoch_zero_us is not None), None)
+    _best_of_cloud_init(sources)
     for source in sorted(sources, key=_trust):
         shift = _shift(source, whole, zero)
         _items(whole, source, shift)
@@ -29,6 +30,16 @@ def join(sources: Sequence[Observed]) -> Observed:
     if not any((*seen, whole.version, whole.stamped)):
         whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
     return whole
+
+
+def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
+    """Its commands say the same of one boot, under other names: the units of the best are kept."""
+    known = [s for s in sources if s.format.startswith("cloud-init analyze") and s.units]
+    best = max(known, key=lambda s: (any(u.start_us is not None for u in s.units), s.epoch), default=None)
+    for source in known:
+        if source is not best:
+            source.units = []
+            source.relative = source.epoch = False
 
 
 def _trust(source: Observed) -> int:
@@ -50,6 +61,8 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    if whole.charted_total_us is None:
+        whole.charted_total_us = source.charted_total_us
     if whole.printed_total_us is None:
         whole.printed_total_us = source.printed_total_us
     if source.kernel_log and not whole.kernel_log:
@@ -57,6 +70,7 @@ def _facts(whole: Observed, source: Observed) -> None:
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps
+        whole.relative = source.relative
         whole.rough_us |= source.rough_us
         whole.milliseconds, whole.loader = source.milliseconds, source.loader
 

@@ -60,7 +60,7 @@ def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:
 def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     if not observed.kernel_log or observed.first_us is None or observed.last_us is None:
         return None
-    if observed.loader and not observed.kernel_seen:
+    if (observed.loader or observed.relative) and not observed.kernel_seen:
         return None
     first = observed.first_us
     start: int | None

@@ -111,6 +111,8 @@ def _total(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
     printed = printed_total(observed, list(phases))
     if printed is not None:
         return printed
+    if not observed.kernel_log and observed.charted_total_us is not None:
+        return observed.charted_total_us
     begun = min(phases, key=lambda p: _ORDER.index(p.name), default=None)
     ends = [p.end_us for p in phases if p.name in LAST]
     over = [e for e in ends if e is not None]

@@ -24,7 +24,7 @@ def own_time(units: Sequence[Unit]) -> list[Unit]:
     timed = [
         (n, u.start_us, u.start_us + u.duration_us)
         for n, u in enumerate(units)
-        if u.start_us is not None and u.duration_us
+        if u.start_us is not None and u.duration_us and u.exclusive_us is None
     ]
     events = sorted([(start, 1, n) for n, start, _ in timed] + [(end, 0, n) for n, _, end in timed])
     alone: dict[int, int] = {n: 0 for n, _, _ in timed}

@@ -74,6 +74,7 @@ class WarningCode(StrEnum):
     CLOCK_RELATIVE = "clock-relative"
     DIFFERENT_BOOTS = "different-boots"
     COLLECTOR_LATE = "collector-late"
+    FILE_CUT = "file-cut"
     INPUT_CUT = "input-cut"
     NOTHING_FOUND = "nothing-found"
 
@@ -226,8 +227,9 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
-    """A process. `exclusive_us` is the processor time it used itself, where it was sampled. `observer`: it is part of
-    the collector."""
+    """A process. `exclusive_us` is the processor time it used itself, where it was sampled; `waiting_us` what it waited
+    for disks: by the kernel's own accounts, else the samples that saw it wait. `observer`: it is part of the
+    collector."""
 
     name: str
     pid: int | None
@@ -238,6 +240,7 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     exclusive_us: int | None
     duration_source: str | None
     observer: bool = False
+    waiting_us: int | None = None
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -321,7 +324,7 @@ class Timeline(msgspec.Struct, frozen=True):
     and `last_us` is the last event of all.
 
     History of the format: /1 first; /2: machine, gaps, shown_us, shown_end_us, last_us; units' path_us; hot spots'
-    duration_us and times; remedies' published."""
+    duration_us and times; remedies' published; processes' waiting_us."""
 
     SCHEMA: ClassVar[str] = "vmtailor/timeline/2"
 

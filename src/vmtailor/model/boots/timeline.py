@@ -324,7 +324,7 @@ class Timeline(msgspec.Struct, frozen=True):
     and `last_us` is the last event of all.
 
     History of the format: /1 first; /2: machine, gaps, shown_us, shown_end_us, last_us; units' path_us; hot spots'
-    duration_us and times; remedies' published."""
+    duration_us and times; remedies' published; processes' waiting_us."""
 
     SCHEMA: ClassVar[str] = "vmtailor/timeline/2"
 

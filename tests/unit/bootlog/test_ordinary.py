@@ -207,11 +207,11 @@ def test_whole_seconds_resolve_no_small_thing() -> None:
 
 def test_a_kernel_within_one_second_has_no_length(tmp_path: Path) -> None:
     log = (
-        "Mar  6 13:18:05 board kernel: Linux version 6.1.0 (gcc)\n"
-        "Mar  6 13:18:05 board kernel: Run /sbin/init as init process\n"
-        "Mar  6 13:18:15 board systemd[1]: Starting D-Bus...\n"
-        "Mar  6 13:18:16 board systemd[1]: Started D-Bus.\n"
-        "Mar  6 13:18:25 board systemd[1]: Reached target Multi-User System.\n"
+        "[Fri Mar  6 13:18:05 2026] Linux version 6.1.0 (gcc)\n"
+        "[Fri Mar  6 13:18:05 2026] Run /sbin/init as init process\n"
+        "[Fri Mar  6 13:18:15 2026] systemd[1]: Starting D-Bus...\n"
+        "[Fri Mar  6 13:18:16 2026] systemd[1]: Started D-Bus.\n"
+        "[Fri Mar  6 13:18:25 2026] systemd[1]: Reached target Multi-User System.\n"
     )
     timeline = timeline_of(tmp_path, log)
     assert times(timeline) == {"kernel": (0, None), "userspace": (0, 20_000_000), "ready": (20_000_000, 20_000_000)}
@@ -292,3 +292,24 @@ def test_several_outputs_of_one_boot_are_one(tmp_path: Path) -> None:
         assert both.units == show.units and "several-boots" not in codes(both)
     again = timeline_of(tmp_path, SHOW.replace("Record 01", "Record 02").replace("1.299", "1.111") + BLAME)
     assert "2 boot records" in said(again, "several-boots")
+
+
+def test_a_journals_wall_clock_does_not_time_what_came_before_it(tmp_path: Path) -> None:
+    """journalctl -o short-precise: the kernel's 10 s were read in 0.1 s, when the journal began."""
+    log = (
+        "Nov 23 02:00:40.000000 vm kernel: Linux version 6.12.1 (gcc)\n"
+        "Nov 23 02:00:40.100000 vm kernel: Run /sbin/init as init process\n"
+        "Nov 23 02:00:40.200000 vm systemd[1]: Starting a.service - A...\n"
+        "Nov 23 02:00:40.300000 vm systemd-journald[143]: Journal started\n"
+        "Nov 23 02:00:41.000000 vm systemd[1]: Finished a.service - A.\n"
+        "Nov 23 02:00:42.000000 vm systemd[1]: Starting b.service - B...\n"
+        "Nov 23 02:00:44.500000 vm systemd[1]: Finished b.service - B.\n"
+        "Nov 23 02:00:50.000000 vm systemd[1]: "
+    )
+    timeline = timeline_of(tmp_path, log + "Startup finished in 10s (kernel) + 15s (userspace) = 25s.\n")
+    assert times(timeline)["kernel"] == (0, 10_000_000) and timeline.total_us == 25_000_000
+    # 02:00:50 is 25 s on the kernel's clock: b began at 17 s. Of a only the end is known.
+    assert [(u.name, u.start_us, u.duration_us) for u in timeline.units] == [("b.service", 17_000_000, 2_500_000)]
+    without = timeline_of(tmp_path, log + "Listening on a socket.\n")
+    assert times(without) == {"kernel": (None, None)} and without.units == [] and without.hotspots == ()
+    assert without.kernel_us is None and without.total_us is None and "arrival-times" in codes(without)

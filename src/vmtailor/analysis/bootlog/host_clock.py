@@ -6,10 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import decode
 from vmtailor.analysis.bootlog.milestones import HANDLERS, LOGIN
 from vmtailor.analysis.bootlog.observed import MAX_MESSAGES, Observed
+from vmtailor.model.boots.timeline import WarningCode
 
 #: A capture's clock that goes back further was reset.
 RESET_US = 10_000
@@ -86,6 +89,41 @@ def place_early(observed: Observed, early: Sequence[tuple[int, bytes]], clock: H
     if alone and observed.first_us is None:
         observed.first_us, observed.last_us = first, last
     return last
+
+
+def without_arrivals(observed: Observed) -> None:
+    """Take back what a journal on the wall clock says of the time before it ran: those lines carry the moment at which
+    it read them. What came later is put on the kernel's clock where systemd says how long all took."""
+    started, finished = observed.marks.get("journal-started"), observed.marks.get("finished")
+    begun = min((p.start_us or 0 for p in observed.phases), default=0)
+    over = max((p.end_us or 0 for p in observed.phases), default=0)
+    if observed.printed_total_us is not None:
+        over = observed.printed_total_us + begun
+    shift = over - finished[0] if finished and over else None
+
+    def real(at_us: int | None) -> int | None:
+        known = started and shift is not None and at_us is not None and at_us > started[0]
+        return at_us + shift if known and at_us is not None and shift is not None else None
+
+    moved = {name: (real(at_us), how) for name, (at_us, how) in observed.marks.items()}
+    observed.marks = {name: (at_us, how) for name, (at_us, how) in moved.items() if at_us is not None}
+    observed.rough_us = {at for at_us in observed.rough_us if (at := real(at_us)) is not None}
+    observed.gaps = [
+        msgspec.structs.replace(gap, start_us=gap.start_us + shift, end_us=gap.end_us + shift)
+        for gap in observed.gaps
+        if shift is not None and real(gap.start_us) is not None
+    ]
+    for call in observed.initcalls:
+        call.start_us = call.end_us = call.base_us = None
+    for probe in observed.probes:
+        probe.end_us = None
+    observed.messages = [(real(at_us), text) for at_us, text in observed.messages]
+    observed.arrived, observed.clocksource_switch_us = True, None
+    observed.warn(
+        WarningCode.ARRIVAL_TIMES,
+        "early lines carry the time at which the journal read them, not when they were said: how long the kernel took "
+        "is not in this log (journalctl -o short-monotonic has it)",
+    )
 
 
 def place_loader(observed: Observed, loader: Observed, first_us: int, last_us: int) -> None:

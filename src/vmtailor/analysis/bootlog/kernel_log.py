@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader
+from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader, without_arrivals
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
     LEVEL,
@@ -94,7 +94,7 @@ class KernelLog:
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
         self._coarse = self._seconds
-        self._rough_before = False
+        self._rough_before = self._owned = False
         self._full = False
 
     def feed(self, lines: Sequence[bytes]) -> None:
@@ -201,6 +201,7 @@ class KernelLog:
             if not outer.kernel_clock and self._loading(message):
                 at_us = None  # the loader has a clock of its own
             self.observed.rough = self._seconds and at_us is None
+            self._owned = self._owned or at_us is not None
             self._coarse = self._coarse and self.observed.rough
             at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
         if at_us is not None:
@@ -365,6 +366,8 @@ class KernelLog:
             handler(observed, at_us, message)
         elif message.endswith((b"login:", b"login: ")) and LOGIN.match(message):
             observed.mark("login", at_us, "login prompt")
+        elif message.endswith(b": Journal started") and message.startswith(b"systemd-journal"):
+            observed.mark("journal-started", at_us, "journald's first line")
         elif message.startswith(b"cloud-init[") and b" finished at " in message:
             observed.mark("cloud-init-finished", at_us, "cloud-init's 'finished' line")
         elif message.startswith(b"entering initcall"):
@@ -444,7 +447,9 @@ class KernelLog:
                 WarningCode.NO_TIME_STAMPS,
                 "the log has no time stamps: only reported durations are known (boot with printk.time=1)",
             )
-        if outer and not outer.kernel_clock and outer.epoch:
+        if outer and outer.identified and not outer.kernel_clock and not self._owned and observed.stamped:
+            without_arrivals(observed)
+        elif outer and not outer.kernel_clock and outer.epoch:
             observed.epoch_zero_us = self._clock.offset_us
 
     def finish(self) -> Observed:

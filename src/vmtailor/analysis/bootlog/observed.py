@@ -140,6 +140,7 @@ class Observed:
     stamped: bool = False
     loader: bool = False  # lines of a firmware or loader stand before the kernel's
     coarse: bool = False  # stamps of whole seconds
+    arrived: bool = False  # early lines are stamped when the journal read them, not when they were said
     milliseconds: bool = False  # initcalls say "msecs"
     rough: bool = False  # the line under way is stamped to the second
     rough_us: set[int] = field(default_factory=set)  # moments that are known to the second only

@@ -59,12 +59,15 @@ def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
 
 
 def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
-    """Where initcalls and probes of some length ran."""
+    """Where initcalls and probes of some length ran. What has both its lines holds a silence whole, or not at all, so
+    it is no shorter than one; a long log has a million such rows."""
     return merged(
         (row.start_us, row.end_us)
         for rows in groups
         for row in rows
-        if row.start_us is not None and row.end_us is not None and row.end_us - row.start_us >= LEAST_RUN_US
+        if row.start_us is not None
+        and row.end_us is not None
+        and row.end_us - row.start_us >= (MIN_US if isinstance(row, Initcall) and row.stamps_us else LEAST_RUN_US)
     )
 
 

@@ -70,7 +70,7 @@ def _facts(whole: Observed, source: Observed) -> None:
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
         whole.lines, whole.characters = source.lines, source.characters
         whole.messages, whole.gaps = source.messages, source.gaps
-        whole.relative = source.relative
+        whole.relative, whole.arrived = source.relative, source.arrived
         whole.rough_us |= source.rough_us
         whole.milliseconds, whole.loader = source.milliseconds, source.loader
 

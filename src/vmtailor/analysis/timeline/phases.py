@@ -62,6 +62,8 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
         return None
     if (observed.loader or observed.relative) and not observed.kernel_seen:
         return None
+    if observed.arrived:
+        return PhaseSpan(PhaseName.KERNEL, None, None, "its lines carry the time at which the journal read them")
     first = observed.first_us
     start: int | None
     start, how = 0, "the kernel clock's zero"

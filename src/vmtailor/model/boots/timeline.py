@@ -55,6 +55,7 @@ class WarningCode(StrEnum):
     CONSOLE_INFLATED = "console-inflated"
     NO_TIME_STAMPS = "no-time-stamps"
     COARSE_CLOCK = "coarse-clock"
+    ARRIVAL_TIMES = "arrival-times"
     CLOCK_RESET = "clock-reset"
     CLOCK_BACKWARDS = "clock-backwards"
     DAMAGED_LINES = "damaged-lines"

@@ -313,3 +313,16 @@ def test_a_journals_wall_clock_does_not_time_what_came_before_it(tmp_path: Path)
     without = timeline_of(tmp_path, log + "Listening on a socket.\n")
     assert times(without) == {"kernel": (None, None)} and without.units == [] and without.hotspots == ()
     assert without.kernel_us is None and without.total_us is None and "arrival-times" in codes(without)
+
+
+def test_lines_from_before_the_clock_ran_do_not_place_the_others(tmp_path: Path) -> None:
+    """The kernel stamps 0 until its clock runs, here for 0.9 s of the capture's."""
+    log = (
+        "[0.000001 0.000001] [    0.000000] Linux version 6.12.1 (gcc)\n"
+        "[2.100000 0.017712] [    1.200000] clocksource: Switched to clocksource tsc\n"
+        "[4.110000 0.012277] [    3.200000] Run /sbin/init as init process\n"
+        "[6.900000 0.000007] small login: \n"
+        "[7.800000 0.003362] [    6.900000] reboot: Power down\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    assert times(timeline)["ready"] == (6_000_000, 6_000_000) and "clock-backwards" not in codes(timeline)

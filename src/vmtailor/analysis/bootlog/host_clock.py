@@ -25,6 +25,7 @@ class HostClock:
     def __init__(self) -> None:
         self.offset_us: int | None = None
         self.assumed = False  # that the first line there is stands at zero
+        self._not_running = False
         self._days = 0
         self._last_of_day: int | None = None
         self._last = self._before_reset = 0
@@ -56,8 +57,10 @@ class HostClock:
             return own_us if own_us is not None else host_us
         if own_us is not None:
             # The line with the least delay on its way to the host tells the offset best.
-            if self.offset_us is None or host_us - own_us < self.offset_us:
+            # Lines stamped 0 are from before the kernel's clock ran: they only count where there is no other.
+            if self.offset_us is None or (own_us and (self._not_running or host_us - own_us < self.offset_us)):
                 self.offset_us = host_us - own_us
+                self._not_running = own_us == 0
             self.assumed = False
             return own_us
         if self.offset_us is None:

@@ -131,16 +131,19 @@ def least_values() -> int:
 
 
 def shift(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """The change and its 95 % interval: the median of all differences after - before, and what is left of them without
-    those at either end that a test of ranks rejects."""
+    """The change and its 95 % interval: the median of all differences after - before, and the shifts that a test of
+    ranks does not reject. It counts the differences beyond a shift, and rejects where there are fewer than some number:
+    so the interval ends at the difference with that number, from either end. With too few values to reject anything,
+    it ends at the extremes."""
     differences = sorted(y - x for x in before for y in after)
-    cut = _rejected(len(before), len(after))
-    return statistics.median(differences), differences[cut], differences[-1 - cut]
+    last = max(1, _rejected(len(before), len(after)))
+    return statistics.median(differences), differences[last - 1], differences[-last]
 
 
 @functools.cache
 def _rejected(before: int, after: int) -> int:
-    """How many of the differences at either end lie outside the 95 % interval; 0 where there are too few values."""
+    """How many counts of differences beyond a shift, from none on, reject that shift at either end; 0 where there are
+    too few values."""
     tail = (1 - CONFIDENCE) / 2
     pairs = before * after
     if pairs > EXACT_PAIRS:

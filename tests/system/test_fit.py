@@ -42,7 +42,7 @@ SECOND_FIT_S = 10.0
 def test_the_document(lighttpd: Fitted) -> None:
     document = lighttpd.document
     assert set(document) == {
-        "schema", "bundle", "verified", "proof", "degraded", "repairs", "symbols", "unexplained", "baseline",
+        "schema", "bundle", "verified", "proof", "degraded", "absent", "repairs", "symbols", "unexplained", "baseline",
         "tailored", "margin", "lacks", "kernel", "waterfall",
     }  # fmt: skip
     assert document["schema"] == "vmtailor/fit/2"
@@ -72,9 +72,11 @@ def test_the_document(lighttpd: Fitted) -> None:
 
 def test_it_fits_better(lighttpd: Fitted) -> None:
     before, after = lighttpd.document["baseline"], lighttpd.document["tailored"]
-    assert after["init_instructions_net"] <= 30e6
-    assert after["kernel_bytes"] <= 9e6
-    assert after["min_memory_bytes"] <= 32 << 20
+    # The goals of the default margin; those of none are lower (docs/explanation/results.md).
+    assert after["init_instructions_net"] <= 33e6
+    assert after["kernel_bytes"] <= 5.3e6
+    assert after["min_memory_bytes"] <= 18 << 20
+    assert after["request_kernel_instructions"] <= 72e3
     symbols = lighttpd.document["symbols"]
     assert sum(symbols[cause] for cause in ("demanded", "platform", "repair", "margin", "dependency")) <= 110
     for figure in ("symbols_y", "init_instructions", "init_instructions_net", "ready_instructions", "min_memory_bytes"):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fakes.boot_data import series_boot
 from typer.testing import CliRunner
 
-from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side
+from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side, side_names
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.analysis.compare.compare_saved import Saved
 from vmtailor.analysis.guests.machines import USUAL
@@ -24,6 +26,7 @@ from vmtailor.cli.compare import compare as compare_command
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.comparison import Comparison
 from vmtailor.model.boots.series import BootSeries, Variant
+from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
 from vmtailor.model.verdict import Verdict
 
@@ -204,6 +207,101 @@ def test_different_kinds_are_not_compared(tmp_path: Path) -> None:
     assert [(r.name, r.verdict, r.unit) for r in exact.items] == [("x", "faster", "bytes")]
     assert [c.symbol for c in exact.config] == ["A", "B"]
     assert 'false,"bytes",[1,1],[1,1]]' in compare_page(exact)
+
+
+def many(folder: Path, name: str, us: Sequence[int], item: str = "a_init") -> list[Timeline]:
+    return load(boots(folder, name, *(log({item: one}) for one in us)))
+
+
+def test_a_clear_difference_that_is_too_small_is_said_to_be_that(tmp_path: Path) -> None:
+    before = [20_000 + n for n in range(8)]
+    left, right = many(tmp_path, "a", before), many(tmp_path, "b", [us + 500 for us in before])
+    (row,) = compare_boots(left, right, ("a", "b")).items
+    assert (row.verdict, row.direction) == ("below threshold", "slower")
+    assert row.low is not None and row.low > 0
+    # The same figures with other thresholds.
+    (fine,) = compare_boots(left, right, ("a", "b"), Thresholds(0.01, 100.0)).items
+    assert (fine.verdict, fine.direction) == ("slower", "")
+    (same,) = compare_boots(left, left, ("a", "a")).items
+    assert (same.verdict, same.direction) == ("below threshold", "")
+    steady = many(tmp_path, "c", [20_000] * 8)
+    assert [r.verdict for r in compare_boots(steady, steady, ("c", "c")).items] == ["same"]
+
+
+def test_both_thresholds_are_shown_and_can_be_set(tmp_path: Path) -> None:
+    before = [20_000 + n for n in range(8)]
+    many(tmp_path, "old", before), many(tmp_path, "new", [us + 500 for us in before])
+    app = typer.Typer()
+    app.command()(compare_command)
+    sides = [str(tmp_path / "old"), str(tmp_path / "new")]
+    usual = CliRunner().invoke(app, sides, env={"COLUMNS": "160"})
+    assert "threshold: 5 % and 1 ms" in usual.output and "a_init" not in usual.output
+    fine = CliRunner().invoke(
+        app, [*sides, "--threshold", "1", "--threshold-ms", "0.1", "--name-before", "6.1"], env={"COLUMNS": "160"}
+    )
+    assert "threshold: 1 % and 0.1 ms" in fine.output and "slower" in fine.output
+    assert "before 6.1" in fine.output and "after  new" in fine.output
+    found = CliRunner().invoke(app, [*sides, "--json", "--threshold-ms", "0.1"])
+    document = json.loads(found.output)
+    assert (document["threshold_share"], document["threshold_us"]) == (0.05, 100.0)
+
+
+def test_an_item_of_some_boots_is_not_new(tmp_path: Path) -> None:
+    usual, seldom = log({"a_init": 9_000}), log({"a_init": 9_000, "fsck_init": 30_000})
+    left = load(boots(tmp_path, "a", *[usual] * 5))
+    right = load(boots(tmp_path, "b", *[usual] * 4, seldom))
+    rows = {r.name: r for r in compare_boots(left, right, ("a", "b")).items}
+    assert (rows["fsck_init"].verdict, rows["fsck_init"].boots, rows["fsck_init"].of) == (
+        "in some boots",
+        (0, 1),
+        (5, 5),
+    )
+    app = typer.Typer()
+    app.command()(compare_command)
+    shown = CliRunner().invoke(app, [str(tmp_path / "a"), str(tmp_path / "b")], env={"COLUMNS": "160"}).output
+    assert "in 1 of 5" in shown
+    always = load(boots(tmp_path, "c", *[seldom] * 5))
+    assert {r.name: r.verdict for r in compare_boots(left, always, ("a", "c")).items}["fsck_init"] == "new"
+    both = {r.name: r for r in compare_boots(right, always, ("b", "c")).items}
+    assert both["fsck_init"].verdict == "in some boots"  # in 1 of 5 and in 5 of 5
+
+
+def test_two_modes_of_a_phase_are_said(tmp_path: Path) -> None:
+    quick, slow = [1_858_000 + 400 * n for n in range(8)], [2_078_000 + 400 * n for n in range(8)]
+    mixed = many(tmp_path, "mixed", [us for pair in zip(quick, slow, strict=True) for us in pair])
+    plain = many(tmp_path, "plain", quick * 2)
+    found = compare_boots(plain, mixed, ("plain", "mixed"))
+    (kernel,) = [row for row in found.phases if row.name == "kernel"]
+    assert kernel.before_modes == ()
+    assert [(round(mode.median / 1e6, 2), mode.boots) for mode in kernel.after_modes] == [(2.06, 8), (2.28, 8)]
+    (warning,) = [w for w in found.warnings if w.code == "two-modes"]
+    assert "kernel of mixed is 2.059 s (8 boots)" in warning.text and "2.279 s" in warning.text
+    assert "mixed: 2.06" in compare_page(found)
+
+
+def test_sides_are_named_so_that_they_differ() -> None:
+    for before, after, names in [
+        ("old/boots.json", "new/boots.json", ("old", "new")),
+        ("a/dmesg.txt", "b/dmesg.txt", ("a", "b")),
+        ("x/before", "x/after", ("before", "after")),
+        ("x/1/boot/log", "x/2/boot/log", ("1", "2")),
+        ("one.log", "two.log", ("one.log", "two.log")),
+    ]:
+        assert side_names(Path(before), Path(after)) == names
+
+
+def test_a_plain_folder_holds_one_boot_a_file_or_a_folder(tmp_path: Path) -> None:
+    folder = boots(tmp_path, "a", log({"a_init": 9_000}), log({"a_init": 9_100}))
+    (folder / "README").write_text("Three boots, made on a Monday.\n")
+    (folder / "third").mkdir()
+    (folder / "third" / "dmesg").write_text(log({"a_init": 9_200}))
+    (folder / "third" / "blame").write_text(" 5.1s a.service\n 2.0s b.service\n")
+    side = load_side([folder])
+    assert len(side.timelines) == 3
+    assert [len(boot.units) for boot in side.timelines] == [0, 0, 2]
+    assert side.left_out == ["README"]
+    found = compare_sides(side, side, ("a", "a"))
+    assert any("README of a holds nothing" in w.text for w in found.warnings)
 
 
 def test_names_with_brackets_reach_the_terminal_whole(tmp_path: Path) -> None:

@@ -75,7 +75,11 @@ VERBS = (
         "compare",
         "Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.",
     ),
-    Verb("gate", "gate", "Hold figures against budgets: exit 0 when all are kept, 1 with the figure when one is not."),
+    Verb(
+        "gate",
+        "gate",
+        "Hold figures against budgets: exit 0 when all are kept, 1 when one is not, or its figure is not there.",
+    ),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),
     Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),

@@ -75,7 +75,7 @@ class Silences:
     def add(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
         """Keep one, if it is among the longest; `before` and `after` are the lines around it."""
         length = end_us - start_us
-        if len(self._kept) >= MAX_GAPS and (length, start_us) <= self._kept[0][:2]:
+        if len(self._kept) >= MAX_GAPS and length <= self._kept[0][0]:
             return
         entry = (length, start_us, end_us, _message(before), _message(after))
         if len(self._kept) < MAX_GAPS:

@@ -14,8 +14,6 @@ from vmtailor.model.boots.timeline import GapSpan, Initcall, Probe
 MIN_US = 1000
 #: Initcalls and probes that are shorter explain no silence.
 LEAST_RUN_US = 100
-#: What lies between two runs and is shorter is no silence.
-CLOSE_US = 20
 
 Rows = Sequence[Initcall] | Sequence[Probe]
 
@@ -61,24 +59,16 @@ def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
 
 
 def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
-    """Where initcalls and probes of some length ran. Runs that follow each other closely are one stretch: a long log
-    has a million."""
-    found: list[tuple[int, int]] = []
-    for rows in groups:
-        start, end = None, 0
-        for row in rows:
-            begun, over = row.start_us, row.end_us
-            if begun is None or over is None or over - begun < LEAST_RUN_US:
-                continue
-            if start is not None and start <= begun <= end + CLOSE_US:
-                end = max(end, over)
-                continue
-            if start is not None:
-                found.append((start, end))
-            start, end = begun, over
-        if start is not None:
-            found.append((start, end))
-    return merged(found)
+    """Where initcalls and probes of some length ran. What has both its lines holds a silence whole, or not at all, so
+    it is no shorter than one; a long log has a million such rows."""
+    return merged(
+        (row.start_us, row.end_us)
+        for rows in groups
+        for row in rows
+        if row.start_us is not None
+        and row.end_us is not None
+        and row.end_us - row.start_us >= (MIN_US if isinstance(row, Initcall) and row.stamps_us else LEAST_RUN_US)
+    )
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from vmtailor.analysis.signs.gap_sums import MIN_US, Rows, covered_by, merged, s
 from vmtailor.model.boots.timeline import GapSpan, Path, PhaseName, PhaseSpan, Unit
 
 #: In an open phase a silence that nothing explains ends the boot, when it is so long, and such a share of all before.
+#: What is known to be waited for belongs to the boot, however long it is.
 TAIL_US = 10_000_000
 TAIL_SHARE = 0.1
 #: A silence in which units were starting for such a share of it is theirs.
@@ -38,7 +39,7 @@ def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
     for gap in sorted(observed.gaps, key=lambda gap: gap.start_us):
         length = gap.end_us - gap.start_us
         before = gap.start_us - min(starts)
-        if gap.start_us >= begin and length >= max(TAIL_US, TAIL_SHARE * before) and _kind(gap) is None:
+        if gap.start_us >= begin and length >= max(TAIL_US, TAIL_SHARE * before) and not _waited_for(gap):
             return max([gap.start_us, begin, *ends])
     return max([last, begin, *ends])
 
@@ -65,6 +66,11 @@ def gaps_of(
             continue
         found.append(_span(gap.start_us, gap.end_us, (gap.text, gap.after), phase, kind))
     return with_own_time(sorted(found, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us)), covered)
+
+
+def _waited_for(gap: Gap) -> bool:
+    kind = _kind(gap)
+    return kind is not None and kind.blocks
 
 
 def _kind(gap: Gap) -> GapKind | None:

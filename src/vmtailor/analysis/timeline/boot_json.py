@@ -79,6 +79,10 @@ def to_csv(timeline: Timeline) -> str:
     for phase in timeline.phases:
         took = phase.end_us - phase.start_us if phase.end_us is not None and phase.start_us is not None else None
         writer.writerow(["phase", phase.name, "", "", phase.start_us, phase.end_us, took, "", "", "", "", "", "", ""])
+    for gap in timeline.gaps:
+        name = _cell(gap.title or f"after: {gap.before}")
+        times = [gap.start_us, gap.end_us, gap.end_us - gap.start_us, gap.own_us]
+        writer.writerow(["gap", name, "", "", *times, "time-stamps", "", "", "", "", gap.path])
     groups: tuple[tuple[str, Sequence[Any]], ...] = (
         ("initcall", timeline.initcalls),
         ("probe", timeline.probes),
@@ -103,7 +107,7 @@ def _cell(value: object) -> object:
 def trace_events(timeline: Timeline) -> bytes:
     """Chrome trace-event JSON. One process a kind; threads are tasks, lanes of units, or processes."""
     events: list[dict[str, Any]] = []
-    for pid, name in enumerate(("phases", "kernel", "beside", "units", "processes"), 1):
+    for pid, name in enumerate(("phases", "kernel", "beside", "units", "processes", "silences"), 1):
         events.append({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
     for phase in timeline.phases:
         if phase.start_us is not None and phase.end_us is not None:
@@ -127,6 +131,10 @@ def trace_events(timeline: Timeline) -> bytes:
     for unit in timeline.units:
         if unit.start_us is not None and unit.duration_us is not None:
             _add(events, unit, 4, 1 + _lane(lanes, unit.start_us, unit.duration_us))
+    for gap in timeline.gaps:
+        around = {"before": gap.before, "after": gap.after, "exclusive_us": gap.own_us}
+        name = gap.title or f"after: {gap.before}"
+        events.append(_event(6, 1 if gap.silent else 2, name, (gap.start_us, gap.end_us - gap.start_us), around))
     for process in timeline.processes:
         _add(events, process, 5, process.pid or 0)
     for sample in timeline.samples:

@@ -83,18 +83,16 @@ def _goal(units: Sequence[Unit], end_us: int | None) -> int:
 def _longest_chain(units: Sequence[Unit], goal_us: int) -> set[int]:
     """The places of the units, none beginning before another ends, that together last longest up to `goal_us`."""
     timed = sorted(
-        (u.start_us + u.duration_us, u.start_us, n)
+        (max(u.start_us, u.start_us + u.duration_us - TOLERANCE_US), u.start_us, u.duration_us, n)
         for n, u in enumerate(units)
         if u.start_us is not None and u.duration_us and not u.name.startswith(INSIDE)
         and u.start_us + u.duration_us <= goal_us + TOLERANCE_US
     )  # fmt: skip
-    ends = [end for end, _, _ in timed]
-    best: list[
-        tuple[int, int, bool]
-    ] = []  # the time filled by the first so many; which of them was looked at before; taken
-    for at, (end, start, _) in enumerate(timed):
-        before = bisect.bisect_right(ends, start + TOLERANCE_US, 0, at)
-        filled = (best[before - 1][0] if before else 0) + end - start
+    ends = [end for end, *_ in timed]
+    best: list[tuple[int, int, bool]] = []  # time filled by the first so many; the one before; whether it is taken
+    for at, (_, start, took, _) in enumerate(timed):
+        before = bisect.bisect_right(ends, start, 0, at)
+        filled = (best[before - 1][0] if before else 0) + took
         skipped = best[at - 1][0] if at else 0
         best.append((filled, before - 1, True) if filled > skipped else (skipped, at - 1, False))
     chain: set[int] = set()
@@ -102,7 +100,7 @@ def _longest_chain(units: Sequence[Unit], goal_us: int) -> set[int]:
     while at >= 0:
         _, before, taken = best[at]
         if taken:
-            chain.add(timed[at][2])
+            chain.add(timed[at][3])
         at = before
     return chain
 

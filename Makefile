@@ -20,7 +20,7 @@ help:
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
-	@echo "make bench-analyze  time the analysis of a 100 MB log"
+	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
 	@echo "make docs           write the generated pages of docs/reference again"

@@ -136,12 +136,11 @@ class CallTracker:
             self._returned_us = at_us
             call.characters = characters - before
         elif waiting := self._open.get((raw, module)):
-            call, before = waiting.pop()
+            call, _ = waiting.pop()
             if not waiting:
                 del self._open[raw, module]
-            call.characters = characters - before
             call.base_us = self._calling_us
-            call.longer = self._calling_length - len(raw) - len(module or b"")
+            call.characters = self._calling_length - len(raw) - len(module or b"")
         else:
             name = raw.decode("ascii", "replace")[:200]
             mod = module.decode("ascii", "replace") if module else None

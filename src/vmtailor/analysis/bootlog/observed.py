@@ -43,9 +43,8 @@ class RawCall(msgspec.Struct, gc=False):
     level: str | None
     asynchronous: bool
     finished: bool
-    characters: int = 0  # printed between its two lines, its `calling` line included
+    characters: int = 0  # printed between its two lines, its own included; with `base_us`, what that line was longer
     base_us: int | None = None  # stamp of the last `calling` before it returned, where that was of another call
-    longer: int = 0  # characters that line was longer than its own
 
 
 class RawProbe(msgspec.Struct, gc=False):

@@ -34,6 +34,9 @@ SAMPLE = 128 << 10
 #: Text formats other than logs are small; more than this is not read.
 MAX_TEXT = 64 << 20
 
+#: Formats that are read in one piece, and no further than that.
+WHOLE = ("(JSON)", "(export)", "(SVG)", "critical-chain", "blame", "time")
+
 Chunks = Iterator[bytes]
 
 
@@ -84,6 +87,8 @@ def _whole(chunks: Chunks, limit: int) -> bytes:
 def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
     """Read one (already decompressed) stream of bytes."""
     observed = _recognised(path, chunks, boot)
+    if observed.format.endswith(WHOLE) and next(iter(chunks), None):
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: only its first {MAX_TEXT >> 20} MiB are read")
     if isinstance(chunks, archive.Chunks) and chunks.cut:
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: {chunks.cut}: what was before is read")
     return observed

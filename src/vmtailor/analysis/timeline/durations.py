@@ -188,7 +188,7 @@ def _counted(call: RawCall, by_stamps: int | None, value: float, us_per_char: fl
     if abs(call.end_us - call.base_us - value) >= abs(by_stamps - value):
         return value
     # Each of the two moments is behind the printing of its own line, their stamps before it.
-    return max(value, min(by_stamps, value + call.base_us - call.start_us + us_per_char * call.longer))
+    return max(value, min(by_stamps, value + call.base_us - call.start_us + us_per_char * call.characters))
 
 
 def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 1.0) -> ConsoleCost | None:

@@ -17,6 +17,7 @@ from vmtailor.model.boots.timeline import DurationSource, PhaseSpan, Unit, Warni
 #: Pixels a second, unless the drawing's own labels say otherwise.
 PIXELS = 100.0
 _NUMBER = r"(-?\d{1,9}(?:\.\d{1,6})?)"
+_MARK = re.compile(r'class="sec\d*"')  # "security" is the class of a bar
 _SECOND = re.compile(rf'<text class="sec" x="{_NUMBER}"[^>]*>(-?\d+\.\d+)s</text>')
 _RECT = re.compile(rf'<rect class="(\w[\w-]*)" x="{_NUMBER}" y="{_NUMBER}" width="{_NUMBER}" height="{_NUMBER}"')
 _LABEL = re.compile(rf'<text class="(?:left|right)" x="{_NUMBER}" y="{_NUMBER}">([^<]{{1,400}})</text>')
@@ -129,7 +130,7 @@ def read_svg(path: str, text: str) -> Observed:
 def _without_legend(text: str) -> str:
     """The drawing without its last part, whose bars only explain colours. It is the one without marks of time."""
     head, found, last = text.rpartition("<g ")
-    return head if found and 'class="sec' not in last and 'class="sec' in head else text
+    return head if found and not _MARK.search(last) and _MARK.search(head) else text
 
 
 def _scale(marks: list[tuple[float, float]]) -> tuple[float, float]:

@@ -102,10 +102,10 @@ def _requests(
     for: elsewhere the host has them all. Returns what was asked for, too.
 
     A boot that failed is the last one, with one exception: a container that came to an end by itself, and had asked for
-    a module that was not there, may have failed for that; it is tried with the module, and once with each new one."""
+    modules that were not there, may have failed for that; it is tried with them, and again while it asks for others
+    (with the first it may come as far as the next)."""
     asked: list[ModuleRequest] = []
     loaded: tuple[str, ...] = ()
-    before: tuple[str, ...] | None = None
     for _ in range(MODULE_ROUNDS):
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
@@ -115,12 +115,7 @@ def _requests(
         wanted = tracer_requests.of_container(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)
         more = tuple(dict.fromkeys(one.module for one in found if one.module not in loaded))
-        if seen_boot.failures and not (
-            more and _may_lack_a_module(seen, inputs.exercise) and seen_boot.failures != before
-        ):
-            break
-        before = seen_boot.failures
-        if not more:
+        if not more or (seen_boot.failures and not _may_lack_a_module(seen, inputs.exercise)):
             break
         asked += [one for one in found if one.module in more]
         loaded += more

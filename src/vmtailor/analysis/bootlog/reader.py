@@ -26,6 +26,7 @@ from vmtailor.analysis.bootlog.clean import Cleaner, printable
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words import sizes
 from vmtailor.base.words.text import encodable
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -88,7 +89,7 @@ def read_chunks(path: str, chunks: Chunks, boot: int = 0) -> Observed:
     """Read one (already decompressed) stream of bytes."""
     observed = _recognised(path, chunks, boot)
     if observed.format.endswith(WHOLE) and next(iter(chunks), None):
-        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: only its first {MAX_TEXT >> 20} MiB are read")
+        observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: only its first {sizes.mebibytes(MAX_TEXT)} are read")
     if isinstance(chunks, archive.Chunks) and chunks.cut:
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: {chunks.cut}: what was before is read")
     return observed

@@ -171,12 +171,18 @@ def _causes(run: FitRun) -> Group:
 
 
 def _prices(run: FitRun) -> Group:
-    table = _table("margin", *margins.HEADS, "", numbers=margins.HEADS)
+    heads = ("symbols", "in all", "calls", "kernel", "to init", "memory")
+    table = _table("margin", *heads, numbers=heads)
+    without: dict[str, list[str]] = {}
     for row in margins.price_rows(run):
         style = "bold" if row.chosen else ""
-        note = "chosen" if row.chosen and not row.note else row.note
-        table.add_row(Text(row.name, style), *(Text(cell, style) for cell in row.figures), Text(note, "dim"))
-    return _titled("What each margin costs", table, "symbols with a prompt; calls of the processor's table")
+        name = f"{row.name} (chosen)" if row.chosen else row.name
+        table.add_row(Text(name, style), *(Text(cell, style) for cell in row.figures))
+        if row.note:
+            without.setdefault(row.note, []).append(row.name)
+    meaning = "symbols with a prompt, and in all; system calls of the table; kernel file; instructions to init, net"
+    notes = "".join(f"; {', '.join(names)}: {note}" for note, names in without.items())
+    return _titled("What each margin costs", table, f"{meaning}; least memory{notes}")
 
 
 def _trials(run: FitRun) -> Group:

@@ -80,7 +80,10 @@ for name, text in {files!r}:
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 """
 #: In the order in which they are joined.
-PYTHON_FILES = ("features", "sockets", "files", "processes", "memory", "libraries", "pseudo_files", "ending")
+PYTHON_FILES = (
+    *("features", "sockets", "files", "signals", "processes"),
+    *("memory", "libraries", "pseudo_files", "ending"),
+)
 
 
 def python_text() -> str:

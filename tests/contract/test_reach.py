@@ -13,7 +13,8 @@ import pytest
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.reach import asks, contents
 from vmtailor.analysis.reach.contents import Contents, FileKind
-from vmtailor.analysis.reach.elf_file import ElfFile, NoElf
+from vmtailor.analysis.reach.elf_file import ElfFile
+from vmtailor.base.files.elf import NoElf
 from vmtailor.model import architecture
 
 pytestmark = pytest.mark.contract

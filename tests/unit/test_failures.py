@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import asked, asked_names, messages
 from vmtailor.analysis.explain.failure import Recognised, recognise
-from vmtailor.analysis.explain.lookup import Ask, Known, find, meant
-from vmtailor.analysis.explain.standing import Finding, Has, Target, Verdict, findings, lacking, needed, verdict
+from vmtailor.analysis.explain.lookup import KnownSource, Question, find, meant
+from vmtailor.analysis.explain.standing import AskedKernel, Finding, Has, Presence, findings, lacking, needed, verdict
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.base.errors import UserInputError
@@ -29,11 +29,11 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain
 from vmtailor.cli.tables import finding_view
-from vmtailor.cli.tables.finding_view import Answer, brings_in
+from vmtailor.cli.tables.finding_view import LookupAnswer, brings_in
 from vmtailor.pipeline import explaining
-from vmtailor.pipeline.explaining import Source, read_configuration
+from vmtailor.pipeline.explaining import SourceAtHand, read_configuration
 
-NOTHING = Target("a kernel of nothing", {})
+NOTHING = AskedKernel("a kernel of nothing", {})
 MESSAGES = messages.load()
 #: A tree as text: what the finders look for, one of each.
 TREE = {
@@ -57,28 +57,28 @@ TREE = {
 
 
 @pytest.fixture(scope="module")
-def known() -> Known:
+def known() -> KnownSource:
     facts = read_facts()
     more = asked.collect(facts, ksource_facts.reader(SOURCE), *asked.files(SOURCE))
-    return Known(facts, more, demand_rules.load(), read_kconfig())
+    return KnownSource(facts, more, demand_rules.load(), read_kconfig())
 
 
-def of_tree(tree: dict[str, str]) -> Known:
+def of_tree(tree: dict[str, str]) -> KnownSource:
     sources = [path for path in tree if path.endswith(".c")]
     facts = ksource_facts.collect("6.12.7", tree.get, sources)
     more = asked.collect(facts, tree.get, sources, [path for path in tree if path.endswith(".h")])
-    return Known(facts, more, demand_rules.Rules())
+    return KnownSource(facts, more, demand_rules.Rules())
 
 
 TREE_KNOWN = of_tree(TREE)
 
 
-def symbol_of(ask: Ask, known: Known, target: Target = NOTHING) -> str:
+def symbol_of(ask: Question, known: KnownSource, target: AskedKernel = NOTHING) -> str:
     found = findings([ask], known, target)
     return found[0].symbol if found else ""
 
 
-def read(message: str, known: Known) -> tuple[Recognised, tuple[Finding, ...]]:
+def read(message: str, known: KnownSource) -> tuple[Recognised, tuple[Finding, ...]]:
     read = recognise(message, known, MESSAGES)
     return read, findings(read.asks, known, NOTHING)
 
@@ -89,20 +89,20 @@ def read(message: str, known: Known) -> tuple[Recognised, tuple[Finding, ...]]:
 @pytest.mark.parametrize(
     ("ask", "symbol"),
     [
-        (Ask("link", "tunnel"), "LINKS"),
-        (Ask("module", "old-tunnel"), "LINKS"),
-        (Ask("module", "rtnl-link-tunnel"), "LINKS"),
-        (Ask("match", "two"), "MATCHES"),
-        (Ask("module", "xt_many"), "MATCHES"),  # a composite object
-        (Ask("table", "iptables:nat"), "TABLES"),
-        (Ask("word", "F_LOCK"), "LOCKS"),  # by the stub in a header
-        (Ask("word", "F_PLAIN"), ""),
-        (Ask("controller", "pids"), "PIDS"),
-        (Ask("link", "nothing"), ""),
-        (Ask("source", "net/links.c"), "LINKS"),
+        (Question("link", "tunnel"), "LINKS"),
+        (Question("module", "old-tunnel"), "LINKS"),
+        (Question("module", "rtnl-link-tunnel"), "LINKS"),
+        (Question("match", "two"), "MATCHES"),
+        (Question("module", "xt_many"), "MATCHES"),  # a composite object
+        (Question("table", "iptables:nat"), "TABLES"),
+        (Question("word", "F_LOCK"), "LOCKS"),  # by the stub in a header
+        (Question("word", "F_PLAIN"), ""),
+        (Question("controller", "pids"), "PIDS"),
+        (Question("link", "nothing"), ""),
+        (Question("source", "net/links.c"), "LINKS"),
     ],
 )
-def test_names_lead_to_symbols(ask: Ask, symbol: str) -> None:
+def test_names_lead_to_symbols(ask: Question, symbol: str) -> None:
     assert symbol_of(ask, TREE_KNOWN) == symbol
 
 
@@ -115,7 +115,7 @@ def test_another_tree_gives_another_answer() -> None:
 def test_numbers_of_families() -> None:
     more = of_tree(TREE).asked
     assert more.name_of("family", 10) == "INET6" and more.name_of("family", 11) == ""
-    assert records.from_bytes(asked.Asked, records.to_bytes(more)) == more
+    assert records.from_bytes(asked.AskedNames, records.to_bytes(more)) == more
 
 
 @given(st.text(max_size=400))
@@ -135,20 +135,20 @@ def test_any_text_can_be_searched(text: str) -> None:
     [("futex", "FUTEX"), ("epoll_create1", "EPOLL"), ("AF_INET6", "IPV6"), ("/proc/self/status", "PROC_FS"),
      ("parts", "PARTS_FS"), ("timer_create", "POSIX_TIMERS"), ("/dev/things/one", "DISK"), ("CONFIG_EPOLL", "EPOLL")],
 )  # fmt: skip
-def test_what_a_name_means(what: str, symbol: str, known: Known) -> None:
+def test_what_a_name_means(what: str, symbol: str, known: KnownSource) -> None:
     assert findings(meant(what, known), known, NOTHING)[0].symbol == symbol
 
 
-def test_standing_and_what_is_in_the_way(known: Known) -> None:
-    ask = Ask("family", "INET6")
+def test_standing_and_what_is_in_the_way(known: KnownSource) -> None:
+    ask = Question("family", "INET6")
     out = findings([ask], known, NOTHING)[0]
     assert out.has is Has.OUT and out.missing == ("IPV6", "NET") and out.in_the_way and out.possible
     assert dict(out.settings)["IPV6"] == "y" and "NET" in dict(out.settings)
-    there = findings([ask], known, Target("x", {"NET": "y", "IPV6": "y"}))[0]
-    assert there.has is Has.BUILT_IN and verdict([there], "") is Verdict.PRESENT
-    module = findings([ask], known, Target("x", {"NET": "y", "IPV6": "m"}))[0]
+    there = findings([ask], known, AskedKernel("x", {"NET": "y", "IPV6": "y"}))[0]
+    assert there.has is Has.BUILT_IN and verdict([there], "") is Presence.PRESENT
+    module = findings([ask], known, AskedKernel("x", {"NET": "y", "IPV6": "m"}))[0]
     assert module.has is Has.MODULE and module.symbol == "IPV6"
-    always = findings([Ask("call", "read")], known, NOTHING)[0]
+    always = findings([Question("call", "read")], known, NOTHING)[0]
     assert always.has is Has.ALWAYS
 
 
@@ -179,7 +179,7 @@ def test_the_shortest_way_to_a_condition(condition: str, values: dict[str, str],
         ("is CONFIG_EPOLL enabled in your kernel?", "EPOLL"),
     ],
 )
-def test_messages_lead_to_symbols(message: str, symbol: str, known: Known) -> None:
+def test_messages_lead_to_symbols(message: str, symbol: str, known: KnownSource) -> None:
     read_, found = read(message, known)
     assert not read_.not_kernel and found[0].symbol == symbol
 
@@ -195,22 +195,22 @@ def test_messages_lead_to_symbols(message: str, symbol: str, known: Known) -> No
         "cat: /etc/shadow: Permission denied",
     ],
 )
-def test_what_is_not_the_kernel_is_said_so(message: str, known: Known) -> None:
+def test_what_is_not_the_kernel_is_said_so(message: str, known: KnownSource) -> None:
     read_, _ = read(message, known)
-    assert verdict((), read_.not_kernel) is Verdict.NOT_KERNEL
+    assert verdict((), read_.not_kernel) is Presence.NOT_KERNEL
 
 
-def test_what_is_not_understood_is_said_so(known: Known) -> None:
+def test_what_is_not_understood_is_said_so(known: KnownSource) -> None:
     read_, found = read("all is well", known)
-    assert read_.kind == "" and verdict(found, read_.not_kernel) is Verdict.UNKNOWN
+    assert read_.kind == "" and verdict(found, read_.not_kernel) is Presence.UNKNOWN
 
 
-def test_an_error_alone_lists_what_would_answer_so(known: Known) -> None:
+def test_an_error_alone_lists_what_would_answer_so(known: KnownSource) -> None:
     from vmtailor.analysis.explain.standing import by_error
 
     lacks = dict(lacking(by_error("ENOSYS", known), known, NOTHING))
     assert "system call futex" in lacks["FUTEX"] and "EPOLL" in lacks
-    assert "FUTEX" not in dict(lacking(by_error("ENOSYS", known), known, Target("x", {"FUTEX": "y"})))
+    assert "FUTEX" not in dict(lacking(by_error("ENOSYS", known), known, AskedKernel("x", {"FUTEX": "y"})))
     assert by_error("EIO", known) == ()
 
 
@@ -221,7 +221,7 @@ def test_any_message_can_be_read(message: str) -> None:
         findings(recognise(text, known, MESSAGES).asks, known, NOTHING)
 
 
-def test_a_long_message_is_read_quickly(known: Known) -> None:
+def test_a_long_message_is_read_quickly(known: KnownSource) -> None:
     recognise("ip link add " * 5000 + "(" * 5000, known, MESSAGES)
 
 
@@ -248,10 +248,10 @@ def test_kinds_name_symbols_only_where_a_source_cannot_tell() -> None:
 
 
 @pytest.fixture
-def with_source(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_source(known: KnownSource, monkeypatch: pytest.MonkeyPatch) -> None:
     from vmtailor.cli import explain as verb
 
-    monkeypatch.setattr(verb, "source_for", lambda *_: Source(known, VERSION))
+    monkeypatch.setattr(verb, "source_for", lambda *_: SourceAtHand(known, VERSION))
 
 
 def ask(*arguments: str) -> str:
@@ -320,13 +320,16 @@ def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
         explaining.source_for(str(tmp_path / "nothing"), "6.12.7")
 
 
-def test_text_from_outside_cannot_steer_the_terminal(known: Known) -> None:
+def test_text_from_outside_cannot_steer_the_terminal(known: KnownSource) -> None:
     evil = "\x1b[31m[bold]x"
-    finding = Finding(Ask("module", evil), "X", Has.OUT, "X", "x.c", ("X",), evil, (evil,), (evil,), True, evil)
+    finding = Finding(Question("module", evil), "X", Has.OUT, "X", "x.c", ("X",), evil, (evil,), (evil,), True, evil)
     out = io.StringIO()
     finding_view.show(
-        Answer(evil, NOTHING, Verdict.MISSING, (finding,), "6.12", notes=(evil,)), Console(file=out, width=100)
+        LookupAnswer(evil, NOTHING, Presence.MISSING, (finding,), "6.12", notes=(evil,)), Console(file=out, width=100)
     )
     assert "\x1b" not in out.getvalue() and "[bold]x" in out.getvalue()
-    assert brings_in(dataclasses.replace(finding, possible=False), Answer("", NOTHING, Verdict.MISSING, (), "")) == ()
-    assert find(Ask("no such kind", "x"), known) == ()
+    assert (
+        brings_in(dataclasses.replace(finding, possible=False), LookupAnswer("", NOTHING, Presence.MISSING, (), ""))
+        == ()
+    )
+    assert find(Question("no such kind", "x"), known) == ()

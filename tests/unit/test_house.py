@@ -39,7 +39,13 @@ def test_no_folders_import_each_other() -> None:
         assert list(order.static_order())
 
 
-@pytest.mark.parametrize("folder", ["src", "native", "tools", "tests"])
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """The folders of tests are no packages: pytest refuses the whole run, and a run of one folder does not tell."""
+    names = Counter(path.name for path in (REPOSITORY / "tests").rglob("test_*.py"))
+    assert len(names) > 100 and not [name for name, count in names.items() if count > 1]
+
+
+@pytest.mark.parametrize("folder", ["src", "native", "tools", "tests", "benchmarks"])
 def test_no_file_of_code_is_too_long(folder: str) -> None:
     files = [path for path in (REPOSITORY / folder).rglob("*") if path.suffix in (".py", ".c", ".h", ".S", ".js")]
     lengths = {str(path.relative_to(REPOSITORY)): len(path.read_text().splitlines()) for path in files}

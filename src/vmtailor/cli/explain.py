@@ -18,18 +18,18 @@ from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
 from vmtailor.analysis.explain.lookup import meant
-from vmtailor.analysis.explain.standing import Target, by_error, findings, lacking, verdict
+from vmtailor.analysis.explain.standing import AskedKernel, by_error, findings, lacking, verdict
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words.text import plural
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
-from vmtailor.cli.tables.finding_view import Answer, document
+from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import Source, read_configuration, source_for
+from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -88,7 +88,7 @@ def explain(
     run, folder = load_run(bundle)
     if failure is not None:
         _print(
-            _answer_failure(failure, _bundle_source(run, source), Target.of_plan(run.plan), _fit_again(run)),
+            _answer_failure(failure, _bundle_source(run, source), AskedKernel.of_plan(run.plan), _fit_again(run)),
             json,
             console,
         )
@@ -102,7 +102,9 @@ def explain(
     found = _find(run, what, tree)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
         known = _bundle_source(run, source, required=False) if tree else None
-        answer = _answer_word(what, known, Target.of_plan(run.plan), _fit_again(run)) if known is not None else None
+        answer = (
+            _answer_word(what, known, AskedKernel.of_plan(run.plan), _fit_again(run)) if known is not None else None
+        )
         if answer is not None:
             _print(answer, json, console)
             return
@@ -125,12 +127,12 @@ def explain(
 _NO_SOURCE = "; the source of {0} is not in the cache, so only what the fit recorded was looked at: give --source {0}"
 
 
-def source_of_bundle(run: FitRun) -> Source | None:
+def source_of_bundle(run: FitRun) -> SourceAtHand | None:
     """The source of a bundle's kernel, where the cache has it."""
     return source_for(None, run.plan.kernel_version, run.plan.architecture)
 
 
-def _bundle_source(run: FitRun, given: str | None, *, required: bool = True) -> Source | None:
+def _bundle_source(run: FitRun, given: str | None, *, required: bool = True) -> SourceAtHand | None:
     found = source_for(given, run.plan.kernel_version, run.plan.architecture)
     if found is None and required:
         raise _without_source(run.plan.kernel_version)
@@ -157,7 +159,7 @@ def _of_configuration(
     known = source_for(source, made.version, made.architecture or None)
     if known is None:
         raise _without_source(made.version)
-    target = Target.of_config(str(file), made.symbols)
+    target = AskedKernel.of_config(str(file), made.symbols)
     if failure is not None:
         _print(_answer_failure(failure, known, target, ""), json, console)
         return
@@ -170,7 +172,7 @@ def _of_configuration(
     _print(answer, json, console)
 
 
-def _answer_failure(message: str, source: Source | None, target: Target, command: str) -> Answer:
+def _answer_failure(message: str, source: SourceAtHand | None, target: AskedKernel, command: str) -> LookupAnswer:
     assert source is not None
     if message == "-":
         message = sys.stdin.read(MOST_CHARACTERS)
@@ -181,13 +183,13 @@ def _answer_failure(message: str, source: Source | None, target: Target, command
     lacks = (
         lacking(by_error(read.error, source.known), source.known, target) if not found and not read.not_kernel else ()
     )
-    return Answer(
+    return LookupAnswer(
         message.strip(), target, verdict(found, read.not_kernel), found, source.version, command, read.kind, read.says,
         read.error, read.meaning, read.not_kernel, notes, lacks,
     )  # fmt: skip
 
 
-def _answer_word(what: str, source: Source, target: Target, command: str) -> Answer | None:
+def _answer_word(what: str, source: SourceAtHand, target: AskedKernel, command: str) -> LookupAnswer | None:
     """The answer to a name, an error, or a call and a word of its arguments; None where the source knows none of it."""
     notes = (source.note,) if source.note else ()
     kinds = messages.load()
@@ -200,15 +202,15 @@ def _answer_word(what: str, source: Source, target: Target, command: str) -> Ans
     if error is not None and not rest:
         lacks = lacking(by_error(error.name, source.known), source.known, target)
         why = error.meaning if error.about == "elsewhere" else ""
-        return Answer(
+        return LookupAnswer(
             what, target, verdict((), why), (), source.version, command, "error", "", *said, why, notes, lacks
         )
     if not found:
         return None
-    return Answer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
+    return LookupAnswer(what, target, verdict(found, ""), found, source.version, command, "name", "", *said, "", notes)
 
 
-def _print(answer: Answer, json: bool, console: Console) -> None:
+def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
     if json:
         output.document(document(answer))
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from vmtailor.analysis.bootlog import kconfig_file
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import asked
-from vmtailor.analysis.explain.lookup import Known
+from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import dot_config, records
@@ -64,17 +64,17 @@ def _unpacked(data: bytes, path: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceAtHand:
     """What is known of a source, and which one it is; `note` where it is not of the very version that was asked."""
 
-    known: Known
+    known: KnownSource
     version: str
     note: str = ""
 
 
 def source_for(
     given: str | None, version: str, architecture: str | None = None, store: Store | None = None
-) -> Source | None:
+) -> SourceAtHand | None:
     """The source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what the cache
     has of this version, or of its series. None where nothing is given and the cache has none."""
     store = store or Store()
@@ -88,7 +88,7 @@ def source_for(
         tree = found
     if version and tree.version.removesuffix(".0") != _plain(version).removesuffix(".0"):
         note = f"read in the source of {tree.version}; the kernel is {version}"
-    return Source(_known(tree, architecture, store), tree.version, note)
+    return SourceAtHand(_known(tree, architecture, store), tree.version, note)
 
 
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
@@ -147,9 +147,9 @@ def _cached(version: str, store: Store, *, exact: bool = False) -> SourceTree | 
     return found[max(alike, key=version_key)]
 
 
-def _known(tree: SourceTree, architecture: str | None, store: Store) -> Known:
+def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSource:
     row = _row(architecture)
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
         more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
-    return Known(read.facts, more, demand_rules.load().for_kernel(tree.version), read.kconfig)
+    return KnownSource(read.facts, more, demand_rules.load().for_kernel(tree.version), read.kconfig)

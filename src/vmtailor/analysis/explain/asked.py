@@ -44,7 +44,7 @@ _MOST_PLACES = 12
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedNames:
     """`names`: kind → name → places, as in the facts; `numbers`: kind (family, protocol, netlink, type, errno) → name →
     number."""
 
@@ -64,7 +64,7 @@ class Asked:
 
 def collect(
     facts: Facts, read: Reader, sources: Iterable[str], headers: Iterable[str], row: Architecture | None = None
-) -> Asked:
+) -> AskedNames:
     """Search a tree. `sources`: its C files; `headers`: those for programs, and those with what stands for code that is
     not compiled. Pure but for what `read` does."""
     row = row or presumed()
@@ -75,7 +75,7 @@ def collect(
         search.source(path, read(path) or "")
     for name, condition in kbuild.modules(read, row.kernel.source).items():
         search.note("module", posixpath.basename(name).replace("-", "_"), Place(name, 0, str(condition)))
-    return Asked(
+    return AskedNames(
         facts.kernel_version,
         {kind: {n: tuple(p[:_MOST_PLACES]) for n, p in by_name.items()} for kind, by_name in search.found.items()},
         _numbers(read, row.kernel.source),
@@ -172,14 +172,14 @@ def _below(source: Path, name: str, pattern: str) -> Iterator[str]:
     yield from sorted(path.relative_to(source).as_posix() for path in folder.rglob(pattern))
 
 
-def load(source: Path, facts: Facts, source_id: str, store: Store | None = None, *, row: Architecture) -> Asked:
+def load(source: Path, facts: Facts, source_id: str, store: Store | None = None, *, row: Architecture) -> AskedNames:
     """The record of the tree at `source`, from the store when `source_id` (what its content is named by) is known."""
 
     def fill(folder: Path) -> None:
         records.save(collect(facts, ksource_facts.reader(source), *files(source, row), row), folder / "asked.json")
 
-    key = digest(Asked.SCHEMA, FORMAT, ksource_facts.FORMAT, row.name, facts.kernel_version, source_id)
-    return records.load(Asked, (store or Store()).get("facts", key, fill) / "asked.json")
+    key = digest(AskedNames.SCHEMA, FORMAT, ksource_facts.FORMAT, row.name, facts.kernel_version, source_id)
+    return records.load(AskedNames, (store or Store()).get("facts", key, fill) / "asked.json")
 
 
 def merged(condition: Iterable[Place]) -> Expr:

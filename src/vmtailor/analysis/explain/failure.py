@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vmtailor.analysis.demands import call_paths
 from vmtailor.analysis.demands.strace_log import descriptor_path, split_arguments, unquote
-from vmtailor.analysis.explain.lookup import Ask, Known, find
+from vmtailor.analysis.explain.lookup import KnownSource, Question, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
 from vmtailor.base.words import escapes
@@ -41,14 +41,14 @@ class Recognised:
 
     kind: str
     says: str = ""
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[Question, ...] = ()
     error: str = ""
     meaning: str = ""
     notes: tuple[str, ...] = ()
     not_kernel: str = ""
 
 
-def recognise(message: str, known: Known, messages: Messages) -> Recognised:
+def recognise(message: str, known: KnownSource, messages: Messages) -> Recognised:
     """Understand a message as well as the source and the kinds of messages allow."""
     text = escapes.without(message[: 2 * MOST_CHARACTERS])[:MOST_CHARACTERS]
     text = "\n".join(line[:_MOST_OF_LINE] for line in text.split("\n")[:_MOST_LINES])
@@ -87,11 +87,13 @@ def _said(error: Error | None) -> tuple[str, str]:
 # ---- strace
 
 
-def _traced(text: str, known: Known, messages: Messages) -> Iterator[Recognised]:
+def _traced(text: str, known: KnownSource, messages: Messages) -> Iterator[Recognised]:
     """Lines of strace that tell of a call that failed."""
     for line in text.splitlines()[:_MOST_LINES]:
         match = _STRACE.search(line)
-        if match is None or (match["call"] not in known.facts.table and not find(Ask("call", match["call"]), known)):
+        if match is None or (
+            match["call"] not in known.facts.table and not find(Question("call", match["call"]), known)
+        ):
             continue
         call, name = match["call"], match["error"]
         args, _ = split_arguments(match["args"] + ")")
@@ -110,92 +112,92 @@ def _traced(text: str, known: Known, messages: Messages) -> Iterator[Recognised]
             yield Recognised("strace", "strace", asks, *said)
 
 
-def _decides(ask: Ask, known: Known) -> bool:
+def _decides(ask: Question, known: KnownSource) -> bool:
     """Whether some configuration has not what is asked for."""
     return any(one.condition not in (TRUE, UNKNOWN) for one in find(ask, known))
 
 
-def _asked_by(call: str, args: Sequence[str], error: str, known: Known) -> Iterator[Ask]:
+def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) -> Iterator[Question]:
     """What a call asks for by name, most special first."""
     joined = ", ".join(args)
     if error == "ENOSYS":
-        yield Ask("call", call)
+        yield Question("call", call)
     strings = [unquote(part) for part in _QUOTED.findall(joined)]
     yield from _by_strings(call, args, error, strings)
     event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
     behind = descriptor_path(args[0]) if args else ""
     paths = [path for path in (*call_paths.paths(event), behind) if path.startswith(("/proc/", "/sys/", "/dev/"))]
-    yield from (Ask("path", path) for path in paths if path != behind)
+    yield from (Question("path", path) for path in paths if path != behind)
     if call not in ("socket", "socketpair"):
         yield from _words(call, _QUOTED.sub("", joined), known)
-    yield from (Ask("path", path) for path in paths if path == behind)
+    yield from (Question("path", path) for path in paths if path == behind)
     if error in ("EOPNOTSUPP", "EINVAL") and call.removeprefix("f").removeprefix("l") in ("setxattr", "getxattr"):
-        yield from (Ask("symbol", name) for name in ("TMPFS_XATTR", "EROFS_FS_XATTR", "SQUASHFS_XATTR"))
-    yield Ask("call", call)
+        yield from (Question("symbol", name) for name in ("TMPFS_XATTR", "EROFS_FS_XATTR", "SQUASHFS_XATTR"))
+    yield Question("call", call)
 
 
-def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[str]) -> Iterator[Ask]:
+def _by_strings(call: str, args: Sequence[str], error: str, strings: Sequence[str]) -> Iterator[Question]:
     """What a call asks for by strings in its arguments, and by what it is."""
     joined = ", ".join(args)
     if call in ("socket", "socketpair"):
         yield from _socket(args, error)
     elif call in ("mount", "fsopen"):
-        yield from (Ask("filesystem", s) for s in strings if "/" not in s and s)
+        yield from (Question("filesystem", s) for s in strings if "/" not in s and s)
     elif call in ("execve", "execveat") and error == "ENOEXEC":
-        yield from (Ask("source", "fs/binfmt_script.c"), Ask("symbol", "IA32_EMULATION"))
+        yield from (Question("source", "fs/binfmt_script.c"), Question("symbol", "IA32_EMULATION"))
     elif call in ("setsockopt", "getsockopt"):
         kind = {"TCP_ULP": "ulp", "TCP_CONGESTION": "congestion"}
-        yield from (Ask(kind[w], s) for w in _WORD.findall(joined) if w in kind for s in strings)
+        yield from (Question(kind[w], s) for w in _WORD.findall(joined) if w in kind for s in strings)
     elif "sa_family=AF_ALG" in joined:
-        yield from (Ask("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
+        yield from (Question("algorithm", s) for s in strings if s not in ("hash", "skcipher", "aead", "rng"))
     elif call in ("init_module", "finit_module"):
-        yield Ask("symbol", "MODULES")
+        yield Question("symbol", "MODULES")
 
 
-def _words(call: str, text: str, known: Known) -> Iterator[Ask]:
+def _words(call: str, text: str, known: KnownSource) -> Iterator[Question]:
     for word in _ARGUMENT.findall(text):
         if word.startswith(("AF_", "PF_")):
-            yield Ask("family", word[3:])
-        elif find(Ask("word", word, call), known):
-            yield Ask("word", word, call)
+            yield Question("family", word[3:])
+        elif find(Question("word", word, call), known):
+            yield Question("word", word, call)
 
 
-def _socket(args: Sequence[str], error: str) -> Iterator[Ask]:
+def _socket(args: Sequence[str], error: str) -> Iterator[Question]:
     family = args[0].removeprefix("AF_").removeprefix("PF_") if args else ""
     rest = " ".join(args[2:])
     protocol = re.search(r"(?:IPPROTO_|NETLINK_)?(\w+)", rest)
     named = []
     if protocol is not None and family == "NETLINK":
-        named = [Ask("netlink", protocol[1])]
+        named = [Question("netlink", protocol[1])]
     elif protocol is not None and protocol[1] not in ("0", "IP"):
-        named = [Ask("protocol", protocol[1])]
-    whole = [Ask("family", family)] if family else []
+        named = [Question("protocol", protocol[1])]
+    whole = [Question("family", family)] if family else []
     yield from (*whole, *named) if error == "EAFNOSUPPORT" else (*named, *whole)
 
 
 # ---- any other text
 
 
-def _named(text: str, known: Known, error: Error | None) -> Iterator[Ask]:
+def _named(text: str, known: KnownSource, error: Error | None) -> Iterator[Question]:
     """Names in a message that the source knows: symbols, paths, words, families, calls."""
     for name in _SYMBOL.findall(text):
         if known.kconfig is None or known.kconfig.known(name):
-            yield Ask("symbol", name)
+            yield Question("symbol", name)
     words = []
     for word in dict.fromkeys(_WORD.findall(text)):
         if word.startswith(("AF_", "PF_")):
-            words.append(Ask("family", word[3:]))
+            words.append(Question("family", word[3:]))
         elif word.startswith("NETLINK_"):
-            words.append(Ask("netlink", word[8:]))
+            words.append(Question("netlink", word[8:]))
         elif word.startswith("IPPROTO_"):
-            words.append(Ask("protocol", word[8:]))
+            words.append(Question("protocol", word[8:]))
         else:
-            words.append(Ask("word", word))
-    found = [Ask("call", name) for name in dict.fromkeys(_NAME.findall(text)) if name in known.facts.table]
+            words.append(Question("word", word))
+    found = [Question("call", name) for name in dict.fromkeys(_NAME.findall(text)) if name in known.facts.table]
     calls = [ask for ask in found if ask.name not in _PLAIN_WORDS]
     plain = [ask for ask in found if ask.name in _PLAIN_WORDS]
     paths = (
-        [Ask("path", path) for path in dict.fromkeys(_PSEUDO.findall(text))]
+        [Question("path", path) for path in dict.fromkeys(_PSEUDO.findall(text))]
         if error is None or error.name in _OF_PATHS
         else []
     )

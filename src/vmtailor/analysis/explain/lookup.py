@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.analysis.explain.asked import Asked, merged
+from vmtailor.analysis.explain.asked import AskedNames, merged
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, conjunction, symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts, Place
@@ -20,7 +20,7 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class Ask:
+class Question:
     """What is asked for: a kind (`KINDS`), and a name as the source has it. `call`: the call that asks."""
 
     kind: str
@@ -48,29 +48,29 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSource:
     """All that is known of one source tree, and the rules that hold for it."""
 
     facts: Facts
-    asked: Asked
+    asked: AskedNames
     rules: Rules
     kconfig: Kconfig | None = None
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Provider:
     """A condition under which a kernel has what was asked for; `place` says where that stands."""
 
-    ask: Ask
+    ask: Question
     condition: Expr
     place: str
 
 
-def find(ask: Ask, known: Known) -> tuple[Candidate, ...]:
+def find(ask: Question, known: KnownSource) -> tuple[Provider, ...]:
     """Who answers an ask, likeliest first; empty when neither source nor rules know of it."""
     finder = _FINDERS.get(ask.kind)
     found = finder(ask, known) if finder is not None else _named(ask, known)
-    unique: dict[str, Candidate] = {}
+    unique: dict[str, Provider] = {}
     for one in found:
         if one.condition != FALSE:
             unique.setdefault(str(one.condition), one)
@@ -81,25 +81,25 @@ def _at(place: Place) -> str:
     return f"{place.path}:{place.line}" if place.line else place.path
 
 
-def _of(ask: Ask, places: Iterable[Place], *under: Expr) -> Iterator[Candidate]:
+def _of(ask: Question, places: Iterable[Place], *under: Expr) -> Iterator[Provider]:
     for place in places:
-        yield Candidate(ask, conjunction(*under, parse(place.condition)), _at(place))
+        yield Provider(ask, conjunction(*under, parse(place.condition)), _at(place))
 
 
-def _whole(ask: Ask, places: tuple[Place, ...], *under: Expr) -> Iterator[Candidate]:
+def _whole(ask: Question, places: tuple[Place, ...], *under: Expr) -> Iterator[Provider]:
     """One candidate for all places: it is there where any of them is."""
     if places:
-        yield Candidate(ask, conjunction(*under, merged(places)), _at(places[0]))
+        yield Provider(ask, conjunction(*under, merged(places)), _at(places[0]))
 
 
-def _by_rule(ask: Ask, names: Iterable[str], where: str) -> Candidate:
-    return Candidate(ask, conjunction(*map(Symbol, names)), where)
+def _by_rule(ask: Question, names: Iterable[str], where: str) -> Provider:
+    return Provider(ask, conjunction(*map(Symbol, names)), where)
 
 
 # ---- kinds
 
 
-def _named(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _named(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """A name that one struct of the source has; else a module of that name, or one that answers to it."""
     places = known.asked.places(ask.kind, ask.name)
     yield from _whole(ask, places)
@@ -118,18 +118,18 @@ _MODULE_NAMES = {
 }  # fmt: skip
 
 
-def _call(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _call(ask: Question, known: KnownSource) -> Iterator[Provider]:
     for name in (ask.name, *(ask.name + more for more in ("1", "2", "3", "4", "64", "at"))):
         entry = known.facts.syscall(name)
         if entry is not None:
             condition, places = entry
             if condition == TRUE:
                 yield from _stubbed(ask, name, known)
-            yield Candidate(ask, condition, _at(places[0]) if places else "the table of system calls")
+            yield Provider(ask, condition, _at(places[0]) if places else "the table of system calls")
             return
 
 
-def _stubbed(ask: Ask, name: str, known: Known) -> Iterator[Candidate]:
+def _stubbed(ask: Question, name: str, known: KnownSource) -> Iterator[Provider]:
     """Rules that ask for symbols by this call, whatever its arguments."""
     for rule in known.rules.for_call(name):
         if not rule.words and not rule.text:
@@ -145,7 +145,7 @@ _CORE = (
 _LOOKS_ON = ("security/", "kernel/auditsc.c", "lib/")
 
 
-def _word(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _word(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """A word of ioctl, fcntl, prctl, a socket option, a kind of BPF program …"""
     ruled = [
         _by_rule(ask, rule.symbols, f"rule {rule.id}")
@@ -174,7 +174,7 @@ _OPEN_ENDED = ("ioctl", "setsockopt", "getsockopt")
 _BASES = (parse("NET"), parse("NET && INET"), parse("MMU"))
 
 
-def _path(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _path(ask: Question, known: KnownSource) -> Iterator[Provider]:
     path = posixpath.normpath(re.sub(r"^/proc/(?:\d+|PID|thread-self|self/task/\d+)(?=/|$)", "/proc/self", ask.name))
     if path.startswith("//"):
         path = path[1:]
@@ -184,7 +184,7 @@ def _path(ask: Ask, known: Known) -> Iterator[Candidate]:
             return
 
 
-def _rules_for(ask: Ask, path: str, known: Known) -> list[Candidate]:
+def _rules_for(ask: Question, path: str, known: KnownSource) -> list[Provider]:
     """Rules for a path, those that name most of it first; not those for all of /proc or /sys."""
     rules = [rule for rule in known.rules.paths if rule.match(path) and not {"/proc", "/sys"} & {*rule.paths}]
     rules.sort(key=lambda rule: -max(len(p) for p in rule.paths if not p.startswith("/dev/tty[")))
@@ -197,7 +197,7 @@ def _upwards(name: str) -> Iterator[str]:
         name = posixpath.dirname(name)
 
 
-def _sysctl(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+def _sysctl(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Provider]:
     base = known.facts.file_condition("fs/proc/proc_sysctl.c")
     wild = re.sub(r"(?<=/)(conf|neigh)/[^/]+/", r"\1/*/", name)
     places = known.facts.places("sysctl", name) or known.facts.places("sysctl", wild)
@@ -210,10 +210,10 @@ def _sysctl(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]
         # The folder is not in the same file: the one whose own folder has most in common comes first.
         ranked = sorted(loose, key=lambda p: -len(words & set(re.split(r"[/_.]", p.path))))
         yield from _of(ask, ranked[:2], base)
-    yield Candidate(ask, base, "fs/proc/proc_sysctl.c")
+    yield Provider(ask, base, "fs/proc/proc_sysctl.c")
 
 
-def _proc(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+def _proc(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Provider]:
     base = known.facts.file_condition("fs/proc/root.c")
     name = re.sub(r"^self/net/", "net/", name)
     for number, part in enumerate(_upwards(name)):
@@ -223,17 +223,17 @@ def _proc(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
             break
         if number == 0:
             yield from _rules_for(ask, path, known)
-    yield Candidate(ask, base, "fs/proc/root.c")
+    yield Provider(ask, base, "fs/proc/root.c")
 
 
-def _sys(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+def _sys(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Provider]:
     base = known.facts.file_condition("fs/sysfs/mount.c")
     if name.startswith("module/"):
         module = name.split("/")[1]
-        yield from (Candidate(ask, conjunction(base, c.condition), c.place) for c in _built(ask, module, known))
+        yield from (Provider(ask, conjunction(base, c.condition), c.place) for c in _built(ask, module, known))
     if match := re.match(r"fs/cgroup/(?:.*/)?([a-z_]+)(?:\.[\w.]+)?$", name):
         yield from _whole(ask, known.asked.places("controller", _CONTROLLERS.get(match[1], match[1])))
-    own: list[Candidate] = []
+    own: list[Provider] = []
     for part in _upwards(name):
         places = known.asked.places("sys", part)
         if places:
@@ -242,14 +242,14 @@ def _sys(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
     ruled = _rules_for(ask, path, known)
     # A folder at the top says little of what lies below it.
     yield from (*own, *ruled) if "/" in part else (*ruled, *own)
-    yield Candidate(ask, base, "fs/sysfs/mount.c")
+    yield Provider(ask, base, "fs/sysfs/mount.c")
 
 
 #: Controllers by the names of their first version.
 _CONTROLLERS = {"blkio": "io"}
 
 
-def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
+def _dev(ask: Question, name: str, path: str, known: KnownSource) -> Iterator[Provider]:
     found = False
     for part in _upwards(name):
         stem = re.sub(r"p?\d+$", "", part)
@@ -264,29 +264,29 @@ def _dev(ask: Ask, name: str, path: str, known: Known) -> Iterator[Candidate]:
         yield from _built(ask, re.sub(r"\d+$", "", name.split("/", maxsplit=1)[0]), known, files=False)
 
 
-_FOLDERS: tuple[tuple[str, Callable[[Ask, str, str, Known], Iterator[Candidate]]], ...] = (
+_FOLDERS: tuple[tuple[str, Callable[[Question, str, str, KnownSource], Iterator[Provider]]], ...] = (
     ("/proc/sys", _sysctl), ("/proc", _proc), ("/sys", _sys), ("/dev", _dev),
 )  # fmt: skip
 
 
-def _facts(kind: str) -> Callable[[Ask, Known], Iterator[Candidate]]:
-    def finder(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _facts(kind: str) -> Callable[[Question, KnownSource], Iterator[Provider]]:
+    def finder(ask: Question, known: KnownSource) -> Iterator[Provider]:
         yield from _whole(ask, known.facts.places(kind, ask.name))
 
     return finder
 
 
-def _family(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _family(ask: Question, known: KnownSource) -> Iterator[Provider]:
     name = known.asked.name_of("family", int(ask.name)) if ask.name.isdigit() else ask.name
     yield from _whole(ask, known.facts.places("family", {"LOCAL": "UNIX", "ROUTE": "NETLINK"}.get(name, name)))
 
 
-def _netlink(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _netlink(ask: Question, known: KnownSource) -> Iterator[Provider]:
     name = known.asked.name_of("netlink", int(ask.name)) if ask.name.isdigit() else ask.name
     yield from _whole(ask, known.facts.places("netlink", name))
 
 
-def _protocol(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _protocol(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """`SCTP`, `132`, or `SEQPACKET/SCTP`."""
     name = ask.name.rpartition("/")[2].upper()
     name = known.asked.name_of("protocol", int(name)) if name.isdigit() else name
@@ -296,7 +296,7 @@ def _protocol(ask: Ask, known: Known) -> Iterator[Candidate]:
         yield from _built(ask, name.lower(), known)
 
 
-def _filesystem(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _filesystem(ask: Question, known: KnownSource) -> Iterator[Provider]:
     name = ask.name.partition(".")[0]
     places = known.facts.places("filesystem", ask.name) or known.facts.places("filesystem", name)
     yield from _whole(ask, places)
@@ -305,25 +305,25 @@ def _filesystem(ask: Ask, known: Known) -> Iterator[Candidate]:
         yield from _built(ask, name, known, files=False)
 
 
-def _algorithm(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _algorithm(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """`sha256`, or `cbc(aes)`, which needs all of its parts."""
     parts = [p for p in re.split(r"[(),]", ask.name) if p]
     conditions = [known.facts.condition("algorithm", part) for part in parts]
     there = [condition for condition in conditions if condition is not None]
     if there:
-        yield Candidate(
+        yield Provider(
             ask, conjunction(*there), _at(known.facts.places("algorithm", parts[0])[0]) if conditions[0] else ""
         )
 
 
-def _table(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _table(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """`iptables:nat`, `ip6tables:filter`, `ebtables:broute`: the module that has the table."""
     tool, _, name = ask.name.partition(":")
     family = {"iptables": "iptable", "ip6tables": "ip6table", "ebtables": "ebtable", "arptables": "arptable"}
     yield from _built(ask, f"{family.get(tool, 'iptable')}_{name}", known)
 
 
-def _module(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _module(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """A module by its name, by what it answers to, by what the kernel asks for under it, by the file of that name."""
     built = list(_built(ask, ask.name, known, files=False))
     requested = list(_requested(ask, known))
@@ -332,7 +332,7 @@ def _module(ask: Ask, known: Known) -> Iterator[Candidate]:
     yield from found or _built(ask, ask.name, known)
 
 
-def _built(ask: Ask, module: str, known: Known, *, files: bool = True) -> Iterator[Candidate]:
+def _built(ask: Question, module: str, known: KnownSource, *, files: bool = True) -> Iterator[Provider]:
     """What is built under a name: a module, one that answers to it, or (`files`) a source file."""
     name = module.removesuffix(".ko").replace("-", "_")
     places = known.asked.places("module", name)
@@ -347,27 +347,27 @@ def _built(ask: Ask, module: str, known: Known, *, files: bool = True) -> Iterat
     if files:
         paths = [p for p in known.facts.files if posixpath.basename(p).replace("-", "_") == name]
         for path in paths[:2]:
-            yield Candidate(ask, parse(known.facts.files[path]), f"{path}.c")
+            yield Provider(ask, parse(known.facts.files[path]), f"{path}.c")
 
 
-def _family_words(name: str, known: Known) -> str:
+def _family_words(name: str, known: KnownSource) -> str:
     """`net-pf-40` with the family's name for its number."""
     return re.sub(r"^net-pf-(\d+)", lambda m: f"net-pf-{known.asked.name_of('family', int(m[1]))}", name)
 
 
-def _requested(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _requested(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """Names that the kernel itself makes up when it asks for a module: request_module("net-pf-%d-proto-%d" …)."""
     name = ask.name
     if match := re.fullmatch(r"net-pf-(\d+)-proto-(\d+)(?:-type-(\d+))?", name):
         if known.asked.name_of("family", int(match[1])) == "NETLINK":
-            yield from _netlink(Ask("netlink", match[2]), known)
+            yield from _netlink(Question("netlink", match[2]), known)
         else:
-            yield from _protocol(Ask("protocol", match[2]), known)
+            yield from _protocol(Question("protocol", match[2]), known)
     elif match := re.fullmatch(r"net-pf-(\w+)", name):
-        yield from _family(Ask("family", match[1]), known)
+        yield from _family(Question("family", match[1]), known)
     for start, kind in _REQUESTS:
         if name.startswith(start):
-            yield from find(Ask(kind, name[len(start) :]), known)
+            yield from find(Question(kind, name[len(start) :]), known)
             return
 
 
@@ -377,27 +377,27 @@ _REQUESTS = (
 )  # fmt: skip
 
 
-def _source(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _source(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """Code by its file (`fs/binfmt_script.c`)."""
     stem = posixpath.splitext(ask.name)[0]
     if stem in known.facts.files:
-        yield Candidate(ask, known.facts.file_condition(ask.name), ask.name)
+        yield Provider(ask, known.facts.file_condition(ask.name), ask.name)
 
 
-def _symbol(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _symbol(ask: Question, known: KnownSource) -> Iterator[Provider]:
     if known.kconfig is None or known.kconfig.known(ask.name):
         place = (
             known.kconfig.places(ask.name)[0] if known.kconfig is not None and known.kconfig.places(ask.name) else ""
         )
-        yield Candidate(ask, Symbol(ask.name), place)
+        yield Provider(ask, Symbol(ask.name), place)
 
 
-def _controller(ask: Ask, known: Known) -> Iterator[Candidate]:
+def _controller(ask: Question, known: KnownSource) -> Iterator[Provider]:
     name = ask.name.lower()
     yield from _whole(ask, known.asked.places("controller", _CONTROLLERS.get(name, name)))
 
 
-_FINDERS: dict[str, Callable[[Ask, Known], Iterator[Candidate]]] = {
+_FINDERS: dict[str, Callable[[Question, KnownSource], Iterator[Provider]]] = {
     "call": _call, "word": _word, "path": _path, "family": _family, "netlink": _netlink, "protocol": _protocol,
     "filesystem": _filesystem, "algorithm": _algorithm, "table": _table, "module": _module, "source": _source,
     "symbol": _symbol, "controller": _controller,
@@ -407,27 +407,27 @@ _FINDERS: dict[str, Callable[[Ask, Known], Iterator[Candidate]]] = {
 # ---- what a word of the user may mean
 
 
-def meant(what: str, known: Known) -> tuple[Ask, ...]:
+def meant(what: str, known: KnownSource) -> tuple[Question, ...]:
     """All that one word can ask for, likeliest first: `AF_INET6`, `flock`, `/dev/kvm`, `overlay`, `F_SETLK` …"""
     what = what.strip()
     if what.startswith("/"):
-        return (Ask("path", what),)
-    found: list[Ask] = []
+        return (Question("path", what),)
+    found: list[Question] = []
     for start, kind in _STARTS:
         if what.startswith(start):
-            found.append(Ask(kind, what[len(start) :]))
+            found.append(Question(kind, what[len(start) :]))
     if what in known.facts.table:
-        found.append(Ask("call", what))
+        found.append(Question("call", what))
     if re.fullmatch(r"[A-Z][A-Z0-9_]+", what):
-        found.append(Ask("word", what))
+        found.append(Question("word", what))
         if known.kconfig is not None and known.kconfig.known(what):
-            found.append(Ask("symbol", what))
-    found += [Ask(k, what) for k in _ANY_KIND if known.asked.places(k, what) or known.facts.places(k, what)]
-    found += [Ask("algorithm", what), Ask("call", what)]
-    if not any(find(ask, known) for ask in found) or list(_built(Ask("module", what), what, known, files=False)):
-        found.append(Ask("module", what))
+            found.append(Question("symbol", what))
+    found += [Question(k, what) for k in _ANY_KIND if known.asked.places(k, what) or known.facts.places(k, what)]
+    found += [Question("algorithm", what), Question("call", what)]
+    if not any(find(ask, known) for ask in found) or list(_built(Question("module", what), what, known, files=False)):
+        found.append(Question("module", what))
     if what.endswith((".c", ".S")):
-        found.insert(0, Ask("source", what))
+        found.insert(0, Question("source", what))
     return tuple(ask for ask in dict.fromkeys(found) if find(ask, known))
 
 

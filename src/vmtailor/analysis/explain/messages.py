@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vmtailor.analysis.explain.lookup import Ask
+from vmtailor.analysis.explain.lookup import Question
 from vmtailor.base.errors import UserInputError
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ _ABOUT = ("kernel", "either", "paths", "elsewhere")
 
 
 @dataclass(frozen=True)
-class Kind:
+class MessageKind:
     """One kind of message."""
 
     id: str
@@ -78,7 +78,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Messages:
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[MessageKind, ...] = ()
     errors: tuple[Error, ...] = ()
     disks: tuple[tuple[str, str], ...] = ()
 
@@ -86,7 +86,7 @@ class Messages:
         name = {"ENOTSUP": "EOPNOTSUPP", "EWOULDBLOCK": "EAGAIN"}.get(name, name)
         return next((error for error in self.errors if error.name == name), None)
 
-    def asks(self, templates: tuple[str, ...], groups: dict[str, str | None]) -> Iterator[Ask]:
+    def asks(self, templates: tuple[str, ...], groups: dict[str, str | None]) -> Iterator[Question]:
         """The asks of templates, with what a pattern's groups matched."""
         for template in templates:
             kind, _, name = template.partition(":")
@@ -95,25 +95,25 @@ class Messages:
                 filled = re.sub(r"\{(\w+)\}", lambda m: str(groups[m[1]]), name)
                 yield from self._expanded(kind, filled)
 
-    def _expanded(self, kind: str, name: str) -> Iterator[Ask]:
+    def _expanded(self, kind: str, name: str) -> Iterator[Question]:
         if kind == "matches":
             for option, value in re.findall(r"\s-(?:-match|-jump|([mj]))[\s=]+([\w-]+)", name):
-                yield Ask("target" if option == "j" else "match", value)
+                yield Question("target" if option == "j" else "match", value)
         elif kind == "nft":
             word = {"masquerade": "masq", "redirect": "redir", "dnat": "nat", "snat": "nat"}.get(name, name)
-            yield Ask("expression", word)
+            yield Question("expression", word)
         elif kind == "mounted":
             if "/" not in name:
-                yield Ask("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
+                yield Question("filesystem", {"devtmpfs": "devtmpfs", "none": "tmpfs"}.get(name, name))
         elif kind == "rootdisk":
             disk = name.removeprefix("/dev/")
-            yield from (Ask("module", module) for start, module in self.disks if disk.startswith(start))
+            yield from (Question("module", module) for start, module in self.disks if disk.startswith(start))
         elif kind == "initrd":
-            yield Ask("symbol", f"RD_{name.upper()}")
+            yield Question("symbol", f"RD_{name.upper()}")
         elif kind == "sysctl":
-            yield Ask("path", "/proc/sys/" + name.replace(".", "/"))
+            yield Question("path", "/proc/sys/" + name.replace(".", "/"))
         else:
-            yield Ask(kind, name)
+            yield Question(kind, name)
 
 
 def _rows(document: dict[str, Any], key: str, kind: type[T], origin: str) -> list[T]:
@@ -137,7 +137,7 @@ def parse(text: str, origin: str) -> Messages:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
-    kinds, errors = _rows(document, "failure", Kind, origin), _rows(document, "error", Error, origin)
+    kinds, errors = _rows(document, "failure", MessageKind, origin), _rows(document, "error", Error, origin)
     for kind in kinds:
         if bool(kind.asks) == bool(kind.not_kernel):
             raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vmtailor.analysis.explain.lookup import Ask, Candidate, Known, find
+from vmtailor.analysis.explain.lookup import KnownSource, Provider, Question, find
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.expr import And, Constant, Equals, Expr, Not, Or, asked_for, truth
 from vmtailor.analysis.ksource.expr import Symbol as SymbolExpr
@@ -30,7 +30,7 @@ class Has(StrEnum):
 
 
 @dataclass(frozen=True)
-class Target:
+class AskedKernel:
     """The kernel that is asked: symbols with value y or m. `fragment`: what configures it; `plan`: of a bundle."""
 
     name: str
@@ -39,12 +39,12 @@ class Target:
     plan: Plan | None = None
 
     @classmethod
-    def of_plan(cls, plan: Plan) -> Target:
+    def of_plan(cls, plan: Plan) -> AskedKernel:
         values = {c.id: c.setting.value or "" for c in plan.symbols if c.setting.value in ("y", "m")}
         return cls("the tailored kernel", values, plan.fragment, plan)
 
     @classmethod
-    def of_config(cls, name: str, symbols: Mapping[str, str]) -> Target:
+    def of_config(cls, name: str, symbols: Mapping[str, str]) -> AskedKernel:
         """Of a .config: a symbol without a prompt, or one that is not set, is no wish of anybody."""
         values = {n: v for n, v in symbols.items() if v in ("y", "m")}
         return cls(name, values, tuple((n, v) for n, v in symbols.items() if v != "n"))
@@ -56,7 +56,7 @@ class Finding:
     the kernel has not, `symbol` first. `in_the_way`: dependencies that are not met, in words. `also`: what else has to
     be set. `ran`: instructions of its code on the baseline, None where nothing is on record."""
 
-    ask: Ask
+    ask: Question
     symbol: str
     has: Has
     condition: str
@@ -118,7 +118,7 @@ def _depends(name: str, kconfig: Kconfig) -> set[str]:
 
 
 def findings(
-    asks: Iterable[Ask], known: Known, target: Target, most: int = 8, closed: int = _MOST_CLOSED
+    asks: Iterable[Question], known: KnownSource, target: AskedKernel, most: int = 8, closed: int = _MOST_CLOSED
 ) -> tuple[Finding, ...]:
     """The answers to all asks in their order, what the kernel lacks first; one for each symbol. `closed`: for how many
     of them dependencies are worked out."""
@@ -136,7 +136,7 @@ def findings(
     )
 
 
-def _stand(candidate: Candidate, known: Known, target: Target) -> Finding | None:
+def _stand(candidate: Provider, known: KnownSource, target: AskedKernel) -> Finding | None:
     missing = needed(candidate.condition, target.values)
     if missing is None:
         return None
@@ -160,7 +160,7 @@ def _stand(candidate: Candidate, known: Known, target: Target) -> Finding | None
     return Finding(candidate.ask, modules[-1] if modules else symbol, has, text, candidate.place)
 
 
-def _why_out(symbol: str, target: Target) -> str:
+def _why_out(symbol: str, target: AskedKernel) -> str:
     if target.plan is None:
         return f"{target.name} does not set it"
     change = target.plan.symbol(symbol)
@@ -174,7 +174,7 @@ def _why_out(symbol: str, target: Target) -> str:
     return "in the baseline, and nothing in the exercise used it"
 
 
-def _closed(finding: Finding, kconfig: Kconfig | None, target: Target) -> Finding:
+def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> Finding:
     """The finding with what its dependencies ask for."""
     if kconfig is None or finding.has is not Has.OUT or not kconfig.known(finding.symbol):
         return finding
@@ -201,7 +201,7 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: Target) -> Findin
     )  # fmt: skip
 
 
-class Verdict(StrEnum):
+class Presence(StrEnum):
     MISSING = "missing"
     MODULE = "module"
     PRESENT = "present"
@@ -209,34 +209,34 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-def verdict(found: Sequence[Finding], not_kernel: str) -> Verdict:
+def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
     """What all answers come to."""
     if not_kernel:
-        return Verdict.NOT_KERNEL
+        return Presence.NOT_KERNEL
     if not found:
-        return Verdict.UNKNOWN
-    return {Has.OUT: Verdict.MISSING, Has.MODULE: Verdict.MODULE}.get(found[0].has, Verdict.PRESENT)
+        return Presence.UNKNOWN
+    return {Has.OUT: Presence.MISSING, Has.MODULE: Presence.MODULE}.get(found[0].has, Presence.PRESENT)
 
 
-def by_error(name: str, known: Known) -> tuple[Ask, ...]:
+def by_error(name: str, known: KnownSource) -> tuple[Question, ...]:
     """What an error stands for when nothing else is known: all calls, families, protocols or file systems of a tree, to
     be held against a configuration."""
     if name == "ENOSYS":
-        return tuple(Ask("call", call) for call in known.facts.table)
+        return tuple(Question("call", call) for call in known.facts.table)
     kinds = {
         "EAFNOSUPPORT": ("family",), "EPROTONOSUPPORT": ("netlink", "protocol"), "ESOCKTNOSUPPORT": ("protocol",),
         "ENODEV": ("filesystem", "device"), "ENOPROTOOPT": ("ulp",), "EOPNOTSUPP": ("link", "rules", "qdisc"),
         "ENOENT": ("device",), "ENXIO": ("device",),
     }.get(name, ())  # fmt: skip
     return tuple(
-        Ask(kind, entry)
+        Question(kind, entry)
         for kind in kinds
         for entry in (*known.facts.names.get(kind, {}), *known.asked.names.get(kind, {}))
     )
 
 
 def lacking(
-    asks: Iterable[Ask], known: Known, target: Target, most: int = 200
+    asks: Iterable[Question], known: KnownSource, target: AskedKernel, most: int = 200
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Symbols that a kernel lacks, each with what it would answer, those with most first."""
     found: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.demands.asked_symbols import CREDENTIALS
 from vmtailor.analysis.demands.demand_rules import ArgumentRule, CallRule, Rules
 from vmtailor.analysis.reach.c_library import CLibraries
-from vmtailor.analysis.reach.contents import Contents, FileKind, Given, Wanted
+from vmtailor.analysis.reach.contents import Contents, FileKind, Given, WantedNames
 from vmtailor.analysis.reach.linking import Links
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.reach import Ask
@@ -40,11 +40,11 @@ class KernelNames:
     netlink: frozenset[str] = frozenset()
 
 
-def wanted(rules: Rules, families: Iterable[str]) -> Wanted:
+def wanted(rules: Rules, families: Iterable[str]) -> WantedNames:
     """What to look for in files, by the rules that there are. `families`: with AF_."""
     words = {word for rule in rules.calls for word in rule.words}
     functions = {name for rule in rules.arguments for name in (*rule.functions, *rule.calls)} | _SOCKETS
-    return Wanted(frozenset(words) | frozenset(families), frozenset(f for name in functions for f in _spelt(name)))
+    return WantedNames(frozenset(words) | frozenset(families), frozenset(f for name in functions for f in _spelt(name)))
 
 
 def _spelt(name: str) -> tuple[str, ...]:

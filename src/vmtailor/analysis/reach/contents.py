@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.analysis.reach.elf_file import ElfFile, NoElf, identity
+from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
+from vmtailor.base.files.elf import NoElf
 from vmtailor.model.architecture import Code
 
 #: A file with more is known by imports and strings alone.
@@ -96,14 +97,14 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedNames:
     """What is looked for: words of arguments, and functions whose arguments matter."""
 
     words: frozenset[str]
     functions: frozenset[str]
 
 
-def read(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
+def read(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
     """Read one file. Never raises: what cannot be understood says so in `not_read`."""
     if data[:2] == b"#!":
         return _script(data)
@@ -138,7 +139,7 @@ def _strings(
     return tuple(found)
 
 
-def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
+def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
     elf = ElfFile(data)
     whole = memoryview(data)
     constants = [
@@ -183,7 +184,7 @@ def _elf(data: bytes, code: Code | None, wanted: Wanted) -> Contents:
 class _Code:
     """What the code of one file says."""
 
-    def __init__(self, program: Program, elf: ElfFile, wanted: Wanted) -> None:
+    def __init__(self, program: Program, elf: ElfFile, wanted: WantedNames) -> None:
         self._program = program
         self._elf = elf
         found, takers, _ = program.numbers
@@ -260,7 +261,7 @@ class _Code:
             self.functions[name] = known[roots]
         self.called = tuple(places)
 
-    def _given(self, wanted: Wanted) -> Iterable[Given]:
+    def _given(self, wanted: WantedNames) -> Iterable[Given]:
         merged: dict[tuple[str, tuple[tuple[int, int], ...]], int] = {}
         for index, at, name, values in self._program.arguments_of(wanted.functions):
             if self.functions is not None or (self.reached is not None and index not in self.reached):

@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from vmtailor.base.files.elf import NoElf
+
 Numbers = NDArray[np.int64]
 
 #: Bounds on what is looked at in one file.
@@ -38,12 +40,8 @@ _RELOCATION = np.dtype([("slot", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("a
 _FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 
 
-class NoElf(Exception):
-    """This is no ELF file, or one whose header makes no sense."""
-
-
 @dataclass(frozen=True)
-class Segment:
+class LoadSegment:
     """A part of the file that is loaded at an address."""
 
     address: int
@@ -78,7 +76,7 @@ class ElfFile:
     data: bytes
     entry: int = 0
     fixed: bool = False
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[LoadSegment, ...] = ()
     interpreter: str = ""
     needed: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
@@ -101,13 +99,13 @@ class ElfFile:
             length = max(0, min(length, len(data) - offset))
             if address + length < 1 << 62:
                 self._headers.append((kind, flags, offset, address, length))
-        left, found = 2 * len(data), list[Segment]()
+        left, found = 2 * len(data), list[LoadSegment]()
         for kind, flags, offset, address, length in self._headers:
             if (
                 kind == _PT_LOAD and 0 < length <= left
             ):  # a part is loaded once; many times the same is work for nothing
                 left -= length
-                found.append(Segment(address, offset, length, bool(flags & 1), bool(flags & 2)))
+                found.append(LoadSegment(address, offset, length, bool(flags & 1), bool(flags & 2)))
         self.segments = tuple(found)
         self._read_dynamic()
 
@@ -289,7 +287,7 @@ class ElfFile:
     # ---- code and constants
 
     @cached_property
-    def code(self) -> tuple[Segment, ...]:
+    def code(self) -> tuple[LoadSegment, ...]:
         """Parts with instructions: sections where they are told, otherwise segments."""
         return tuple(one for one in self.segments if one.executable)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vmtailor.analysis.reach.elf_file import Numbers, Segment
+from vmtailor.analysis.reach.elf_file import LoadSegment, Numbers
 from vmtailor.model.architecture import Code, Pattern
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MOST_NAMED = 1 << 22
 Value = int | str
 
 
-def named_by(data: bytes, segment: Segment, patterns: Iterable[Pattern], unit: int) -> tuple[Numbers, Numbers]:
+def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], unit: int) -> tuple[Numbers, Numbers]:
     """Addresses of instructions of these patterns in a segment, and the addresses that they name. With instructions of
     one byte and more, bytes within others are found, too: only targets that make sense should be believed. At most
     `MOST_NAMED` of them, and what follows."""

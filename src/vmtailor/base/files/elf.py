@@ -2,7 +2,7 @@
 """ELF files of this host and of our own making, read by pyelftools.
 
 Not for files of strangers: a small one can keep the library busy for hours (names without an end). Those are read
-within bounds by `natives.elf_symbols` and `drivers/image/entry_point.py`.
+within bounds by `natives.elf_symbols`, `drivers/image/entry_point.py` and `analysis/reach/elf_file.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 
 
 class NoElf(Exception):
-    """This is no 64-bit little-endian ELF file, or a damaged one."""
+    """This is no ELF file of the kind that is read, or a damaged one."""
 
 
 def read(data: bytes, ask: Callable[[ELFFile], Found]) -> Found:

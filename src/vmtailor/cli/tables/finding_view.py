@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.explain.standing import Finding, Has, Target, Verdict
+from vmtailor.analysis.explain.standing import AskedKernel, Finding, Has, Presence
 from vmtailor.base.terminal import BREAK, Console, Table, Text
 from vmtailor.base.words import figures
 
@@ -17,13 +17,13 @@ _MOST_LACKING = 10
 
 
 @dataclass(frozen=True)
-class Answer:
+class LookupAnswer:
     """A question, or a message, and what came of it. `command`: what would fit the image again, without its --keep;
     empty for a bare configuration. `lacking`: for an error alone, symbols with what each would answer."""
 
     question: str
-    target: Target
-    verdict: Verdict
+    target: AskedKernel
+    verdict: Presence
     findings: tuple[Finding, ...]
     source: str
     command: str = ""
@@ -36,7 +36,7 @@ class Answer:
     lacking: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def brings_in(finding: Finding, answer: Answer) -> tuple[str, ...]:
+def brings_in(finding: Finding, answer: LookupAnswer) -> tuple[str, ...]:
     """What would bring a symbol in: a command for a bundle, lines for a configuration."""
     if finding.has is not Has.OUT or not finding.possible:
         return ()
@@ -47,7 +47,7 @@ def brings_in(finding: Finding, answer: Answer) -> tuple[str, ...]:
     return tuple(f"CONFIG_{name}={value}" for name, value in finding.settings) or (f"CONFIG_{finding.symbol}=y",)
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: LookupAnswer) -> dict[str, Any]:
     """One answer as a JSON document."""
     return {
         "schema": LOOKUP_SCHEMA,
@@ -74,13 +74,13 @@ def document(answer: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(answer: Answer, console: Console) -> None:
+def show(answer: LookupAnswer, console: Console) -> None:
     """Print one answer for a person, on one screen."""
     mark, style, words = _headline(answer)
     console.print(Text.assemble((f"{mark} ", style), (words, "bold")))
     if answer.error:
         console.print(Text(f"  {answer.error}: {answer.meaning}", "dim"))
-    if answer.findings and answer.verdict is not Verdict.NOT_KERNEL:
+    if answer.findings and answer.verdict is not Presence.NOT_KERNEL:
         _show_first(answer.findings[0], answer, console)
         _show_others(answer.findings[1:], console)
     if answer.lacking:
@@ -89,10 +89,10 @@ def show(answer: Answer, console: Console) -> None:
         console.print(Text(f"  note: {note}", "dim"))
 
 
-def _headline(answer: Answer) -> tuple[str, str, str]:
-    if answer.verdict is Verdict.NOT_KERNEL:
+def _headline(answer: LookupAnswer) -> tuple[str, str, str]:
+    if answer.verdict is Presence.NOT_KERNEL:
         return "•", "bold cyan", f"not the kernel: {answer.not_kernel}"
-    if answer.verdict is Verdict.UNKNOWN:
+    if answer.verdict is Presence.UNKNOWN:
         if answer.lacking:
             return "?", "bold yellow", f"{answer.question} alone does not say what was asked for"
         return "?", "bold yellow", "nothing that the kernel's source knows by name is in this"
@@ -111,7 +111,7 @@ def _about(first: Finding, name: str) -> tuple[str, str, str]:
     return "✓", "bold green", f"{first.ask}: {name} has it ({first.symbol}); what failed is something else"
 
 
-def _show_first(finding: Finding, answer: Answer, console: Console) -> None:
+def _show_first(finding: Finding, answer: LookupAnswer, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     rows = [("condition", f"{finding.condition}  ({finding.place})")]
     if finding.prompt:
@@ -151,7 +151,7 @@ def _show_others(others: Sequence[Finding], console: Console) -> None:
         console.print(Text(f"  {one.symbol or 'always there'}{has}  {one.ask}"))
 
 
-def _show_lacking(answer: Answer, console: Console) -> None:
+def _show_lacking(answer: LookupAnswer, console: Console) -> None:
     console.print(Text.assemble(BREAK, (f"{answer.target.name} lacks, and would answer so", "bold")))
     for symbol, names in answer.lacking[:_MOST_LACKING]:
         console.print(Text(f"  {symbol}  {_some(names, 4)}"))

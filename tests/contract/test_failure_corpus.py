@@ -15,18 +15,18 @@ from tests.packaged_series import packaged_series, packaged_source
 
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
-from vmtailor.analysis.explain.lookup import Known, meant
-from vmtailor.analysis.explain.standing import Target, Verdict, findings, verdict
+from vmtailor.analysis.explain.lookup import KnownSource, meant
+from vmtailor.analysis.explain.standing import AskedKernel, Presence, findings, verdict
 from vmtailor.pipeline.explaining import source_for
 
 pytestmark = pytest.mark.contract
 
 DATA = Path(__file__).parent.parent / "data" / "failures"
-NOTHING = Target("a kernel of nothing", {})
+NOTHING = AskedKernel("a kernel of nothing", {})
 MESSAGES = messages.load()
 
 
-def known_of(series: str) -> Known:
+def known_of(series: str) -> KnownSource:
     packaged_source(series)
     found = source_for(series, series)
     assert found is not None
@@ -34,7 +34,7 @@ def known_of(series: str) -> Known:
 
 
 @pytest.fixture(scope="module", params=packaged_series())
-def known(request: pytest.FixtureRequest) -> Known:
+def known(request: pytest.FixtureRequest) -> KnownSource:
     return known_of(request.param)
 
 
@@ -42,30 +42,30 @@ def rows(name: str) -> list[dict[str, Any]]:
     return list(tomllib.loads((DATA / name).read_text())["message"])
 
 
-def missed(name: str, known: Known) -> list[str]:
+def missed(name: str, known: KnownSource) -> list[str]:
     """The messages whose first answer is not the right one, each with that answer."""
     wrong = []
     for row in rows(name):
         read = recognise(row["text"], known, MESSAGES)
         found = findings(read.asks, known, NOTHING, closed=0) if not read.not_kernel else ()
         first = found[0].symbol if found else ""
-        right = first in row["symbol"] if "symbol" in row else verdict(found, read.not_kernel) is Verdict.NOT_KERNEL
+        right = first in row["symbol"] if "symbol" in row else verdict(found, read.not_kernel) is Presence.NOT_KERNEL
         if not right:
             wrong.append(f"{row.get('symbol', row.get('says'))}, not {first or read.kind}: {row['text'][:80]!r}")
     return wrong
 
 
-def test_messages_lead_to_the_right_symbol(known: Known) -> None:
+def test_messages_lead_to_the_right_symbol(known: KnownSource) -> None:
     assert len(rows("messages.toml")) >= 60
     assert missed("messages.toml", known) == []
 
 
-def test_messages_that_the_data_was_not_made_with(known: Known) -> None:
+def test_messages_that_the_data_was_not_made_with(known: KnownSource) -> None:
     """Written down before they were tried; the file says how many were right at once."""
     assert len(missed("unseen.toml", known)) <= len(rows("unseen.toml")) // 10
 
 
-def test_every_expectation_is_a_symbol_or_elsewhere(known: Known) -> None:
+def test_every_expectation_is_a_symbol_or_elsewhere(known: KnownSource) -> None:
     assert known.kconfig is not None
     for row in (*rows("messages.toml"), *rows("unseen.toml")):
         assert row["seen"] and (row.get("says") == "not the kernel" or any(map(known.kconfig.known, row["symbol"]))), (
@@ -93,5 +93,5 @@ def test_another_source_gives_another_answer() -> None:
      ("wireguard", "WIREGUARD"), ("overlay", "OVERLAY_FS"), ("/dev/net/tun", "TUN"), ("cbc(aes)", "CRYPTO_AES"),
      ("net-pf-10", "IPV6"), ("PR_SET_SECCOMP", "SECCOMP"), ("landlock", "SECURITY_LANDLOCK")],
 )  # fmt: skip
-def test_names(known: Known, what: str, symbol: str) -> None:
+def test_names(known: KnownSource, what: str, symbol: str) -> None:
     assert findings(meant(what, known), known, NOTHING, closed=0)[0].symbol == symbol

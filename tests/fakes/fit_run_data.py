@@ -13,8 +13,9 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Expect, Proof, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.fit import EmulationLoop, FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
-from vmtailor.model.margin import FoundKernel, Lack, Margin, MarginPrice
-from vmtailor.model.reach import Nearness
+from vmtailor.model.kernel import FoundKernel
+from vmtailor.model.margin import Margin, MarginPrice
+from vmtailor.model.reach import Lack, Nearness
 from vmtailor.model.syscalls import CallSummary, FailedCall
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.model.verdict import Verdict

@@ -12,7 +12,8 @@ from tests.fakes.started import Start
 
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.kernel import kernel_uses
-from vmtailor.model.margin import KernelUse, KernelUses, Margin
+from vmtailor.model.kernel import KernelUse, KernelUses
+from vmtailor.model.margin import Margin
 
 KERNEL = KernelUses("6.12.117", "x86_64", 145, 547, 5_230_000)
 KEY = "ab" * 32

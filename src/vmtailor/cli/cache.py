@@ -20,7 +20,8 @@ from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options.sizes import parse_age, parse_room
 from vmtailor.drivers.kernel import kernel_uses
-from vmtailor.model.margin import KernelUses, label
+from vmtailor.model.kernel import KernelUses
+from vmtailor.model.margin import label
 
 # vmtailor/cache/1: without `kernels`.
 CACHE_SCHEMA = "vmtailor/cache/2"

@@ -10,9 +10,11 @@ from vmtailor.model.boots.boot import FunctionCost, PhaseCounts
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import ImageConfig
-from vmtailor.model.margin import FoundKernel, Lack, MarginPrice
+from vmtailor.model.kernel import FoundKernel
+from vmtailor.model.margin import MarginPrice
 from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
+from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
 from vmtailor.model.trial import Trial
 

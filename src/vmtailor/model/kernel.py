@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: the baseline that we start from, a configuration as it resolved, and the files that a build gives."""
+"""Kernels: the baseline that we start from, a configuration as it resolved, the files that a build gives, and the
+images that they serve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
+
+from vmtailor.model.margin import Margin
 
 
 @dataclass(frozen=True)
@@ -79,3 +82,39 @@ class KernelFiles:
     objects_compiled: int
     seconds: float
     unplanned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """An image that a kernel serves, and the margins it was fitted with."""
+
+    reference: str
+    digest: str
+    margins: tuple[Margin, ...]
+
+
+@dataclass(frozen=True)
+class KernelUses:
+    """Beside a kernel in the cache: what it is, and the images that it serves, the one it was made for first. Of many
+    only the first and the last are named; `more` are not."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/kernel-uses/1"
+
+    version: str
+    architecture: str
+    symbols_prompted: int
+    symbols_y: int
+    kernel_bytes: int
+    images: tuple[KernelUse, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class FoundKernel:
+    """Where a fit's kernel came from: compiled for it, or found in the cache. `made_for` is the image that it was made
+    for, empty where that is not known; `serves` how many images it serves, this one included."""
+
+    cached: bool
+    made_for: str
+    serves: int
+    digest: str

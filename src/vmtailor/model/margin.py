@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
-
-from vmtailor.model.reach import Nearness
 
 
 class Margin(StrEnum):
@@ -43,57 +40,3 @@ class MarginPrice:
     min_memory_bytes: int | None = None
     chosen: bool = False
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Lack:
-    """A symbol that a kernel has not, and what the image could ask for that needs it. `symbol` is the one to keep,
-    `symbols` all that the asks need and are not there. `keys` are system calls, families, paths, the nearest first;
-    `files` those that ask, the nearest first. Both are cut short: `more_keys` and `more_files` are not named.
-    `to_init` is what the symbols cost the baseline on its way to init, in instructions; None where none of them ran."""
-
-    symbol: str
-    symbols: tuple[str, ...]
-    nearness: Nearness
-    keys: tuple[str, ...]
-    files: tuple[str, ...]
-    text: str
-    more_keys: int = 0
-    more_files: int = 0
-    to_init: int | None = None
-
-
-@dataclass(frozen=True)
-class KernelUse:
-    """An image that a kernel serves, and the margins it was fitted with."""
-
-    reference: str
-    digest: str
-    margins: tuple[Margin, ...]
-
-
-@dataclass(frozen=True)
-class KernelUses:
-    """Beside a kernel in the cache: what it is, and the images that it serves, the one it was made for first. Of many
-    only the first and the last are named; `more` are not."""
-
-    SCHEMA: ClassVar[str] = "vmtailor/kernel-uses/1"
-
-    version: str
-    architecture: str
-    symbols_prompted: int
-    symbols_y: int
-    kernel_bytes: int
-    images: tuple[KernelUse, ...] = ()
-    more: int = 0
-
-
-@dataclass(frozen=True)
-class FoundKernel:
-    """Where a fit's kernel came from: compiled for it, or found in the cache. `made_for` is the image that it was made
-    for, empty where that is not known; `serves` how many images it serves, this one included."""
-
-    cached: bool
-    made_for: str
-    serves: int
-    digest: str

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reach: what the image's programs could ask the kernel for, read from the image without running it."""
+"""Reach: what the image's programs could ask the kernel for, read from the image without running it; and what of that a
+kernel lacks."""
 
 from __future__ import annotations
 
@@ -67,3 +68,21 @@ class Reach:
     files: tuple[ReachedFile, ...]
     not_read: tuple[NotRead, ...] = ()
     bytes_read: int = 0
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A symbol that a kernel has not, and what the image could ask for that needs it. `symbol` is the one to keep,
+    `symbols` all that the asks need and are not there. `keys` are system calls, families, paths, the nearest first;
+    `files` those that ask, the nearest first. Both are cut short: `more_keys` and `more_files` are not named.
+    `to_init` is what the symbols cost the baseline on its way to init, in instructions; None where none of them ran."""
+
+    symbol: str
+    symbols: tuple[str, ...]
+    nearness: Nearness
+    keys: tuple[str, ...]
+    files: tuple[str, ...]
+    text: str
+    more_keys: int = 0
+    more_files: int = 0
+    to_init: int | None = None

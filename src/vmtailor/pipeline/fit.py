@@ -21,7 +21,7 @@ from vmtailor.drivers.kernel import kbuild, kernel_uses
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
-from vmtailor.model.margin import FoundKernel, KernelUse, KernelUses
+from vmtailor.model.kernel import FoundKernel, KernelUse, KernelUses
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs, prepare

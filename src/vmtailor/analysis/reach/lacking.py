@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.reach.asked import Reached
-from vmtailor.model.margin import Lack
-from vmtailor.model.reach import NEARNESS
+from vmtailor.model.reach import NEARNESS, Lack
 
 #: Calls and files that are named of one symbol, and symbols in all.
 MOST_KEYS, MOST_FILES, MOST_LACKS = 12, 8, 200

@@ -12,7 +12,7 @@ from vmtailor.base.cache.store import Store, locked
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.records import write_atomic
-from vmtailor.model.margin import KernelUse, KernelUses
+from vmtailor.model.kernel import KernelUse, KernelUses
 
 KIND = "kernel"
 #: The record beside a kernel, how many images it names, and the bytes that are read of it.

@@ -10,7 +10,7 @@ from typing import Any
 
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
-from vmtailor.model.margin import FoundKernel
+from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.trial import Purpose
 from vmtailor.stages.report import margins, missing, waterfall
 

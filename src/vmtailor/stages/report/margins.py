@@ -10,8 +10,9 @@ from typing import Any
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.model.fit import FitRun
-from vmtailor.model.margin import FoundKernel, Lack, MarginPrice, label
-from vmtailor.model.reach import Nearness
+from vmtailor.model.kernel import FoundKernel
+from vmtailor.model.margin import MarginPrice, label
+from vmtailor.model.reach import Lack, Nearness
 
 #: Calls and files of a lack that are named in one line.
 SHOWN_KEYS, SHOWN_FILES = 6, 2

@@ -44,18 +44,14 @@ reason = "why"
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from vmtailor.analysis.changes.catalogue import in_bounds
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_rows
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -187,44 +183,30 @@ class Rules:
         )
 
 
-def _rows(document: dict[str, Any], key: str, kind: type[T], origin: str) -> list[T]:
-    rows = []
-    for row in document.get(key, []):
-        try:
-            rule = msgspec.convert(row, kind)
-            in_bounds(row.get("kernel", ""), "1")
-            re.compile(row.get("text", ""))
-        except (msgspec.ValidationError, ValueError, re.error) as error:
-            raise UserInputError(f"{origin}, rule {row.get('id')!r}: {error}") from error
-        if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
-            raise UserInputError(f"{origin}, rule {row.get('id')!r}: unknown key {', '.join(sorted(strange))}")
-        rows.append(rule)
-    return rows
+def _check(row: dict[str, Any]) -> None:
+    in_bounds(row.get("kernel", ""), "1")
+    try:
+        re.compile(row.get("text", ""))
+    except re.error as error:
+        raise ValueError(str(error)) from error
 
 
 def parse(text: str, origin: str) -> Rules:
     """Read one file of rules. Raises UserInputError that names the file and the rule."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserInputError(f"{origin} is not TOML: {error}") from error
+    tables = toml_rows.document(text, origin)
     return Rules(
-        tuple(_rows(document, "call", CallRule, origin)),
-        tuple(_rows(document, "path", PathRule, origin)),
-        tuple(_rows(document, "argument", ArgumentRule, origin)),
-        tuple(_rows(document, "company", CompanyRule, origin)),
-        tuple(_rows(document, "harmless", PathRule, origin)),
-        tuple(_rows(document, "untold", UntoldRule, origin)),
+        toml_rows.rows(tables, "call", CallRule, origin, _check),
+        toml_rows.rows(tables, "path", PathRule, origin, _check),
+        toml_rows.rows(tables, "argument", ArgumentRule, origin),
+        toml_rows.rows(tables, "company", CompanyRule, origin),
+        toml_rows.rows(tables, "harmless", PathRule, origin, _check),
+        toml_rows.rows(tables, "untold", UntoldRule, origin),
     )
 
 
 def load(folder: Traversable | Path | None = None) -> Rules:
     """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    base = folder if folder is not None else resources.files("vmtailor") / "data" / "demand"
-    every = [
-        parse(file.read_text(encoding="utf-8"), f"demand/{file.name}")
-        for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-    ]
+    every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
     found = Rules(
         tuple(rule for one in every for rule in one.calls),
         tuple(rule for one in every for rule in one.paths),
@@ -233,7 +215,6 @@ def load(folder: Traversable | Path | None = None) -> Rules:
         tuple(rule for one in every for rule in one.harmless),
         tuple(rule for one in every for rule in one.untold),
     )
-    ids = [r.id for r in found.calls] + [r.id for r in (*found.paths, *found.harmless)]
-    if twice := {i for i in ids if ids.count(i) > 1}:
-        raise UserInputError(f"two rules of data/demand have the id {sorted(twice)[0]}", hint="rename one")
+    ids = [rule.id for rule in found.calls] + [rule.id for rule in (*found.paths, *found.harmless)]
+    toml_rows.require_unique(ids, "rules of data/demand")
     return found

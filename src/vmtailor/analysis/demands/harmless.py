@@ -15,19 +15,14 @@ A call that fails so is reported, and is no failure of the machine. The exercise
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from vmtailor.analysis.demands.demand_rules import path_pattern
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_rows
 from vmtailor.model.syscalls import Absence, FailedCall
 
 
@@ -62,32 +57,14 @@ class Harmless:
 
 def parse(text: str, origin: str) -> tuple[Harmless, ...]:
     """Read one file. Raises UserInputError that names the file and the row."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserInputError(f"{origin} is not TOML: {error}") from error
-    return tuple(_row(row, origin) for row in document.get("absence", []))
-
-
-def _row(row: dict[str, Any], origin: str) -> Harmless:
-    try:
-        found = msgspec.convert(row, Harmless)
-    except msgspec.ValidationError as error:
-        raise UserInputError(f"{origin}, absence {row.get('id')!r}: {error}") from error
-    if strange := row.keys() - set(Harmless.__dataclass_fields__):
-        raise UserInputError(f"{origin}, absence {row['id']!r}: unknown key {', '.join(sorted(strange))}")
-    return found
+    return toml_rows.rows(toml_rows.document(text, origin), "absence", Harmless, origin)
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
-    """All rows that come with the program, or those of `folder`."""
-    base = folder if folder is not None else resources.files("vmtailor") / "data" / "harmless"
-    files = sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-    rows = [row for f in files for row in parse(f.read_text(encoding="utf-8"), f"harmless/{f.name}")]
-    ids = [row.id for row in rows]
-    if twice := {i for i in ids if ids.count(i) > 1}:
-        raise UserInputError(f"two absences of data/harmless have the id {sorted(twice)[0]}", hint="rename one")
-    return tuple(rows)
+    """All rows that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    rows = tuple(row for origin, text in toml_rows.texts("harmless", folder) for row in parse(text, origin))
+    toml_rows.require_unique((row.id for row in rows), "absences of data/harmless")
+    return rows
 
 
 @cache

@@ -23,19 +23,16 @@ mounted (what BusyBox's mount names first), rootdisk, initrd (a compression), sy
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_rows
 
 T = TypeVar("T")
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
@@ -116,48 +113,32 @@ class Messages:
             yield Question(kind, name)
 
 
-def _rows(document: dict[str, Any], key: str, kind: type[T], origin: str) -> list[T]:
-    rows = []
-    for row in document.get(key, []):
-        where = f"{origin}, {key} {row.get('id', row.get('name'))!r}"
-        try:
-            made = msgspec.convert(row, kind)
-            re.compile(row.get("match", ""))
-        except (msgspec.ValidationError, re.error) as error:
-            raise UserInputError(f"{where}: {error}") from error
-        if strange := row.keys() - set(kind.__dataclass_fields__):  # type: ignore[attr-defined]
-            raise UserInputError(f"{where}: unknown key {', '.join(sorted(strange))}")
-        rows.append(made)
-    return rows
+def _check(row: dict[str, Any]) -> None:
+    try:
+        re.compile(row.get("match", ""))
+    except re.error as error:
+        raise ValueError(str(error)) from error
 
 
 def parse(text: str, origin: str) -> Messages:
     """Read one file. Raises UserInputError that names the file and the row."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserInputError(f"{origin} is not TOML: {error}") from error
-    kinds, errors = _rows(document, "failure", MessageKind, origin), _rows(document, "error", Error, origin)
+    tables = toml_rows.document(text, origin)
+    kinds = toml_rows.rows(tables, "failure", MessageKind, origin, _check)
+    errors = toml_rows.rows(tables, "error", Error, origin)
     for kind in kinds:
         if bool(kind.asks) == bool(kind.not_kernel):
             raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")
     for error_row in errors:
         if error_row.about not in _ABOUT:
             raise UserInputError(f"{origin}, error {error_row.name!r}: about is one of {', '.join(_ABOUT)}")
-    disks = tuple((str(start), str(module)) for start, module in document.get("disks", {}).items())
-    return Messages(tuple(kinds), tuple(errors), disks)
+    disks = tuple((str(start), str(module)) for start, module in tables.get("disks", {}).items())
+    return Messages(kinds, errors, disks)
 
 
 def load(folder: Traversable | Path | None = None) -> Messages:
     """All kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    base = folder if folder is not None else resources.files("vmtailor") / "data" / "failures"
-    found = [
-        parse(file.read_text(encoding="utf-8"), f"failures/{file.name}")
-        for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-    ]
+    found = [parse(text, origin) for origin, text in toml_rows.texts("failures", folder)]
     kinds = tuple(kind for one in found for kind in one.kinds)
-    ids = [kind.id for kind in kinds]
-    if twice := {i for i in ids if ids.count(i) > 1}:
-        raise UserInputError(f"two kinds of data/failures have the id {sorted(twice)[0]}", hint="rename one")
+    toml_rows.require_unique((kind.id for kind in kinds), "kinds of data/failures")
     errors = tuple(error for one in found for error in one.errors)
     return Messages(kinds, errors, tuple(disk for one in found for disk in one.disks))

@@ -18,7 +18,8 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.base.words import figures
 from vmtailor.booting.boot import boot as plain_boot
-from vmtailor.drivers.rootfs import small_initrd, watching_initrd
+from vmtailor.drivers.rootfs import watching_initrd
+from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import OwnInit
@@ -48,13 +49,15 @@ Booter = Callable[[Machine, OwnInit, Path], tuple[Boot, Gathered]]
 @dataclass(frozen=True)
 class SystemTraceInputs:
     """What is traced. `machine`: the system's own kernel with its command line, the root on its first disk. `modules`:
-    the text of modules.alias, modules.dep and modules.builtin of that kernel. `plain_s`: host seconds to ready without
-    the tracer, where that is known; else one boot finds out. `booter`: how it is booted, with its exercise."""
+    what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in the order in
+    which they are loaded. `plain_s`: host seconds to ready without the tracer, where that is known; else one boot finds
+    out. `booter`: how it is booted, with its exercise."""
 
     subject: str
     machine: Machine
     workload: OwnInit
     modules: ModuleIndex
+    way_in: tuple[tuple[str, bytes], ...]
     natives: Natives
     plain_s: float | None = None
     booter: Booter = plain_boot
@@ -66,15 +69,19 @@ def with_time(machine: Machine) -> Machine:
 
 
 def watched_machine(
-    machine: Machine, natives: Natives, scratch: Path, options: Sequence[str] = watching_initrd.OPTIONS
+    machine: Machine,
+    way_in: Sequence[tuple[str, bytes]],
+    natives: Natives,
+    scratch: Path,
+    options: Sequence[str] = watching_initrd.OPTIONS,
 ) -> Machine:
     """The machine with our way into its root, watched; its last disk takes the log.
 
-    Raises UserInputError where the root cannot be mounted this way."""
-    if machine.initrd is None or machine.kernel is None or not machine.disks:
-        raise UserInputError("a system is traced with its own kernel and initial RAM disk, started directly")
+    Raises UserInputError for a machine that a loader starts."""
+    if machine.kernel is None or not machine.disks:
+        raise UserInputError("a system is traced with its own kernel, started directly")
     log, initrd = scratch / REQUESTS, scratch / "initrd-watching"
-    small_initrd.rebuild(Path(machine.initrd), machine.disks[0], natives.folder / "small-init", initrd)
+    initrd.write_bytes(archive(way_in, (natives.folder / "small-init").read_bytes()))
     watching_initrd.add(initrd, f"/dev/vd{_LETTERS[len(machine.disks)]}", options)
     log.unlink(missing_ok=True)
     with log.open("wb") as file:
@@ -93,7 +100,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
     folder.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(parents=True, exist_ok=True)
     plain_s = inputs.plain_s if inputs.plain_s is not None else _plain(inputs, scratch)
-    machine = watched_machine(inputs.machine, inputs.natives, scratch)
+    machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch)
     log = scratch / REQUESTS
     expected = SLOWER * plain_s
     with step(f"trace: every system call of the system, some {figures.seconds(expected)}") as progress:
@@ -122,7 +129,7 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
 def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
     """How long the system takes without a tracer, by the same way in."""
     with step("trace: the system as it is"):
-        machine = watched_machine(inputs.machine, inputs.natives, scratch, ())
+        machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch, ())
         boot, gathered = inputs.booter(machine, inputs.workload, scratch)
     if boot.failures:
         raise GuestError(

@@ -45,7 +45,7 @@ class Packing(StrEnum):
 class MachineType:
     """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
-    gets, so that guests name disks in our order; the next ones go below it.
+    gets, so that guests name disks in our order; the next one is `slot_step` further, up or down.
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
@@ -55,6 +55,7 @@ class MachineType:
     bus: Bus
     modules: tuple[str, ...]
     first_slot: int = 0
+    slot_step: int = -1
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
@@ -140,12 +141,15 @@ class Kernel:
 @dataclass(frozen=True)
 class Addresses:
     """`kernel_half`: addresses from here on are the kernel's. `image_map`: virtual minus physical address of the
-    kernel's image before it is relocated. Modules lie at `modules_first` <= address <= `modules_last`."""
+    kernel's image before it is relocated; with `image_at`, the physical address of the image's begin (`_text`), it is
+    what the symbol table makes of it, wherever a version of the kernel has its image. Modules lie at `modules_first` <=
+    address <= `modules_last`, in which range the image itself may lie, too."""
 
     kernel_half: int
     image_map: int
     modules_first: int
     modules_last: int
+    image_at: int | None = None
 
     def is_module(self, address: int) -> bool:
         return self.modules_first <= address <= self.modules_last
@@ -244,11 +248,13 @@ class Code:
 class Packages:
     """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
     `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
-    whose debug information is unpacked."""
+    whose debug information is unpacked. `suites`: the releases of the distribution that have the family, the one to be
+    preferred first; empty where it is this host's, whichever that is."""
 
     architecture: str
     flavour: str
     suffix: str = ""
+    suites: tuple[str, ...] = ()
     debug_modules: tuple[str, ...] = ()
 
 
@@ -277,17 +283,19 @@ class LogSigns:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One processor family. `title` is for people. `image`: how images name it; `hosts`: how `uname -m` does on hosts
-    that run it. `presumed`: records that name no family are of this one: they are older than the others.
+    """One processor family. `title` is for people. `image`: how images name it; `elf`: the numbers of machines in the
+    headers of programs that it can run, of 32 bits too; `hosts`: how `uname -m` calls it on hosts that run it.
+    `presumed`: records that name no family are of this one: they are older than the others.
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
-    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong. `code`:
-    None where programs of the family are known by their imports and strings alone."""
+    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong.
+    `code`: None where programs of the family are known by their imports and strings alone."""
 
     name: str
     title: str
     image: str
+    elf: tuple[int, ...]
     hosts: tuple[str, ...]
     emulator: Emulator
     kernel: Kernel

@@ -16,8 +16,10 @@ from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.model.boots.workload import Nothing, OwnInit
+from vmtailor.model.plan import Plan
 from vmtailor.model.systems.trace import LoadedFor, SystemTrace
-from vmtailor.pipeline.systems import subjects, tracing
+from vmtailor.pipeline.systems import planning, subjects, tracing
+from vmtailor.stages.plan import Wishes
 
 
 def refuse_beside(options: Sequence[tuple[str, object]]) -> None:
@@ -33,19 +35,24 @@ def refuse_beside(options: Sequence[tuple[str, object]]) -> None:
 def show_requests(
     subject: Path | None, workload: OwnInit | Nothing, folder: Path, memory_bytes: int, cpus: int, *, json: bool
 ) -> None:
-    """Trace a disk's system into `folder`, or show what that has already; exits with 5 when it did not get ready."""
+    """Trace a disk's system into `folder`, or show what that has already, and plan from it where the kernel's source is
+    at hand; exits with 5 when the system did not get ready."""
     if subject is None:
         raise UserInputError("--requests needs a disk", hint="vmtailor boot DISK --requests FOLDER --ready SIGNAL")
     if isinstance(workload, Nothing):
         raise UserInputError("--requests needs a moment to be ready at", hint="--ready log:REGEX, tcp:PORT, systemd …")
-    with subjects.opened(f"{subjects.DISK}{subject}", Store()) as found:
+    store = Store()
+    with subjects.opened(f"{subjects.DISK}{subject}", store) as found:
         record = tracing.traced(
             found, workload, folder.absolute(), natives.locate(), memory_bytes=memory_bytes, cpus=cpus
         )
+        plan = None if record.boot.failures else planning.planned(found, record, folder.absolute(), Wishes(), store)
     if json:
         output.json_bytes([records.to_bytes(record)])
     else:
-        show(record, folder, Console())
+        console = Console()
+        show(record, folder, console)
+        show_plan(plan, record, folder, console)
     if record.boot.failures:
         raise typer.Exit(ExitCode.GUEST)
 
@@ -75,6 +82,24 @@ def show(record: SystemTrace, folder: Path, console: Console) -> None:
         started = ", ".join(f"{one.path} {one.count} times" for one in record.kernel_programs)
         console.print(Text.assemble(BREAK, ("started by the kernel itself  ", "bold"), started))
     console.print(Text.assemble(BREAK, ("the log  ", "bold"), (str(folder / record.requests_file), "cyan")))
+
+
+def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: Console) -> None:
+    """Print how large the configuration is that has what was asked for."""
+    if plan is None:
+        if not record.boot.failures:
+            why = "the source of its kernel is not in the cache, or the disk does not have its configuration"
+            console.print(Text(f"no plan was made: {why}", "dim"))
+        return
+    later = [c.id for c in plan.symbols if c.setting.value == "m" and c.setting.chosen]
+    count = plural(plan.prompted_y + len(later), "symbol")
+    console.print(
+        Text.assemble(
+            (f"planned for {plan.machine}  ", "bold"),
+            f"{count} with a prompt, {len(later)} of them modules that are loaded when they are asked for  ",
+            (str(folder / planning.PLAN), "cyan"),
+        )
+    )
 
 
 def _doubts(record: SystemTrace) -> list[str]:

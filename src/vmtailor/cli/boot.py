@@ -26,6 +26,7 @@ from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.systems.requests import refuse_beside, show_requests
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.guest import guest_programs
@@ -121,6 +122,14 @@ def boot(
             "QEMU's processor time."
         ),
     ] = JudgedBy.READY,
+    requests: Annotated[
+        Path | None,
+        typer.Option(
+            help="Boot the disk once by its own kernel with every system call of its init and all its descendants "
+            "seen; the log, and what each module was loaded for, are kept in this folder.",
+            show_default=False,
+        ),
+    ] = None,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("build/boots"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -142,6 +151,16 @@ def boot(
             _print(boot_bundle.boots(asked), out, json)
         return
     signal = parse_signal(ready)
+    if requests is not None:
+        refuse_beside(
+            [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--append", append), ("--sample", sample),
+             ("--qemu", qemu), ("--machine", machine), ("--try", try_), ("--attribute", attribute)]
+        )  # fmt: skip
+        show_requests(
+            subject, _workload(signal, tuple(parse_signal(text) for text in also or ()), mark or [], timeout),
+            requests, parse_memory(memory or "2G", least=16 << 20, most=1 << 44), cpus or 1, json=json,
+        )  # fmt: skip
+        return
     also_signals = tuple(parse_signal(text) for text in also or ())
     line = append.split()
     for wanted in (signal, *also_signals):

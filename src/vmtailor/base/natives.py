@@ -50,6 +50,11 @@ class Natives:
         return self.folder / "client"
 
     @property
+    def attendant(self) -> Path:
+        """What drives systems with an init of their own."""
+        return self.folder / "attendant"
+
+    @property
     def launch(self) -> Path:
         return self.folder / "launch"
 
@@ -84,7 +89,9 @@ def locate() -> Natives:
                 _seen()
     natives = Natives(FOLDER)
     missing = [
-        path.name for path in (natives.init, natives.stage1, natives.client, natives.launch) if not path.is_file()
+        path.name
+        for path in (natives.init, natives.stage1, natives.client, natives.attendant, natives.launch)
+        if not path.is_file()
     ]
     if missing:
         raise HostError(
@@ -95,7 +102,7 @@ def locate() -> Natives:
 
 
 def _stale() -> bool:
-    made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard", "libvtnetguard.so")]
+    made = [FOLDER / name for name in ("init", "stage1", "client", "attendant", "launch", "guard", "libvtnetguard.so")]
     if (SOURCES / "tcg-plugin" / "Makefile").is_file():
         made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
     if not all(path.is_file() for path in made):

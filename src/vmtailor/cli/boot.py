@@ -26,6 +26,8 @@ from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.systems import boot_system
+from vmtailor.cli.systems.boot_system import SystemRequest
 from vmtailor.cli.systems.requests import refuse_beside, show_requests
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
@@ -40,6 +42,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline.systems.subjects import DISK
 from vmtailor.stages.boot import attribution, profile
 
 
@@ -61,7 +64,19 @@ class BootRequest:
 def boot(
     subject: Annotated[
         Path | None,
-        typer.Argument(help="A bundle, or a disk image (raw or qcow2), which is never written.", show_default=False),
+        typer.Argument(
+            help="A bundle, or a disk image (raw or qcow2; with or without disk: before it), which is never written.",
+            show_default=False,
+        ),
+    ] = None,
+    exercise: Annotated[
+        Path | None,
+        typer.Option(
+            "--exercise",
+            "-x",
+            help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+            show_default=False,
+        ),
     ] = None,
     kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (packed, or a vmlinux).")] = None,
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
@@ -137,7 +152,9 @@ def boot(
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
-    if subject is not None and bundle_folder.is_bundle(subject):
+    if subject is not None and str(subject).startswith(DISK) and exercise is None:
+        subject = Path(str(subject).removeprefix(DISK))
+    if subject is not None and exercise is None and bundle_folder.is_bundle(subject):
         boot_bundle.refuse(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
              ("--sample", sample), ("--qemu", qemu), ("--machine", machine), ("--cpus", cpus)]
@@ -149,6 +166,25 @@ def boot(
             _print_cost(boot_bundle.attribute(asked), out, json, boot_bundle.architecture_of(subject))
         else:
             _print(boot_bundle.boots(asked), out, json)
+        return
+    if exercise is not None:
+        boot_system.refuse(
+            [("--ready", ready != "login"), ("--also", also), ("--mark", mark), ("--sample", sample), ("--try", try_),
+             ("--attribute", attribute), ("--debug-initcalls", debug_initcalls), ("--qemu", qemu), ("--disk", disk),
+             ("--initrd without --kernel", initrd and not kernel)]
+        )  # fmt: skip
+        if subject is None:
+            raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
+        row = of_host()
+        asked_machine = replace(
+            machines.usual(row), kind=row.machine_type(machine or row.usual).kind, cpus=cpus or 1,
+            memory_bytes=parse_memory(memory or "2G", least=16 << 20, most=1 << 44), kernel=_file(kernel),
+            initrd=_file(initrd), append=tuple(append.split()), cpu_model=cpu, accelerator=accel, clock=clock,
+        )  # fmt: skip
+        _check(asked_machine, sample, exercised=True)
+        if clock is Clock.INSTRUCTIONS:
+            asked_machine = machines.countable(asked_machine)
+        _print(boot_system.boots(SystemRequest(str(subject), exercise, asked_machine, times, timeout, out)), out, json)
         return
     signal = parse_signal(ready)
     if requests is not None:
@@ -283,10 +319,10 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
     return found
 
 
-def _check(machine: Machine, sample: bool) -> None:
+def _check(machine: Machine, sample: bool, exercised: bool = False) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if machine.kernel is None and machine.append:
+    if machine.kernel is None and machine.append and not exercised:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")

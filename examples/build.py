@@ -189,9 +189,12 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
     return layer
 
 
-def compiled(source: Path, scratch: Path) -> bytes:
+def compiled(source: Path, scratch: Path, options: tuple[str, ...] = ()) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
-    the one program that Go makes of it, a Java file as an archive of its classes."""
+    the one program that Go makes of it, a Java file as an archive of its classes. `options`: further ones of the C
+    compiler; with a library among them, of the distribution's C library, which libraries are made for."""
+    if source.suffix == ".c":
+        return compiled_c(source, scratch, options)
     return COMPILERS[source.suffix](source, scratch)
 
 
@@ -203,11 +206,12 @@ def program(names: tuple[str, ...], package: str) -> str:
     return found
 
 
-def compiled_c(source: Path, scratch: Path) -> bytes:
+def compiled_c(source: Path, scratch: Path, options: tuple[str, ...] = ()) -> bytes:
     out = scratch / source.stem
+    compilers = ("cc",) if any(option.startswith("-l") for option in options) else ("musl-gcc", "cc")
     subprocess.run(
-        [program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
-         "-Wl,--build-id=none", "-o", str(out), source.name],
+        [program(compilers, "gcc" if len(compilers) == 1 else "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra",
+         "-static", "-s", "-Wl,--build-id=none", "-o", str(out), source.name, *options],
         check=True, cwd=source.parent,
     )  # fmt: skip
     return out.read_bytes()
@@ -238,7 +242,7 @@ def compiled_java(source: Path, scratch: Path) -> bytes:
     return out.getvalue()
 
 
-COMPILERS = {".c": compiled_c, ".go": compiled_go, ".java": compiled_java}
+COMPILERS = {".go": compiled_go, ".java": compiled_java}
 
 
 def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
@@ -253,7 +257,8 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data, mode = compiled(folder / item["compile"], scratch), int(item.get("mode", "0755"), 8)
+            data = compiled(folder / item["compile"], scratch, tuple(item.get("options", ())))
+            mode = int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
         elif "source" in item:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from vmtailor.analysis.bench.advising import Advice
 from vmtailor.analysis.bench.cells import Cell, cells_of
+from vmtailor.analysis.bench.comparing import Compared
 from vmtailor.analysis.bench.wording import amount, isolation_row, title_of
 from vmtailor.base.terminal import Console, Table, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
@@ -96,3 +98,62 @@ def _cells(cell: Cell) -> tuple[Text, ...]:
         Text(str(s.count)),
         note,
     )
+
+
+def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) -> None:
+    """Two runs, cell by cell."""
+    console = for_table()
+    console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
+    console.print(Text.assemble(("after  ", "dim"), (after.host.id, "bold")))
+    table = Table(box=None, header_style="dim")
+    for name in ("test", "figure", "runtime", "before", "after", "ratio", "95 %", ""):
+        table.add_column(name, justify="left" if name in ("test", "figure", "runtime", "") else "right")
+    for one in found:
+        key, change = one.key, one.change
+        ratio, between, verdict = "", "", Text("")
+        if change is not None:
+            ratio = f"{change.ratio:.2f}×"
+            if change.low is not None and change.high is not None:
+                between = f"{change.low:.2f} … {change.high:.2f}"
+            verdict = Text(str(change.verdict), style=_COLOURS[change.verdict])
+        table.add_row(
+            Text(title_of(key.suite, key.test, key.count, key.variant)), Text(key.figure), Text(key.runtime),
+            _median(one.before), _median(one.after), ratio, between, verdict,
+        )  # fmt: skip
+    console.print(table)
+    if before.host.id != after.host.id:
+        console.print("Two hosts: a ratio tells of both machines, not of the runtime alone.", style="yellow")
+
+
+def _median(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("not measured", style="dim")
+    return Text("failed", style="red") if cell.summary is None else Text(amount(cell.summary.median, cell.unit))
+
+
+def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> None:
+    """A ranking with its doubts."""
+    console = for_table()
+    told = ", ".join(f"{suite} {weight:g}" for suite, weight in weights.items())
+    console.print(Text.assemble((run.host.id, "bold"), f": weights {told}; {advice.rows} figures"))
+    if not advice.ranked:
+        console.print("cannot tell: fewer than two runtimes have values for the same figures", style="yellow")
+    else:
+        suites = [name for name, _ in advice.ranked[0].suites]
+        table = Table(box=None, header_style="dim")
+        for name in ("runtime", "score", *suites, "first in"):
+            table.add_column(name, justify="left" if name == "runtime" else "right")
+        for one in advice.ranked:
+            parts = [f"{score:.2f}" for _, score in one.suites]
+            table.add_row(Text(one.runtime), f"{one.score:.2f}", *parts, f"{100 * one.first:.0f} %")
+        console.print(table)
+        best = advice.ranked[0].runtime
+        if advice.decided:
+            console.print(Text.assemble((f"{best} is first", "green"), ", whichever of the samples are drawn"))
+        else:
+            console.print(f"cannot tell who is first: {best} is so in {100 * advice.ranked[0].first:.0f} % of draws")
+        for suite, factor, other in advice.moved:
+            console.print(f"with {suite} weighing {factor:g} times as much, {other} is first")
+    for text in advice.left_out:
+        console.print(Text.assemble(("left out: ", "yellow"), text))
+    console.print("Scores: 1 is the middle of the field, 2 twice as good.", style="dim")

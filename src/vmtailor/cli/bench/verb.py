@@ -18,21 +18,23 @@ from vmtailor.drivers.runtimes import description
 from vmtailor.model.bench.results import SuiteName
 from vmtailor.pipeline.bench.benching import BenchOptions
 from vmtailor.pipeline.bench.benching import bench as measure
+from vmtailor.pipeline.bench.suites.known import SUITES
 
 #: Repetitions of a cell, and of the quick form.
 REPEAT, QUICK_REPEAT = 10, 6
 RESULTS = "bench.json"
-_SUITES = ", ".join(SuiteName)
+_SUITES = ", ".join(SUITES)
 
 
 def bench(
     what: Annotated[
         str,
         typer.Argument(
-            help=f"Suites to run, joined by commas ({_SUITES}, or all); or, of results that are there: report, compare."
+            help=f"Suites to run, joined by commas ({_SUITES}, or all); or, of results that are there: report, "
+            "compare, advise."
         ),
     ],
-    files: Annotated[list[Path] | None, typer.Argument(help="Results for report and compare; several merge.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Results that are there; several merge.")] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -61,17 +63,23 @@ def bench(
         Path | None,
         typer.Option(
             "--output", "-o", help=f"Where results go ({RESULTS} in the working folder; those that are there of the "
-            "same host go on), or the page of report and compare.",
+            "same host go on), or the page of report.",
             show_default=False,
         ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
     ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write every sample as CSV here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:  # fmt: skip
     """Run the same container in every way, and compare what it costs: natively, by engines, in machines."""
-    if what in ("report", "compare"):
-        reading.read_results(what, files or [], output, csv, json=json)
-        return
+    if what == "report":
+        return reading.report(files or [], output, csv, json=json)
+    if what == "compare":
+        return reading.compare(files or [], json=json)
+    if what == "advise":
+        return reading.advise(files or [], weights, json=json)
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
     options = BenchOptions(
@@ -97,11 +105,12 @@ def bench(
 
 def suites_of(what: str) -> tuple[SuiteName, ...]:
     """The suites that are named. Raises UserInputError."""
-    names = list(SuiteName) if what == "all" else [name.strip() for name in what.split(",")]
+    names = list(SUITES) if what == "all" else [name.strip() for name in what.split(",")]
     for name in names:
-        if name not in set(SuiteName):
+        if name not in SUITES:
             raise UserInputError(
-                f"no suite {name[:64]!r} is known", hint=f"known: {_SUITES}, all; or report and compare of results"
+                f"no suite {name[:64]!r} is known",
+                hint=f"known: {_SUITES}, all; or report, compare and advise of results",
             )
     return tuple(SuiteName(name) for name in dict.fromkeys(names))
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +16,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
 from vmtailor.drivers.runtimes.instance_cgroups import PERIOD_US, Cgroups
+from vmtailor.drivers.runtimes.networks import Link, link
 from vmtailor.drivers.runtimes.protocol import BenchImage, Steps
 from vmtailor.drivers.runtimes.roots import Overlay, write_bundle
 from vmtailor.model.bench.instance import InstanceSpec, Limits
@@ -118,6 +119,29 @@ class DescribedRuntime:
         if bundle:
             write_bundle(folder, spec)
         (self._folder / spec.name).mkdir(exist_ok=True)  # LXC looks for a container's folder
+
+    @contextlib.contextmanager
+    def network(self, number: int, *, peer: bool = False) -> Iterator[Link]:
+        """A network for one instance, until the block is left. Raises HostError, CommandFailed."""
+        commands = self.description.commands
+        if not commands.network:
+            with link(number, peer=peer) as found:
+                yield found
+            return
+        values = {**self._values(), "network_name": f"bench{number}"}
+        words, asked, removed = (
+            fill(one, values, {}, {}, {}) for one in (commands.network, commands.network_pid, commands.network_remove)
+        )
+        run(words, timeout_s=STEP_S, env=self.environment())
+        try:
+            said = run(asked, timeout_s=STEP_S, env=self.environment()).text.strip()
+            if not said.isdecimal() or int(said) < 1:
+                raise HostError(f"{self.name} does not say which process holds the network", details=said[:200])
+            with link(number, peer=peer, of=int(said)) as found:
+                yield found
+        finally:
+            with contextlib.suppress(CommandFailed):
+                run(removed, timeout_s=STEP_S, env=self.environment())
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         return self._filled(self.description.commands.run, spec)

@@ -57,7 +57,8 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Commands:
-    """Argument lists with fields and groups. `stays` as in `Steps`."""
+    """Argument lists with fields and groups. `stays` as in `Steps`. `network`: starts what holds a network namespace
+    for instances to join, where the runtime takes none that is there; `network_pid` prints a process of it."""
 
     run: tuple[str, ...]
     start: tuple[str, ...]
@@ -66,6 +67,9 @@ class Commands:
     remove: tuple[tuple[str, ...], ...] = ()
     load: tuple[tuple[str, ...], ...] = ()
     stays: bool = False
+    network: tuple[str, ...] = ()
+    network_pid: tuple[str, ...] = ()
+    network_remove: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ _HINT = "docs/reference/bench-runtimes.md describes every key"
 def _every(found: Description) -> list[Sequence[str]]:
     commands = found.commands
     lists = [commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *commands.load]
+    lists += [commands.network, commands.network_pid, commands.network_remove]
     lists += list(found.options.values())
     if found.daemon is not None:
         lists += [found.daemon.start, found.daemon.ready]

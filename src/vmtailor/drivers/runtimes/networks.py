@@ -33,9 +33,9 @@ def loopback_up() -> None:
 
 
 @contextlib.contextmanager
-def link(number: int, *, peer: bool = False) -> Iterator[Link]:
+def link(number: int, *, peer: bool = False, of: int | None = None) -> Iterator[Link]:
     """A namespace `benchN` with one end of a veth pair in it, up and with addresses, until the block is left. `peer`:
-    the other end is in a namespace of its own."""
+    the other end is in a namespace of its own. `of`: a process whose namespace it is; without, it is a new one."""
     if not 0 <= number < MOST:
         raise ValueError(f"network {number} of {MOST}")
     name, other = f"bench{number}", f"peer{number}"
@@ -43,7 +43,8 @@ def link(number: int, *, peer: bool = False) -> Iterator[Link]:
     ip = ["ip", "-n", other] if peer else ["ip"]
     made = [name, *([other] if peer else [])]
     for one in made:
-        run(["ip", "netns", "add", one], timeout_s=_STEP_S)
+        joined = ["attach", one, str(of)] if one == name and of is not None else ["add", one]
+        run(["ip", "netns", *joined], timeout_s=_STEP_S)
     try:
         where = ["netns", other] if peer else []
         run(

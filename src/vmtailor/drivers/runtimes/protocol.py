@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.model.bench.instance import InstanceSpec
 
 
@@ -48,6 +50,10 @@ class Runtime(Protocol):
 
     def place(self, spec: InstanceSpec) -> None:
         """Make what an instance needs of files, cgroups and mounts, before its time is taken."""
+        ...
+
+    def network(self, number: int, *, peer: bool = False) -> AbstractContextManager[Link]:
+        """A network for one instance, as long as it is held: `InstanceSpec.network` is its path."""
         ...
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.drivers.host.bench_host import available_bytes
-from vmtailor.drivers.runtimes import networks
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
@@ -94,7 +93,7 @@ def _disk(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
 def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
     """iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    with networks.link(0, peer=True) as link:
+    with run.runtimes[runtime].network(0, peer=True) as link:
         serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
             _await_listening(server.pid)

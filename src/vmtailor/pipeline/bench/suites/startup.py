@@ -18,7 +18,6 @@ from pathlib import Path
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import spawn
-from vmtailor.drivers.runtimes import networks
 from vmtailor.drivers.runtimes.timed import CallBacks, timed
 from vmtailor.model.bench.instance import InstanceSpec, Volume
 from vmtailor.model.bench.job import BenchJob
@@ -87,7 +86,7 @@ def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
 
 def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     driver = run.runtimes[runtime]
-    with networks.link(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
+    with driver.network(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
         words = driver.run_words(spec)
         started = time.monotonic()
         with tempfile.TemporaryFile() as said, spawn(words, stderr=said, env=driver.environment()) as process:
@@ -136,9 +135,15 @@ def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
 
 
 def _all(commands: Sequence[Sequence[str]], env: dict[str, str] | None) -> float:
+    """Run commands one after the other; what they leave running keeps a file as its output, which never closes."""
     before = time.monotonic()
     for words in commands:
-        succeeded(timed(words, deadline_s=DEADLINE_S, env=env, reports_only=True))
+        with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, env=env) as process:
+            if process.wait(DEADLINE_S) != 0:
+                said.seek(0)
+                raise TrialFailed(
+                    f"{words[0]} ended with {process.returncode}", said.read(4000).decode(errors="replace")
+                )
     return time.monotonic() - before
 
 

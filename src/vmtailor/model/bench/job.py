@@ -31,5 +31,3 @@ class BenchJob:
     folder: str
     out: str
     only: tuple[str, ...] = ()
-    iozone_source: str = ""
-    unixbench_source: str = ""

@@ -12,8 +12,6 @@ class SuiteName(StrEnum):
     STARTUP = "startup"
     EFFICIENCY = "efficiency"
     MEMORY = "memory"
-    UNIXBENCH = "unixbench"
-    ISOLATION = "isolation"
 
 
 @dataclass(frozen=True)

@@ -234,9 +234,12 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
     return layer
 
 
-def compiled(source: Path, scratch: Path, target: Target) -> bytes:
+def compiled(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
-    the one program that Go makes of it, a Java file as an archive of its classes."""
+    the one program that Go makes of it, a Java file as an archive of its classes. `options`: further ones of the C
+    compiler; with a library among them, of the distribution's C library, which libraries are made for."""
+    if source.suffix == ".c":
+        return compiled_c(source, scratch, target, options)
     return COMPILERS[source.suffix](source, scratch, target)
 
 
@@ -248,12 +251,20 @@ def program(names: tuple[str, ...], package: str) -> str:
     return found
 
 
-def compiled_c(source: Path, scratch: Path, target: Target) -> bytes:
+def c_compiler(target: Target, options: tuple[str, ...]) -> str:
+    """Libraries are made for the distribution's C library; without one, musl makes the smaller program."""
+    if target.cross:
+        return program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-"))
+    if any(option.startswith("-l") for option in options):
+        return program(("cc",), "gcc")
+    return program(("musl-gcc", "cc"), "musl-tools")
+
+
+def compiled_c(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     out = scratch / source.stem
-    own = program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-")) if target.cross else ""
     subprocess.run(
-        [own or program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
-         "-Wl,--build-id=none", "-o", str(out), source.name],
+        [c_compiler(target, options), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+         "-Wl,--build-id=none", "-o", str(out), source.name, *options],
         check=True, cwd=source.parent,
     )  # fmt: skip
     return out.read_bytes()
@@ -291,7 +302,7 @@ def compiled_java(source: Path, scratch: Path, target: Target) -> bytes:
     return out.getvalue()
 
 
-COMPILERS = {".c": compiled_c, ".go": compiled_go, ".java": compiled_java}
+COMPILERS = {".go": compiled_go, ".java": compiled_java}
 
 
 def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target) -> Layer:
@@ -306,7 +317,8 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data, mode = compiled(folder / item["compile"], scratch, target), int(item.get("mode", "0755"), 8)
+            data = compiled(folder / item["compile"], scratch, target, tuple(item.get("options", ())))
+            mode = int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
         elif "source" in item:

@@ -92,12 +92,12 @@ class Emulator:
 @dataclass(frozen=True)
 class Header:
     """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins."""
+    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
-    pointer_at: int
-    base: int
+    pointer_at: int = 0
+    base: int = 0
 
 
 @dataclass(frozen=True)

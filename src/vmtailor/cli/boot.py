@@ -276,6 +276,8 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
 def _check(machine: Machine, sample: bool) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
+    if sample and not machine.type.second_port:
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.kind} has not")
     if machine.kernel is None and machine.append:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):

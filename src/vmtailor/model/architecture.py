@@ -50,7 +50,8 @@ class MachineType:
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device."""
+    own loader starts it. `network`: options of a fit's network device. `second_port`: there is a second serial port,
+    on which a system can be watched."""
 
     kind: str
     bus: Bus
@@ -63,6 +64,7 @@ class MachineType:
     usual: tuple[str, ...] = ()
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
+    second_port: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of another processor than this host's, fitted from their building on: with the packages of that architecture, a
-cross-compiled kernel, and the same proof. The smallest in any test run, which is the second cold fit of it; lighttpd where
+"""Images of another processor than this host's, fitted from their building on: with packages of that architecture, a
+cross-compiled kernel, and the same proof. The smallest in any test run, of which it is the second cold fit; lighttpd
+where
 time does not matter."""
 
 from __future__ import annotations

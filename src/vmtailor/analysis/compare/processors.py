@@ -54,14 +54,11 @@ def compare_processors(names: Sequence[str], runs: Sequence[FitRun]) -> Processo
         Platform(name, run.plan.architecture, run.plan.machine, run.plan.kernel_version, run.verified)
         for name, run in zip(names, runs, strict=True)
     )
-    figures = tuple(PlatformFigure(*words, _values(field, [run.tailored for run in runs])) for *words, field in _rows())
+    sides = [run.tailored for run in runs]
+    figures = tuple(PlatformFigure(name, unit, _values(field, sides)) for name, field, unit in FIGURES)
     kept = [{one.id: one for one in run.plan.symbols if one.is_kept} for run in runs]
     everywhere = set.intersection(*(set(one) for one in kept))
     return ProcessorsCompared(platforms, figures, len(everywhere), tuple(_differing(kept, everywhere)))
-
-
-def _rows() -> Iterator[tuple[str, str, str]]:
-    return ((name, unit, field) for name, field, unit in FIGURES)
 
 
 def _values(field: str, sides: Sequence[Side]) -> tuple[float | None, ...]:

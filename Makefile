@@ -18,7 +18,8 @@ help:
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
-	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
+	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md);"
+	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, and the report (root)"
@@ -85,7 +86,8 @@ test-all: check
 	$(BIN)/pytest
 
 bench-fit: setup
-	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit.json
+	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit$(if $(filter command line,$(origin ARCH)),-$(ARCH)).json \
+	  $(if $(filter command line,$(origin ARCH)),--arch $(ARCH) --only hello lighttpd)
 
 bench-margin: setup
 	$(BIN)/python tools/bench_margin.py --out $(BUILD)/bench-margin $(BENCH_ARGS)

@@ -188,8 +188,8 @@ def boot(
         asked_machine = replace(
             machines.usual(row), kind=row.machine_type(machine or row.usual).kind, cpus=cpus or 1,
             memory_bytes=parse_memory(memory or "2G", least=16 << 20, most=1 << 44), kernel=_file(kernel),
-            initrd=_file(initrd), append=tuple(append.split()), cpu_model=cpu or row.emulator.cpu_model, accelerator=accel,
-            clock=clock,
+            initrd=_file(initrd), append=tuple(append.split()), accelerator=accel, clock=clock,
+            cpu_model=cpu or row.emulator.cpu_model,
         )  # fmt: skip
         _check(asked_machine, sample, exercised=True)
         if clock is Clock.INSTRUCTIONS:

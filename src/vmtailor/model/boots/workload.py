@@ -105,10 +105,12 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 @dataclass(frozen=True)
 class Patience:
     """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
-    not shorten them."""
+    not shorten them. `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
+    waits for a timer, such a machine stands still."""
 
     start_s: float = math.inf
     all_s: float = math.inf
+    still_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,16 @@ class Exercised:
 class OwnInit:
     """A system with an init of its own, until `ready` comes. `timeout_s`: of host time. `also`: signals that must come,
     too, before the boot counts as right; `marks`: further milestones by lines of the console; `collector`: it runs in
-    the guest, and says what it sees on a second serial port."""
+    the guest, and says what it sees on a second serial port. `settled`: once all signals came, the machine goes on
+    until this says so, asked with the seconds since 1970 at which they had come, at most for `settle_s`."""
 
     ready: ReadySignal
     timeout_s: float
     also: tuple[ReadySignal, ...] = ()
     marks: tuple[tuple[str, re.Pattern[str]], ...] = ()
     collector: bool = False
+    settled: Callable[[float], bool] | None = None
+    settle_s: float = 0.0
 
     @property
     def signal(self) -> ReadySignal:

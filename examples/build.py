@@ -215,7 +215,7 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    names = [disk.newest(name) if "*" in name else name for name in spec["packages"]]
+    names = [disk.newest(name, target.apt) if "*" in name else name for name in spec["packages"]]
     packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):
@@ -404,8 +404,6 @@ def main() -> None:
     description = find(arguments.folder)
     if description is None:
         parser.error(f"no {' and no '.join(NAMES)} in {arguments.folder}")
-    if description.name == SYSTEM and target.apt:
-        parser.error("disks of whole systems are made of this host's packages; leave --arch out")
     with description.open("rb") as file:
         spec = tomllib.load(file)
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

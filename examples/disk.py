@@ -19,12 +19,12 @@ SEED = "00000000-0000-4000-8000-000000000000"
 EPOCH = os.environ.get("SOURCE_DATE_EPOCH", "1735689600")
 
 
-def newest(pattern: str) -> str:
-    """The newest package whose name fits a pattern with one `*`, by the numbers in it."""
+def newest(pattern: str, options: tuple[str, ...] = ()) -> str:
+    """The newest package whose name fits a pattern with one `*`, by the numbers in it. `options`: of apt."""
     before, _, after = pattern.partition("*")
     expression = f"^{re.escape(before)}[0-9][^ ]*{re.escape(after)}$"
     listed = subprocess.run(
-        ["apt-cache", "--names-only", "search", expression], check=True, stdout=subprocess.PIPE
+        ["apt-cache", *options, "--names-only", "search", expression], check=True, stdout=subprocess.PIPE
     ).stdout.decode()
     names = [line.split()[0] for line in listed.splitlines() if not line.split()[0].endswith("-unsigned")]
     if not names:

@@ -118,7 +118,7 @@ def exercised(
 
 
 def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: Path) -> Machine:
-    own = own_kernel.taken_out(found.subject, found.root, natives.folder / "small-init", out / OWN)
+    own = own_kernel.taken_out(found.subject, found.root, natives.small_init, out / OWN)
     console = f"console={named(found.subject.architecture).kernel.console}"
     words = tuple(word for word in own.words if word != "quiet")
     more = () if any(word.startswith("console=ttyS") for word in words) else (console,)

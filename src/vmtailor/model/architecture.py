@@ -19,6 +19,7 @@ from typing import Any
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import strict_toml
+from vmtailor.model.processor.code import Code
 
 #: Where the rows are; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
@@ -45,22 +46,25 @@ class Packing(StrEnum):
 class MachineType:
     """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
-    gets, so that guests name disks in our order; the next ones go below it.
+    gets, so that guests name disks in our order; the next one is `slot_step` further, up or down.
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device."""
+    own loader starts it. `network`: options of a fit's network device. `second_port`: there is a second serial port,
+    on which a system can be watched."""
 
     kind: str
     bus: Bus
     modules: tuple[str, ...]
     first_slot: int = 0
+    slot_step: int = -1
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
     usual: tuple[str, ...] = ()
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
+    second_port: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,12 @@ class Emulator:
 @dataclass(frozen=True)
 class Header:
     """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins."""
+    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
-    pointer_at: int
-    base: int
+    pointer_at: int = 0
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Kernel:
     `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
     that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
     family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+    `of_32_bits`: what a kernel needs in order to execute programs of 32 bits.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
     are make's targets; `baseline` are symbols that the machines need of it."""
@@ -134,18 +139,22 @@ class Kernel:
     command_line_bytes: int
     least_memory_mib: int
     after_early: tuple[str, ...] = ()
+    of_32_bits: tuple[str, ...] = ()
     header: Header | None = None
 
 
 @dataclass(frozen=True)
 class Addresses:
     """`kernel_half`: addresses from here on are the kernel's. `image_map`: virtual minus physical address of the
-    kernel's image before it is relocated. Modules lie at `modules_first` <= address <= `modules_last`."""
+    kernel's image before it is relocated; with `image_at`, the physical address of the image's begin (`_text`), it is
+    what the symbol table makes of it, wherever a version of the kernel has its image. Modules lie at `modules_first` <=
+    address <= `modules_last`, in which range the image itself may lie, too."""
 
     kernel_half: int
     image_map: int
     modules_first: int
     modules_last: int
+    image_at: int | None = None
 
     def is_module(self, address: int) -> bool:
         return self.modules_first <= address <= self.modules_last
@@ -188,67 +197,16 @@ class CallTable:
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """How one kind of instruction looks: the 8 bytes from its first on, read as a little-endian number, are `value`
-    under `mask`. Its operand are the `bits` bits from bit `low` on, signed, times 2^`shift`; what it names lies at the
-    operand plus `base`, counted from the instruction's own address unless it is `absolute`."""
-
-    value: int
-    mask: int
-    low: int
-    bits: int
-    base: int = 0
-    shift: int = 0
-    absolute: bool = False
-
-
-@dataclass(frozen=True)
-class Code:
-    """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
-    names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
-
-    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number` and
-    `system_arguments`: the registers that it takes; `stack`: the one that points
-    to the stack; `arguments`: those of C functions; `kept`: those that functions
-    keep; `registers`: the narrower names of each that has some.
-
-    `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
-    the words of such instructions. `direct_calls`, `jumps`: patterns of what goes to an address of code; `references`:
-    of what takes an address; `slots`: of what uses a pointer at an address."""
-
-    elf_machine: int
-    capstone: tuple[str, str]
-    system_call: str
-    system_call_word: str
-    number: str
-    stack: str
-    system_arguments: tuple[str, ...]
-    arguments: tuple[str, ...]
-    kept: tuple[str, ...]
-    registers: dict[str, tuple[str, ...]]
-    moves: tuple[str, ...]
-    clears: tuple[str, ...]
-    pushes: tuple[str, ...]
-    pops: tuple[str, ...]
-    calls: tuple[str, ...]
-    reads: tuple[str, ...]
-    leaves: tuple[str, ...]
-    direct_calls: tuple[Pattern, ...]
-    jumps: tuple[Pattern, ...]
-    references: tuple[Pattern, ...]
-    slots: tuple[Pattern, ...]
-    unit: int = 1
-
-
-@dataclass(frozen=True)
 class Packages:
     """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
     `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
-    whose debug information is unpacked."""
+    whose debug information is unpacked. `suites`: the releases of the distribution that have the family, the one to be
+    preferred first; empty where it is this host's, whichever that is."""
 
     architecture: str
     flavour: str
     suffix: str = ""
+    suites: tuple[str, ...] = ()
     debug_modules: tuple[str, ...] = ()
 
 
@@ -277,17 +235,19 @@ class LogSigns:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One processor family. `title` is for people. `image`: how images name it; `hosts`: how `uname -m` does on hosts
-    that run it. `presumed`: records that name no family are of this one: they are older than the others.
+    """One processor family. `title` is for people. `image`: how images name it; `elf`: the numbers of machines in the
+    headers of programs that it can run, of 32 bits too; `hosts`: how `uname -m` calls it on hosts that run it.
+    `presumed`: records that name no family are of this one: they are older than the others.
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
-    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong. `code`:
-    None where programs of the family are known by their imports and strings alone."""
+    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong.
+    `code`: None where programs of the family are known by their imports and strings alone."""
 
     name: str
     title: str
     image: str
+    elf: tuple[int, ...]
     hosts: tuple[str, ...]
     emulator: Emulator
     kernel: Kernel

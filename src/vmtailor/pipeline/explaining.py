@@ -170,4 +170,4 @@ def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSou
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
         more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
-    return KnownSource(read.facts, more, demand_rules.load().for_kernel(tree.version), read.kconfig)
+    return KnownSource(read.facts, more, demand_rules.load(row=row).for_kernel(tree.version), read.kconfig)

@@ -68,7 +68,7 @@ def on_machine(
         if machine.clock is Clock.INSTRUCTIONS:
             booter = Settled(natives)
         predict = by_seconds(_shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
-    means = Means(out, natives.folder / "small-init")
+    means = Means(out, natives.small_init)
 
     def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return applied(changes, base, means)
@@ -149,8 +149,9 @@ def _shown(
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
-    if machine.initrd is not None:
-        seeing = profile.with_collector(seeing, natives.folder / "collector", out)
+    sampled = machine.initrd is not None and machine.type.second_port
+    if sampled:
+        seeing = profile.with_collector(seeing, natives.collector, out)
 
     def progress(seconds: float) -> None:
         if on_boot is not None:
@@ -159,7 +160,7 @@ def _shown(
     # Logging costs time: what is near its limit without would miss it.
     patient: Workload = replace(workload, timeout_s=2 * workload.timeout_s)
     if isinstance(patient, OwnInit):
-        patient = replace(patient, collector=machine.initrd is not None)
+        patient = replace(patient, collector=sampled)
     boot, gathered = booter(seeing, patient, out, on_progress=progress)
     series.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):

@@ -26,6 +26,8 @@ from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
+#: The same for the check of what is started.
+_START = "3"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 
@@ -386,8 +388,8 @@ def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
 
 def _check_start(image: Image, store: Store) -> None:
     """Check entry point and reserved names in the archive; the answer is remembered, since a large one takes long."""
-    facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir))
-    passed = store.root / "images" / f"{digest('start', VERSION, image.archive_sha256, facts)[:40]}.ok"
+    facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir, image.config.architecture))
+    passed = store.root / "images" / f"{digest('start', _START, image.archive_sha256, facts)[:40]}.ok"
     if passed.is_file():
         return
     tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], layers.OWN)

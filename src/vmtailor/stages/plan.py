@@ -129,10 +129,12 @@ def find_demands(
     baseline: Mapping[str, str],
     *,
     head: Head = lambda path: b"",
+    architecture: str | None = None,
 ) -> Demands:
     """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
-    demands = Demands(tree.facts, demand_rules.load(), enabled, head)
+    demands = Demands(tree.facts, demand_rules.load(row=row), enabled, head)
     demand.of_image(image, demands)
     demand.of_exercise(exercise, demands)
     demand.of_events(events, demands)

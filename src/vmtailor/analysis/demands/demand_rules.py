@@ -35,9 +35,10 @@ calls  = ["socket"]                # where the code does not tell their first ar
 words  = ["AF_INET", "AF_INET6"]   # what counts as asked for
 reason = "why"
 
-[[harmless]]                       # as [[path]], without symbols: where a C library looks, and does without
+[[harmless]]                       # what a program could ask for, and is no reason: it does without
 id     = "login-name"
-paths  = ["/proc/self/loginuid"]
+paths  = ["/proc/self/loginuid"]   # as in [[path]]: where a C library looks; may be left out
+calls  = ["mbind"]                 # system calls; may be left out
 reason = "why"
 """
 
@@ -52,6 +53,7 @@ from typing import Any, TypeVar
 
 from vmtailor.analysis.changes.catalogue import in_bounds
 from vmtailor.base.files import toml_rows
+from vmtailor.model.architecture import Architecture, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -154,13 +156,33 @@ class UntoldRule:
 
 
 @dataclass(frozen=True)
+class HarmlessRule:
+    """What is no reason though a program could ask for it: paths, where a C library names them, and system calls."""
+
+    id: str
+    reason: str
+    paths: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(path_pattern(path) for path in self.paths)
+
+    def match(self, path: str) -> bool:
+        """Whether it is of a path."""
+        return any(pattern.match(path) for pattern in self._patterns)
+
+
+@dataclass(frozen=True)
 class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
     company: tuple[CompanyRule, ...] = ()
-    harmless: tuple[PathRule, ...] = ()
+    harmless: tuple[HarmlessRule, ...] = ()
     untold: tuple[UntoldRule, ...] = ()
+    #: What a kernel needs in order to execute programs of 32 bits; empty where no processor of the family can.
+    of_32_bits: tuple[str, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -180,6 +202,7 @@ class Rules:
             self.company,
             self.harmless,
             self.untold,
+            self.of_32_bits,
         )
 
 
@@ -199,13 +222,14 @@ def parse(text: str, origin: str) -> Rules:
         toml_rows.rows(tables, "path", PathRule, origin, _check),
         toml_rows.rows(tables, "argument", ArgumentRule, origin),
         toml_rows.rows(tables, "company", CompanyRule, origin),
-        toml_rows.rows(tables, "harmless", PathRule, origin, _check),
+        toml_rows.rows(tables, "harmless", HarmlessRule, origin),
         toml_rows.rows(tables, "untold", UntoldRule, origin),
     )
 
 
-def load(folder: Traversable | Path | None = None) -> Rules:
-    """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+def load(folder: Traversable | Path | None = None, row: Architecture | None = None) -> Rules:
+    """All rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError when two
+    have one id."""
     every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
     found = Rules(
         tuple(rule for one in every for rule in one.calls),
@@ -214,7 +238,8 @@ def load(folder: Traversable | Path | None = None) -> Rules:
         tuple(rule for one in every for rule in one.company),
         tuple(rule for one in every for rule in one.harmless),
         tuple(rule for one in every for rule in one.untold),
+        (row or presumed()).kernel.of_32_bits,
     )
-    ids = [rule.id for rule in found.calls] + [rule.id for rule in (*found.paths, *found.harmless)]
+    ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_rows.require_unique(ids, "rules of data/demand")
     return found

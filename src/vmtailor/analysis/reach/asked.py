@@ -16,7 +16,8 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.reach import Ask, Reach, ReachedFile
 
 #: Key of a binary format or a credential → the symbols that it takes.
-_FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF32": ("IA32_EMULATION",), "ELF": ("BINFMT_ELF",)}
+_FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF": ("BINFMT_ELF",)}
+_OF_32_BITS = "ELF32"
 _CREDENTIALS = {"setuid": ("MULTIUSER",), "file capabilities": ("MULTIUSER",)}
 
 
@@ -81,7 +82,7 @@ def _symbols(ask: Ask, asked: AskedSymbols) -> tuple[str, ...]:
 def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     """The symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
-        yield _FORMATS.get(ask.key, ())
+        yield asked.rules.of_32_bits if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
     elif ask.kind is EvidenceKind.PSEUDO_FILE:
         yield from (symbols for _, symbols, _ in asked.path(ask.key))
     elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:
@@ -93,11 +94,16 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
         family = family_name(word)
         if not ask.by.startswith("names ") or _is_built_in(asked.family(family), asked.baseline):
             yield asked.protocol(family, protocol) if protocol else asked.family(family)
-    elif not ask.argument:
+    elif not ask.argument and not _is_harmless(ask, asked.rules):
         yield asked.call(ask.call or ask.key)
     for rule in asked.rules.for_call(ask.call):
         if not rule.only_seen and _holds(rule, ask.argument):
             yield rule.symbols
+
+
+def _is_harmless(ask: Ask, rules: Rules) -> bool:
+    """Whether a program that could make a call does without."""
+    return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 
 def _is_built_in(symbols: Iterable[str], baseline: Enabled) -> bool:

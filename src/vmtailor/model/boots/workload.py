@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.systems.exercise import SystemExercise
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16
@@ -104,10 +105,12 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 @dataclass(frozen=True)
 class Patience:
     """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
-    not shorten them."""
+    not shorten them. `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
+    waits for a timer, such a machine stands still."""
 
     start_s: float = math.inf
     all_s: float = math.inf
+    still_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,22 @@ class OwnInit:
 
 
 @dataclass(frozen=True)
+class Attended:
+    """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
+    (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
+    tags what the attendant says."""
+
+    exercise: SystemExercise
+    volume: Path
+    key: bytes
+    timeout_s: float
+
+    @property
+    def signal(self) -> ReadySignal:
+        return ReadySignal(ReadyBy.EXERCISE)
+
+
+@dataclass(frozen=True)
 class Nothing:
     """The machine is left alone for so many seconds of host time. It counts as ready when it still runs then, and has
     not said that it is lost."""
@@ -170,4 +189,4 @@ class Nothing:
         return ()
 
 
-Workload = Exercised | OwnInit | Nothing
+Workload = Exercised | OwnInit | Attended | Nothing

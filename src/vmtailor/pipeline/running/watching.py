@@ -75,7 +75,9 @@ class Watch:
         self._told = Told()
         #: Whether the machine's init has spoken: before, nothing was watched.
         self.began = False
-        self.observer = Observer(tools_volume(self._store, self._loaded.bundle.root_format), self._told.hear)
+        bundle_of = self._loaded.bundle
+        tools = tools_volume(self._store, bundle_of.root_format, bundle_of.architecture)
+        self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:
         """What was refused so far."""
@@ -101,7 +103,9 @@ def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
-    demands = Demands(known, demand_rules.load(), enabled, _Heads(loaded.files, store))
+    demands = Demands(
+        known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded.files, store)
+    )
     found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
     return WatchedRun(observed, found, facts is not None)
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build an example image as an OCI layout: from the distribution's packages, without a registry and without root.
 
-    examples/build.py FOLDER OUT
+    examples/build.py FOLDER OUT [--arch NAME]
 
-FOLDER holds `image.toml` (described in examples/README.md). apt chooses and verifies the packages, `dpkg-deb` reads
-them as streams; nothing is unpacked, so that every file keeps its owner whoever builds. The same packages give the same
-bytes.
+FOLDER holds `image.toml`, or `system.toml` for the disk of a whole system (both described in examples/README.md). apt
+chooses and verifies the packages, `dpkg-deb` reads them as streams; nothing is unpacked, so that every file keeps its
+owner whoever builds. The same packages give the same bytes. With --arch the packages are those of another processor,
+and programs are compiled for it: none of them is run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import disk
+
 #: Time stamp of everything that we make ourselves; packages keep their own.
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
 #: Top directories that Debian has merged into /usr.
@@ -41,6 +44,40 @@ DROPPED = (
     "usr/lib/*/gconv/*", "usr/lib/*/audit/*",
 )  # fmt: skip
 KEPT = ("usr/share/doc/*/copyright",)
+#: What a folder is described in.
+SYSTEM = "system.toml"
+NAMES = ("image.toml", SYSTEM)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an image is built for. `image`: as images call it, `packages`: as the distribution does, `apt`: what apt is
+    told so that it reads that architecture's lists, `cross`: what its compiler's name begins with."""
+
+    image: str
+    packages: str = ""
+    apt: tuple[str, ...] = ()
+    cross: str = ""
+
+
+def target_of(name: str | None) -> Target:
+    """This host's own, or another by the name that `vmtailor fit --arch` takes."""
+    machine = os.uname().machine
+    if name is None:
+        return Target({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine))
+    # Only here: for this host's own images nothing of vmtailor is needed.
+    from vmtailor.base.errors import VmtailorError
+    from vmtailor.drivers.distribution import apt_lists
+    from vmtailor.model.architecture import named
+
+    try:
+        row = named(name)
+        if row.is_host:
+            return Target(row.image)
+        lists = apt_lists.of(row)
+    except VmtailorError as error:
+        raise SystemExit(f"{error} ({error.hint})") from error
+    return Target(row.image, row.packages.architecture, tuple(lists.options), row.kernel.cross)
 
 
 @dataclass
@@ -89,12 +126,12 @@ def output_of(*argv: str) -> bytes:
     return subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
 
 
-def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path) -> list[Path]:
+def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path, target: Target) -> list[Path]:
     """Have apt fetch the packages and what they depend on. `assumed` count as installed: neither they nor what only
     they need is fetched. Returns the .deb files, in the order of their names."""
     cache.mkdir(parents=True, exist_ok=True)
     (cache / "partial").mkdir(exist_ok=True)
-    architecture = output_of("dpkg", "--print-architecture").decode().strip()
+    architecture = target.packages or output_of("dpkg", "--print-architecture").decode().strip()
     status = scratch / "status"
     status.write_text(
         "".join(
@@ -113,7 +150,13 @@ def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path
         "APT::Sandbox::User": "root",
         "APT::Install-Recommends": "false",
     }
-    apt = ["apt-get", *(word for key, value in options.items() for word in ("-o", f"{key}={value}")), "-qq", "--yes"]
+    apt = [
+        "apt-get",
+        *target.apt,
+        *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
+        "-qq",
+        "--yes",
+    ]
     # A line is: 'URI' file size hash. With an empty cache all are listed, also those that were fetched before.
     (scratch / "empty" / "partial").mkdir(parents=True)
     listed = output_of(*apt, "-o", f"Dir::Cache::archives={scratch}/empty", "--print-uris", "install", *packages)
@@ -153,10 +196,11 @@ def add_package(layer: Layer, package: Path, dropped: tuple[str, ...]) -> str:
     return f"{first}\nStatus: install ok installed\n{rest}\n"
 
 
-def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
+def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Target) -> Layer:
     """The lower layer: everything that comes from packages, with the accounts of the distribution."""
     layer = Layer()
-    dropped = (*DROPPED, *spec.get("drop", ()))
+    kept = set(spec.get("keep", ()))
+    dropped = (*(pattern for pattern in DROPPED if pattern not in kept), *spec.get("drop", ()))
     for name in MERGED:
         layer.add(directory(f"usr/{name}"))
         layer.add(symlink(name, f"usr/{name}"))
@@ -171,7 +215,8 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    packages = download(list(spec["packages"]), list(spec.get("assume", ())), cache, scratch)
+    names = [disk.newest(name) if "*" in name else name for name in spec["packages"]]
+    packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):
         master = layer.entries.get(f"usr/share/base-passwd/{account}.master")
@@ -189,13 +234,13 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
     return layer
 
 
-def compiled(source: Path, scratch: Path, options: tuple[str, ...] = ()) -> bytes:
+def compiled(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
     the one program that Go makes of it, a Java file as an archive of its classes. `options`: further ones of the C
     compiler; with a library among them, of the distribution's C library, which libraries are made for."""
     if source.suffix == ".c":
-        return compiled_c(source, scratch, options)
-    return COMPILERS[source.suffix](source, scratch)
+        return compiled_c(source, scratch, target, options)
+    return COMPILERS[source.suffix](source, scratch, target)
 
 
 def program(names: tuple[str, ...], package: str) -> str:
@@ -206,20 +251,35 @@ def program(names: tuple[str, ...], package: str) -> str:
     return found
 
 
-def compiled_c(source: Path, scratch: Path, options: tuple[str, ...] = ()) -> bytes:
+def c_compiler(target: Target, options: tuple[str, ...]) -> str:
+    """Libraries are made for the distribution's C library; without one, musl makes the smaller program."""
+    if target.cross:
+        return program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-"))
+    if any(option.startswith("-l") for option in options):
+        return program(("cc",), "gcc")
+    return program(("musl-gcc", "cc"), "musl-tools")
+
+
+def compiled_c(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     out = scratch / source.stem
-    compilers = ("cc",) if any(option.startswith("-l") for option in options) else ("musl-gcc", "cc")
     subprocess.run(
-        [program(compilers, "gcc" if len(compilers) == 1 else "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra",
-         "-static", "-s", "-Wl,--build-id=none", "-o", str(out), source.name, *options],
+        [c_compiler(target, options), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+         "-Wl,--build-id=none", "-o", str(out), source.name, *options],
         check=True, cwd=source.parent,
     )  # fmt: skip
     return out.read_bytes()
 
 
-def compiled_go(source: Path, scratch: Path) -> bytes:
+def compiled_go(source: Path, scratch: Path, target: Target) -> bytes:
     out = scratch / source.stem
-    own = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GO111MODULE": "off", "GOFLAGS": "", "GOCACHE": f"{scratch}/go"}
+    own = {
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GO111MODULE": "off",
+        "GOFLAGS": "",
+        "GOCACHE": f"{scratch}/go",
+        "GOARCH": target.image,
+    }
     subprocess.run(
         [program(("go",), "golang-go"), "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", str(out), source.name],
         check=True, cwd=source.parent, env={**os.environ, **own},
@@ -227,7 +287,7 @@ def compiled_go(source: Path, scratch: Path) -> bytes:
     return out.read_bytes()
 
 
-def compiled_java(source: Path, scratch: Path) -> bytes:
+def compiled_java(source: Path, scratch: Path, target: Target) -> bytes:
     folder = scratch / source.stem
     folder.mkdir()
     compiler = program(("javac",), "openjdk-17-jdk-headless")
@@ -245,7 +305,7 @@ def compiled_java(source: Path, scratch: Path) -> bytes:
 COMPILERS = {".go": compiled_go, ".java": compiled_java}
 
 
-def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
+def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target) -> Layer:
     """The upper layer: the example's own files."""
     layer = Layer()
     for name in spec.get("directory", ()):
@@ -257,7 +317,7 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data = compiled(folder / item["compile"], scratch, tuple(item.get("options", ())))
+            data = compiled(folder / item["compile"], scratch, target, tuple(item.get("options", ())))
             mode = int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
@@ -272,7 +332,7 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     return layer
 
 
-def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: str) -> str:
+def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: str, architecture: str) -> str:
     """Write an OCI layout with one image; returns the digest of its manifest."""
     blobs = out / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -286,7 +346,6 @@ def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: st
         return {"mediaType": kind, **blob(json.dumps(document, sort_keys=True).encode())}
 
     tars = [layer.tar() for layer in layers if layer.entries]
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     document = {
         "architecture": architecture,
         "os": "linux",
@@ -307,37 +366,60 @@ def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: st
     return str(entry["digest"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="an example's folder, with image.toml in it")
-    parser.add_argument("out", type=Path, help="the OCI layout to write; replaced when it is there")
-    parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
-    arguments = parser.parse_args()
-    folder: Path = arguments.folder
-    if not (folder / "image.toml").is_file():
-        folder = Path(__file__).parent / folder
-    if not (folder / "image.toml").is_file():
-        parser.error(f"no image.toml in {arguments.folder}")
-    with (folder / "image.toml").open("rb") as file:
-        spec = tomllib.load(file)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
-    out: Path = arguments.out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="vmtailor-example-") as name,
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial,
-    ):
-        scratch = Path(name)
-        lower = package_layer(spec, cache, scratch) if spec.get("packages") else Layer()
-        upper = file_layer(spec, folder, scratch)
+def find(folder: Path) -> Path | None:
+    """The description in a folder, named from here or from the examples."""
+    places = (folder, Path(__file__).parent / folder)
+    return next((place / name for place in places for name in NAMES if (place / name).is_file()), None)
+
+
+def build_image(out: Path, layers: list[Layer], spec: dict[str, Any], target: Target) -> None:
+    """Write the image, in place of what is there."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial:
         built = Path(partial) / "layout"
-        digest = write_layout(built, [lower, upper], spec["config"], "latest")
+        digest = write_layout(built, layers, spec["config"], "latest", target.image)
         if out.exists():
             shutil.rmtree(out)
         built.rename(out)
     size = sum(path.stat().st_size for path in (out / "blobs" / "sha256").iterdir())
     print(f"{out}: {digest}, {size / 1e6:.1f} MB", file=sys.stderr)
+
+
+def build_disk(out: Path, layers: list[Layer], spec: dict[str, Any], scratch: Path) -> None:
+    """Write the disk of a whole system, in place of what is there."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial:
+        built = Path(partial) / "disk"
+        disk.write(built, [layer.tar() for layer in layers if layer.entries], spec, scratch)
+        built.replace(out)
+    print(f"{out}: {out.stat().st_blocks * 512 / 1e6:.1f} MB", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="an example's folder, with image.toml or system.toml in it")
+    parser.add_argument("out", type=Path, help="the OCI layout, or the disk, to write; replaced when it is there")
+    parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
+    parser.add_argument("--arch", help="the processor that it is for, as vmtailor names it; this host's by default")
+    arguments = parser.parse_args()
+    target = target_of(arguments.arch)
+    description = find(arguments.folder)
+    if description is None:
+        parser.error(f"no {' and no '.join(NAMES)} in {arguments.folder}")
+    if description.name == SYSTEM and target.apt:
+        parser.error("disks of whole systems are made of this host's packages; leave --arch out")
+    with description.open("rb") as file:
+        spec = tomllib.load(file)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
+    out: Path = arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vmtailor-example-") as name:
+        scratch = Path(name)
+        lower = package_layer(spec, cache, scratch, target) if spec.get("packages") else Layer()
+        layers = [lower, file_layer(spec, description.parent, scratch, target)]
+        if description.name == SYSTEM:
+            build_disk(out, layers, spec, scratch)
+        else:
+            build_image(out, layers, spec, target)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,14 @@ from typing import Any, ClassVar
 from bench_fit_table import markdown
 from bench_margin_probe import Feature, Outcome, Probed, newly
 
+from vmtailor.analysis.demands import harmless
+from vmtailor.model.syscalls import FailedCall
+
 #: Kinds of features: what their names begin with → how the table calls them. The others are the language's own.
 KINDS = {"call:": "further calls", "read/": "pseudo-files"}
 OWN = "the language's own"
+#: The system calls of features that ask for no more than whether something is there.
+CALLS = {"call:memory_of_nodes": "get_mempolicy"}
 #: Features that are named in a table, and characters of why.
 MOST_NAMED, MOST_WHY = 60, 60
 
@@ -87,13 +92,25 @@ def kind_of(name: str) -> str:
     return next((kind for begin, kind in KINDS.items() if name.startswith(begin)), OWN)
 
 
+def is_harmless(feature: Feature) -> bool:
+    """Whether a feature that newly fails is an absence that data/harmless excuses: a file that is not there, or the
+    call that a feature is of."""
+    if feature.outcome is not Outcome.FAILS:
+        return False
+    path = feature.name.removeprefix("read")
+    call = FailedCall("open", path, feature.why) if path != feature.name else None
+    call = call or (FailedCall(CALLS[feature.name], "", feature.why) if feature.name in CALLS else None)
+    return call is not None and bool(harmless.split([call])[1])
+
+
 def _count(found: Sequence[Feature], outcome: Outcome | None = None) -> str:
     return str(sum(1 for one in found if outcome is None or one.outcome is outcome))
 
 
 def probe_table(images: Sequence[Measured], margins: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """How many features newly fail: a row for each image and margin that was probed."""
-    head = ["image", "margin", "features", "fail on the baseline", "newly fail", OWN, *KINDS.values(), "hang", "lost"]
+    head = ["image", "margin", "features", "fail on the baseline", "newly fail", OWN, *KINDS.values(), "hang", "lost",
+            "harmlessly absent"]  # fmt: skip
     rows = []
     for image in images:
         if image.baseline is None:
@@ -104,12 +121,13 @@ def probe_table(images: Sequence[Measured], margins: Sequence[str]) -> tuple[lis
             cell = image.probes.get(margin)
             if cell is None:
                 continue
-            found = newly(before, cell.probed)
+            every = newly(before, cell.probed)
+            found = [one for one in every if not is_harmless(one)]
             kinds = Counter(kind_of(one.name) for one in found)
             rows.append(
                 [image.name, margin, str(len(before.features)), str(len(bad)), str(len(found))]
                 + [str(kinds[kind]) for kind in (OWN, *KINDS.values())]
-                + [_count(found, Outcome.HANGS), _count(found, Outcome.LOST)]
+                + [_count(found, Outcome.HANGS), _count(found, Outcome.LOST), str(len(every) - len(found))]
             )
     return head, rows
 
@@ -121,7 +139,9 @@ def named_table(images: Sequence[Measured], margin: str) -> tuple[list[str], lis
         if image.baseline is None or margin not in image.probes:
             continue
         found = newly(image.baseline.probed, image.probes[margin].probed)
-        rows += [[image.name, one.name, one.outcome.value, one.why[:MOST_WHY]] for one in found[:MOST_NAMED]]
+        for one in found[:MOST_NAMED]:
+            what = "is absent, harmlessly" if is_harmless(one) else one.outcome.value
+            rows.append([image.name, one.name, what, one.why[:MOST_WHY]])
         if len(found) > MOST_NAMED:
             rows.append([image.name, f"and {len(found) - MOST_NAMED} more", "", ""])
     return ["image", "feature", "what happens", "why"], rows

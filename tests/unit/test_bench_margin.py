@@ -90,8 +90,8 @@ def test_tables(probe: ModuleType, table: ModuleType) -> None:
     image = table.Measured("python", before, fits, {"none": bad, "reachable": good})
     head, rows = table.probe_table([image], ("none", "reachable", "server"))
     assert rows == [
-        ["python", "none", "4", "1", "2", "1", "1", "0", "1", "0"],
-        ["python", "reachable", "4", "1", "0", "0", "0", "0", "0", "0"],
+        ["python", "none", "4", "1", "2", "1", "1", "0", "1", "0", "0"],
+        ["python", "reachable", "4", "1", "0", "0", "0", "0", "0", "0", "0"],
     ]
     assert all(len(row) == len(head) for row in rows)
     assert table.named_table([image], "none")[1] == [
@@ -103,6 +103,20 @@ def test_tables(probe: ModuleType, table: ModuleType) -> None:
     assert rows[1][2] == "no: error: no space is left" and all(len(row) == len(head) for row in rows)
     text = table.document([image], {}, ("none", "reachable"), "reachable", "conditions")
     assert "None.\n" in text and "no image was fitted" in text
+
+
+def test_what_says_that_nothing_is_there_is_told_apart(probe: ModuleType, table: ModuleType) -> None:
+    """Memory nodes of a machine that has one; a file of the process, another error and a hang are failures."""
+    names = ("read/sys/devices/system/node/online", "call:memory_of_nodes", "read/proc/self/io", "call:landlock")
+    before = said(probe, "".join(f"{name} ok\n" for name in names) + "probe ended\n")
+    whys = ("fail:ENOENT", "fail:ENOSYS", "fail:ENOENT", "fail:ENOSYS")
+    after = said(probe, "".join(f"{n} {why}\n" for n, why in zip(names, whys, strict=True)) + "probe ended\n")
+    found = probe.newly(before, after)
+    assert [one.name for one in found if table.is_harmless(one)] == list(names[:2])
+    other = said(probe, f"{names[0]} fail:EACCES\n{names[1]} hang\n{names[2]} ok\n{names[3]} ok\nprobe ended\n")
+    assert not any(table.is_harmless(one) for one in probe.newly(before, other))
+    image = table.Measured("python", table.ProbeCell("k", before), {}, {"none": table.ProbeCell("k", after)})
+    assert table.probe_table([image], ["none"])[1] == [["python", "none", "4", "0", "2", "0", "1", "1", "0", "0", "2"]]
 
 
 def test_images_that_share_a_kernel(table: ModuleType) -> None:

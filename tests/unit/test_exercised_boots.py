@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,9 +75,20 @@ def test_patience_is_of_processor_time(start_s: float | None, now_s: float | Non
 def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
     class Running:
         cpu_s: float | None = 1.0
+        elapsed_s = 0.0
 
     running, used = Running(), exercised.Used()
     for cpu_s, listening in ((1.0, False), (2.0, False), (3.0, True), (4.0, True), (None, True)):
         running.cpu_s = cpu_s
         used.look(running, listening)  # type: ignore[arg-type]
     assert (used.start_s, used.now_s) == (3.0, 4.0)
+
+
+def test_a_machine_that_uses_no_processor_time_stands_still() -> None:
+    """Housekeeping is none; a busy host that gives it little gives it some."""
+    patience, used = Patience(still_s=30.0), exercised.Used()
+    seen = []
+    for elapsed_s, cpu_s in ((10.0, 1.0), (39.0, 1.05), (41.0, 1.05), (42.0, 1.2), (71.0, 1.25)):
+        used.look(SimpleNamespace(cpu_s=cpu_s, elapsed_s=elapsed_s), True)  # type: ignore[arg-type]
+        seen.append(used.beyond(patience))
+    assert seen == [False, False, True, False, False]

@@ -51,7 +51,7 @@ def bundle(tmp_path: Path) -> Path:
     """A bundle with a record and a trace of 500 lines."""
     records.save(RUN, tmp_path / "run.json")
     (tmp_path / "trace").mkdir()
-    (tmp_path / "trace" / "trace.json").write_text('{"schema": "vmtailor/trace/2", "requests_file": "requests.log"}')
+    (tmp_path / "trace" / "trace.json").write_text('{"schema": "vmtailor/trace/3", "requests_file": "requests.log"}')
     lines = [f"1 call({number}) = 0" for number in range(1, 501)]
     lines[3] = "a file separator \x1c and a line separator \u2028 end no line"
     lines[411] = "7 epoll_create1(EPOLL_CLOEXEC) = 5 \x1b[31m"

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +17,11 @@ from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, 
 from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.boots.workload import Exercised, Patience
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import GuestReport, Mark
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.stages import measure
 from vmtailor.stages.measure import MEMORY_STEP, least_memory
 
 MIB = 1 << 20
@@ -165,3 +174,24 @@ def test_a_loop_is_found_in_the_parts_that_the_compiler_made_of_its_function() -
     boot = Boot(Outcome.READY, (), 1.0, functions=rows)
     (found,) = loops_of(boot, [LoopNames("tick", ("wait_tick",), "emulated")], TO_INIT)
     assert found.instructions == 10
+
+
+@pytest.mark.parametrize("clock", [Clock.INSTRUCTIONS, Clock.WALL])
+def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the instruction clock only processor time and standing still end a boot, not the host's seconds."""
+    told: list[Exercised] = []
+
+    def boot(machine: Machine, work: Exercised, scratch: Path) -> tuple[Any, Any]:
+        told.append(work)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
+    subject = cast(Any, SimpleNamespace(machine=Machine("microvm", 64 << 20, "k", clock=clock), exercise=exercise))
+    assert measure._MemorySearch(subject, Path()).passes(32 << 20)
+    first, second = told
+    whole = measure.BOOT_S + 80
+    assert first.timeout_s == whole and first.patience == Patience()
+    assert (second.timeout_s == whole) is (clock is Clock.INSTRUCTIONS)
+    assert second.patience.start_s == measure.SLACK_S + 4 and second.patience.all_s == measure.SLACK_S + 20
+    assert (second.patience.still_s == measure.STILL_S) is (clock is Clock.INSTRUCTIONS)

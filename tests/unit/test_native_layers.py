@@ -15,6 +15,8 @@ from vmtailor.base.natives import SOURCES
 LAYERS = ("arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise", "init")
 #: Programs of one folder each, with the layers they take from.
 PROGRAMS = {
+    # Init's exercise without its container: what that asks of one is the attendant's own.
+    "attendant": {"arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise"},
     "client": {"common"},
     "stage1": {"common"},
     "collector": {"arch"},
@@ -29,7 +31,10 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _DECLARED = re.compile(
     r"^(?!static|typedef|struct|enum|#|extern struct)[A-Za-z_][^;{}()]*\([^{};]*\)[^{};]*;$", re.MULTILINE
 )
-_PROCESSOR = re.compile(r"x86|amd64|i386|ia32|aarch64|rdtsc|ttyS[0-9]|__asm__ volatile\(\"[^/]", re.IGNORECASE)
+_PROCESSOR = re.compile(
+    r"x86|amd64|i386|ia32|aarch64|arm64|cntvct|mips|riscv|rdtsc|tty(?:S|AMA)[0-9]|__asm__ volatile\(\"[^/]",
+    re.IGNORECASE,
+)
 
 
 def sources(*suffixes: str) -> Iterator[Path]:

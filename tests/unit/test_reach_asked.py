@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.fakes.kernel_tree import read_facts
 
@@ -49,6 +51,16 @@ SYSCALL, FLAG, SOCKET, OPTION = (
 )
 def test_asks_take_symbols(ask: Ask, symbols: set[str]) -> None:
     assert set(symbols_of(ask, FACTS, RULES, EVERYTHING)) == symbols
+
+
+def test_calls_that_programs_do_without_take_nothing() -> None:
+    """Placing memory in nodes would bring NUMA, and SMP with it, to a machine of one node."""
+
+    def reached(call: str) -> tuple[str, ...]:
+        return symbols_of(Ask(SYSCALL, call, call), facts, RULES, EVERYTHING)
+
+    facts = replace(FACTS, table=FACTS.table | dict.fromkeys(("mbind", "get_mempolicy", "other"), "futex"))
+    assert (reached("mbind"), reached("get_mempolicy"), reached("other")) == ((), (), ("FUTEX",))
 
 
 def test_what_the_baseline_has_not_is_not_asked_for() -> None:

@@ -60,24 +60,35 @@ def boot(
     return boots.make_boot(gathered, exercise, wanted.table if wanted is not None else None), gathered
 
 
+#: Less processor time than this, in seconds, is that of QEMU's own housekeeping.
+_HOUSEKEEPING_S = 0.1
+
+
 @dataclass
 class Used:
-    """Processor time that QEMU has used: when init first spoke, and by now."""
+    """Processor time that QEMU has used: when init first spoke, and by now. `moved_s`: the processor time, and the host
+    seconds since the start, when it was last seen to do more than its housekeeping."""
 
     start_s: float | None = None
     now_s: float | None = None
+    moved_s: tuple[float, float] = (0.0, 0.0)
+    elapsed_s: float = 0.0
 
     def look(self, running: RunningMachine, listening: bool) -> None:
-        used = running.cpu_s
+        """Look at a machine; `listening`: its init has spoken."""
+        used, self.elapsed_s = running.cpu_s, running.elapsed_s
         self.now_s = self.now_s if used is None else used
         if listening and self.start_s is None:
             self.start_s = self.now_s
+        if self.now_s is not None and self.now_s >= self.moved_s[0] + _HOUSEKEEPING_S:
+            self.moved_s = (self.now_s, self.elapsed_s)
 
     def beyond(self, patience: Patience) -> bool:
         """Whether there is no more patience."""
         if self.now_s is None:
             return False
-        return self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
+        still = self.elapsed_s - self.moved_s[1] > patience.still_s
+        return still or self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
 
 
 def _drive(

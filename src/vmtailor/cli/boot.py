@@ -13,7 +13,7 @@ import typer
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost import loops
 from vmtailor.analysis.guests import machines
-from vmtailor.base import natives, output
+from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
@@ -26,8 +26,12 @@ from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.systems import boot_system
+from vmtailor.cli.systems.boot_system import SystemRequest
+from vmtailor.cli.systems.requests import refuse_beside, show_requests
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
@@ -38,6 +42,7 @@ from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline.systems.subjects import DISK
 from vmtailor.stages.boot import attribution, profile
 
 
@@ -59,7 +64,19 @@ class BootRequest:
 def boot(
     subject: Annotated[
         Path | None,
-        typer.Argument(help="A bundle, or a disk image (raw or qcow2), which is never written.", show_default=False),
+        typer.Argument(
+            help="A bundle, or a disk image (raw or qcow2; with or without disk: before it), which is never written.",
+            show_default=False,
+        ),
+    ] = None,
+    exercise: Annotated[
+        Path | None,
+        typer.Option(
+            "--exercise",
+            "-x",
+            help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+            show_default=False,
+        ),
     ] = None,
     kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (packed, or a vmlinux).")] = None,
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
@@ -120,6 +137,14 @@ def boot(
             "QEMU's processor time."
         ),
     ] = JudgedBy.READY,
+    requests: Annotated[
+        Path | None,
+        typer.Option(
+            help="Boot the disk once by its own kernel with every system call of its init and all its descendants "
+            "seen; the log, and what each module was loaded for, are kept in this folder.",
+            show_default=False,
+        ),
+    ] = None,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("build/boots"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -127,7 +152,9 @@ def boot(
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
-    if subject is not None and bundle_folder.is_bundle(subject):
+    if subject is not None and str(subject).startswith(DISK) and exercise is None:
+        subject = Path(str(subject).removeprefix(DISK))
+    if subject is not None and exercise is None and bundle_folder.is_bundle(subject):
         boot_bundle.refuse(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
              ("--sample", sample), ("--qemu", qemu), ("--machine", machine), ("--cpus", cpus)]
@@ -140,7 +167,36 @@ def boot(
         else:
             _print(boot_bundle.boots(asked), out, json)
         return
+    if exercise is not None:
+        boot_system.refuse(
+            [("--ready", ready != "login"), ("--also", also), ("--mark", mark), ("--sample", sample), ("--try", try_),
+             ("--attribute", attribute), ("--debug-initcalls", debug_initcalls), ("--qemu", qemu), ("--disk", disk),
+             ("--initrd without --kernel", initrd and not kernel)]
+        )  # fmt: skip
+        if subject is None:
+            raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
+        row = of_host()
+        asked_machine = replace(
+            machines.usual(row), kind=row.machine_type(machine or row.usual).kind, cpus=cpus or 1,
+            memory_bytes=parse_memory(memory or "2G", least=16 << 20, most=1 << 44), kernel=_file(kernel),
+            initrd=_file(initrd), append=tuple(append.split()), cpu_model=cpu, accelerator=accel, clock=clock,
+        )  # fmt: skip
+        _check(asked_machine, sample, exercised=True)
+        if clock is Clock.INSTRUCTIONS:
+            asked_machine = machines.countable(asked_machine)
+        _print(boot_system.boots(SystemRequest(str(subject), exercise, asked_machine, times, timeout, out)), out, json)
+        return
     signal = parse_signal(ready)
+    if requests is not None:
+        refuse_beside(
+            [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--append", append), ("--sample", sample),
+             ("--qemu", qemu), ("--machine", machine), ("--try", try_), ("--attribute", attribute)]
+        )  # fmt: skip
+        show_requests(
+            subject, _workload(signal, tuple(parse_signal(text) for text in also or ()), mark or [], timeout),
+            requests, parse_memory(memory or "2G", least=16 << 20, most=1 << 44), cpus or 1, json=json,
+        )  # fmt: skip
+        return
     also_signals = tuple(parse_signal(text) for text in also or ())
     line = append.split()
     for wanted in (signal, *also_signals):
@@ -186,7 +242,12 @@ def _attribute(request: BootRequest, json: bool) -> None:
     store = Store()
     known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     cost = attribution.attributed(
-        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.workload.timeout_s
+        request.machine,
+        known,
+        request.out,
+        natives=guest_programs.of(request.machine.architecture),
+        store=store,
+        timeout_s=request.workload.timeout_s,
     )
     _print_cost(cost, request.out, json, request.machine.architecture)
 
@@ -206,7 +267,7 @@ def _booted(request: BootRequest) -> BootSeries:
     if request.sample:
         if isinstance(workload, OwnInit):
             workload = replace(workload, collector=True)
-        machine = profile.with_collector(machine, natives.locate().folder / "collector", request.out)
+        machine = profile.with_collector(machine, guest_programs.of(machine.architecture).collector, request.out)
     with step(f"boot {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
@@ -218,7 +279,7 @@ def _booted(request: BootRequest) -> BootSeries:
             series.in_turn([series.variant("base", machine)], request.times),
             workload,
             request.out,
-            booter=Settled(natives.locate()) if exact else plain_boot,
+            booter=Settled(guest_programs.of(machine.architecture)) if exact else plain_boot,
             on_boot=on_boot,
         )
 
@@ -232,6 +293,7 @@ def _tried(request: BootRequest) -> BootSeries:
         known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     if words := machine_bench.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
+    parts = guest_programs.of(request.machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
@@ -239,7 +301,7 @@ def _tried(request: BootRequest) -> BootSeries:
 
         return trying.on_machine(
             request.subject, request.machine, request.workload, wanted, request.out, times=request.times,
-            natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
+            natives=parts, judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
 
@@ -257,10 +319,10 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
     return found
 
 
-def _check(machine: Machine, sample: bool) -> None:
+def _check(machine: Machine, sample: bool, exercised: bool = False) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if machine.kernel is None and machine.append:
+    if machine.kernel is None and machine.append and not exercised:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")

@@ -43,14 +43,15 @@ class FileUse:
 
 
 # vmtailor/trace/1: with vmtailor/machine/1 and vmtailor/boot/1.
-# vmtailor/trace/2: with vmtailor/machine/2 and vmtailor/boot/2.
+# vmtailor/trace/2: with vmtailor/machine/2 and vmtailor/boot/2; without `requests_cpu_s`.
 @dataclass(frozen=True)
 class Trace:
     """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:
     `coverage_file` is the plugin's output, `requests_file` the tracer's log. `machine` has loaded the modules of
-    `modules_requested` before the container starts."""
+    `modules_requested` before the container starts. `requests_cpu_s`: processor seconds of QEMU for the whole boot in
+    which calls were seen, where they could be told."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/trace/2"
+    SCHEMA: ClassVar[str] = "vmtailor/trace/3"
 
     image_digest: str
     exercise_origin: str
@@ -68,3 +69,4 @@ class Trace:
     files: tuple[FileUse, ...]
     kernel_warnings: tuple[str, ...]
     modules_requested: tuple[ModuleRequest, ...] = ()
+    requests_cpu_s: float | None = None

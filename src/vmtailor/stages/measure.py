@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,8 @@ BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
 SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 4
+#: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
+STILL_S = 30.0
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 
@@ -165,11 +168,15 @@ class _MemorySearch:
         self._timeout_s, self._patience = _deadline(subject.exercise), Patience()
         began = time.monotonic()
         _, gathered = self._boot(subject.machine.memory_bytes)
-        # Of a machine that stands still; what goes in circles uses up its processor time before.
-        self._timeout_s = 30.0 + ALL_TIMES * (time.monotonic() - began)
+        # What goes in circles uses up its processor time; what stands still uses none; what may wait takes long.
+        still_s = math.inf
+        if subject.machine.clock is Clock.INSTRUCTIONS:
+            still_s = STILL_S
+        else:
+            self._timeout_s = STILL_S + ALL_TIMES * (time.monotonic() - began)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
             start_s, all_s = START_TIMES * gathered.start_cpu_s, ALL_TIMES * gathered.cpu_s
-            self._patience = Patience(SLACK_S + start_s, SLACK_S + all_s)
+            self._patience = Patience(SLACK_S + start_s, SLACK_S + all_s, still_s)
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""

@@ -90,6 +90,7 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
         failed_calls=degradation.failed_calls(log.events),
         files=file_uses.of_events(log.events),
         kernel_warnings=tuple(boots.complaints(requests)),
+        requests_cpu_s=requests.cpu_s,
     )
     records.save(record, folder / RECORD)
     return record

@@ -17,7 +17,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Run
+from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
@@ -26,10 +26,12 @@ from vmtailor.model.trace import Trace
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
 BOOT_S = 180.0
-
-
-#: Host seconds that are allowed beside what the baseline's own boot took.
-SLACK_S = 60.0
+#: So many times as much where processor time is what is counted: a busy host is slow.
+BUSY_TIMES = 5
+#: Processor seconds of QEMU that are allowed beside those that the baseline's own boot took, so many times.
+SLACK_S, TIMES = 30.0, 6
+#: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
+STILL_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -76,21 +78,23 @@ def expected_messages() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
 
 
-def patience_s(target: Target, trace: Trace) -> float:
-    """Host seconds that the boot with every call seen may take. On the instruction clock, where nothing waits, the
-    baseline took so long with the same work; a kernel that lacks something may stand still for ever, and a search for
-    what it lacks meets many of those."""
-    most = BOOT_S + 4 * target.exercise.ready.timeout_s
+def patience(target: Target, trace: Trace) -> Patience:
+    """What the boot with every call seen may take. On the instruction clock, where nothing waits, the baseline took so
+    much processor time with the same work, however busy the host was; a kernel that lacks something may go in circles
+    or stand still for ever, and a search for what it lacks meets many of those."""
     if target.machine.clock is not Clock.INSTRUCTIONS:
-        return most
-    return min(most, SLACK_S + 6 * trace.requests_boot.seconds)
+        return Patience()
+    baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
+    return Patience(all_s=SLACK_S + TIMES * baseline_s, still_s=STILL_S)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
     """Two boots: one with every call seen, compared with the trace's `events`; one as it will be used, with published
     ports asked from the host where there are any. The second is spared when the first has failed."""
     run = Run(exercise=target.exercise, key=FIXED_KEY)
-    work = Exercised(run, patience_s(target, trace), tools=target.tools)
+    most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
+    seen_s = most_s if target.machine.clock is not Clock.INSTRUCTIONS else BUSY_TIMES * most_s
+    work = Exercised(run, seen_s, tools=target.tools, patience=patience(target, trace))
     found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
     degraded, absent = harmless.split(degradation.newly_failing(events, log.events))
@@ -104,7 +108,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     needs = tuple(n for n in [seen.report.fatal.symbol] if n) if seen.report.fatal else ()
     last = seen
     if not failures:
-        work = Exercised(run, BOOT_S + 4 * target.exercise.ready.timeout_s)
+        work = Exercised(run, most_s)
         last, failures = _as_used(target, work, scratch, listening.tcp_ports(events))
     evidence = boots.evidence(last, failures) if failures else ""
     return Verification(tuple(dict.fromkeys(failures)), degraded, needs, complaints, evidence, absent=absent)

@@ -41,6 +41,8 @@ class AskedSymbols:
         return () if condition is None else asked_for(condition, self.baseline)
 
     def call(self, name: str) -> tuple[str, ...]:
+        if harmless.call_is_not_demanded(name):
+            return ()
         known = self.facts.syscall(name)
         return self.least(known[0]) if known else ()
 

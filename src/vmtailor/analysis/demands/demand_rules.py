@@ -35,9 +35,10 @@ calls  = ["socket"]                # where the code does not tell their first ar
 words  = ["AF_INET", "AF_INET6"]   # what counts as asked for
 reason = "why"
 
-[[harmless]]                       # as [[path]], without symbols: where a C library looks, and does without
+[[harmless]]                       # what a program could ask for, and is no reason: it does without
 id     = "login-name"
-paths  = ["/proc/self/loginuid"]
+paths  = ["/proc/self/loginuid"]   # as in [[path]]: where a C library looks; may be left out
+calls  = ["mbind"]                 # system calls; may be left out
 reason = "why"
 """
 
@@ -154,12 +155,30 @@ class UntoldRule:
 
 
 @dataclass(frozen=True)
+class HarmlessRule:
+    """What is no reason though a program could ask for it: paths, where a C library names them, and system calls."""
+
+    id: str
+    reason: str
+    paths: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(path_pattern(path) for path in self.paths)
+
+    def match(self, path: str) -> bool:
+        """Whether it is of a path."""
+        return any(pattern.match(path) for pattern in self._patterns)
+
+
+@dataclass(frozen=True)
 class Rules:
     calls: tuple[CallRule, ...] = ()
     paths: tuple[PathRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
     company: tuple[CompanyRule, ...] = ()
-    harmless: tuple[PathRule, ...] = ()
+    harmless: tuple[HarmlessRule, ...] = ()
     untold: tuple[UntoldRule, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
@@ -199,7 +218,7 @@ def parse(text: str, origin: str) -> Rules:
         toml_rows.rows(tables, "path", PathRule, origin, _check),
         toml_rows.rows(tables, "argument", ArgumentRule, origin),
         toml_rows.rows(tables, "company", CompanyRule, origin),
-        toml_rows.rows(tables, "harmless", PathRule, origin, _check),
+        toml_rows.rows(tables, "harmless", HarmlessRule, origin),
         toml_rows.rows(tables, "untold", UntoldRule, origin),
     )
 
@@ -215,6 +234,6 @@ def load(folder: Traversable | Path | None = None) -> Rules:
         tuple(rule for one in every for rule in one.harmless),
         tuple(rule for one in every for rule in one.untold),
     )
-    ids = [rule.id for rule in found.calls] + [rule.id for rule in (*found.paths, *found.harmless)]
+    ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_rows.require_unique(ids, "rules of data/demand")
     return found

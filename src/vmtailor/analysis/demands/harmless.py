@@ -5,7 +5,7 @@
 id       = "memory-nodes"               # unique
 paths    = ["/sys/devices/system/node"] # it and all below, as in data/demand
 errors   = ["ENOENT"]                   # the only answers that are excused
-calls    = ["openat"]                   # the only calls that are; all when left out
+calls    = ["openat"]                   # the only calls that are, or all; without `paths`, whatever they name
 demanded = false                        # whether what provides it is kept for a use on the baseline; true when left out
 reason   = "why nothing is lost"
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from vmtailor.analysis.demands.demand_rules import path_pattern
 from vmtailor.base.files import toml_rows
@@ -31,9 +32,9 @@ class Harmless:
     """One row of the data."""
 
     id: str
-    paths: tuple[str, ...]
     errors: tuple[str, ...]
     reason: str
+    paths: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     demanded: bool = True
 
@@ -46,18 +47,25 @@ class Harmless:
 
     def excuses(self, call: FailedCall) -> bool:
         """Whether a failed call is such an absence: every path that it names is covered."""
+        if call.error not in self.errors or (self.calls and call.name not in self.calls):
+            return False
         named = [word for word in call.arguments.split(", ") if word.startswith("/")]
-        return (
-            bool(named)
-            and call.error in self.errors
-            and (not self.calls or call.name in self.calls)
-            and all(self.covers(path) for path in named)
-        )
+        return not self.paths or (bool(named) and all(self.covers(path) for path in named))
+
+    @property
+    def is_of_calls(self) -> bool:
+        """Whether it is of calls as such, whatever they name."""
+        return not self.paths
 
 
 def parse(text: str, origin: str) -> tuple[Harmless, ...]:
     """Read one file. Raises UserInputError that names the file and the row."""
-    return toml_rows.rows(toml_rows.document(text, origin), "absence", Harmless, origin)
+    return toml_rows.rows(toml_rows.document(text, origin), "absence", Harmless, origin, _check)
+
+
+def _check(row: dict[str, Any]) -> None:
+    if not row.get("paths") and not row.get("calls"):
+        raise ValueError("it names neither paths nor calls")
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
@@ -92,3 +100,9 @@ def split(
 def is_not_demanded(path: str, rows: Sequence[Harmless] | None = None) -> bool:
     """Whether a path may be used without keeping what provides it."""
     return any(not row.demanded and row.covers(path) for row in (known() if rows is None else rows))
+
+
+def call_is_not_demanded(name: str, rows: Sequence[Harmless] | None = None) -> bool:
+    """The same of a system call."""
+    table = known() if rows is None else rows
+    return any(not row.demanded and row.is_of_calls and name in row.calls for row in table)

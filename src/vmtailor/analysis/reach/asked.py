@@ -93,11 +93,16 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
         family = family_name(word)
         if not ask.by.startswith("names ") or _is_built_in(asked.family(family), asked.baseline):
             yield asked.protocol(family, protocol) if protocol else asked.family(family)
-    elif not ask.argument:
+    elif not ask.argument and not _is_harmless(ask, asked.rules):
         yield asked.call(ask.call or ask.key)
     for rule in asked.rules.for_call(ask.call):
         if not rule.only_seen and _holds(rule, ask.argument):
             yield rule.symbols
+
+
+def _is_harmless(ask: Ask, rules: Rules) -> bool:
+    """Whether a program that could make a call does without."""
+    return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 
 def _is_built_in(symbols: Iterable[str], baseline: Enabled) -> bool:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.systems.exercise import SystemExercise
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16
@@ -104,10 +105,12 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 @dataclass(frozen=True)
 class Patience:
     """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
-    not shorten them."""
+    not shorten them. `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
+    waits for a timer, such a machine stands still."""
 
     start_s: float = math.inf
     all_s: float = math.inf
+    still_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,16 @@ class Exercised:
 class OwnInit:
     """A system with an init of its own, until `ready` comes. `timeout_s`: of host time. `also`: signals that must come,
     too, before the boot counts as right; `marks`: further milestones by lines of the console; `collector`: it runs in
-    the guest, and says what it sees on a second serial port."""
+    the guest, and says what it sees on a second serial port. `settled`: once all signals came, the machine goes on
+    until this says so, asked with the seconds since 1970 at which they had come, at most for `settle_s`."""
 
     ready: ReadySignal
     timeout_s: float
     also: tuple[ReadySignal, ...] = ()
     marks: tuple[tuple[str, re.Pattern[str]], ...] = ()
     collector: bool = False
+    settled: Callable[[float], bool] | None = None
+    settle_s: float = 0.0
 
     @property
     def signal(self) -> ReadySignal:
@@ -148,6 +154,22 @@ class OwnInit:
     def ports(self) -> tuple[int, ...]:
         """The ports of the guest that are asked."""
         return tuple(dict.fromkeys(s.port for s in (self.ready, *self.also) if s.by in BY_PORT))
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
+    (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
+    tags what the attendant says."""
+
+    exercise: SystemExercise
+    volume: Path
+    key: bytes
+    timeout_s: float
+
+    @property
+    def signal(self) -> ReadySignal:
+        return ReadySignal(ReadyBy.EXERCISE)
 
 
 @dataclass(frozen=True)
@@ -167,4 +189,4 @@ class Nothing:
         return ()
 
 
-Workload = Exercised | OwnInit | Nothing
+Workload = Exercised | OwnInit | Attended | Nothing

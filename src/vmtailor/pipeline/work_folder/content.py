@@ -191,7 +191,7 @@ class WorkFolder:
         found, where = self._record(Trace, TRACED), self.path / TRACED
         bundle_values.require_cpu_model(found.cpu_model, where)
         require_modules(found, where)
-        if not math.isfinite(found.requests_boot.seconds):
+        if not all(math.isfinite(s) for s in (found.requests_boot.seconds, found.requests_cpu_s or 0.0)):
             raise self._wrong(where, "the boot took no number of seconds")
         if (found.coverage_file, found.requests_file) != (trace.COVERAGE, trace.REQUESTS):
             raise self._wrong(where, "its files have other names")

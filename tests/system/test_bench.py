@@ -97,7 +97,7 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
     again = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
     assert again.code == 0 and "0 trials" in again.stderr  # what was there is not measured again
     page = tmp_path / "page.html"
-    shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=60)
+    shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=RUN_S)
     assert shown.code == 0 and "nspawn" in page.read_text()
 
 

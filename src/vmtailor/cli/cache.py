@@ -32,6 +32,7 @@ MOST_IMAGES = 6
 #: What each kind of result is, and what it costs to make it again.
 _KINDS = {
     "baselines": "which packages a baseline comes from",
+    "bench-archive": "the image of benchmarks, as container engines load it",
     "bundle-config": "configurations of others, held against the source",
     "bundle-data": "symbols of bundles' kernels",
     "ccache": "the compiler's cache",

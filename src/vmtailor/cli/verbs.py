@@ -93,7 +93,7 @@ VERBS = (
     Verb(
         "bench",
         "bench.verb",
-        "Run the same container in every way, and compare what it costs: natively, by engines, in machines.",
+        "Run the same container in every way, and compare the costs: natively, in engines, in systems.",
     ),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),

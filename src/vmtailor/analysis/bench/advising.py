@@ -15,9 +15,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.bench.cells import Cell, cells_of
+from vmtailor.analysis.bench.cells import Cell, against, cells_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.results import HostRun
+from vmtailor.model.verdict import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.
 DRAWS, SURE = 400, 0.95
@@ -100,10 +101,24 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
     for suite in weights:
         for factor in MOVES:
             other = {**weights, suite: weights[suite] * factor}
-            best = max(able, key=lambda name: _whole(suites[name], other))
-            if best != ranked[0].runtime:
-                moved.append((suite, factor, best))
-    return Advice(ranked, len(kept_rows), ranked[0].first >= SURE, tuple(moved), tuple(left_out))
+            then = max(able, key=lambda name: _whole(suites[name], other))
+            if then != ranked[0].runtime:
+                moved.append((suite, factor, then))
+    # Draws from few samples hardly reach beyond them: the test of ranks has to tell the first from each other one, too.
+    best = ranked[0].runtime
+    told = all(_told(values, larger, best, name) for name in able if name != best)
+    return Advice(ranked, len(kept_rows), told and ranked[0].first >= SURE, tuple(moved), tuple(left_out))
+
+
+def _told(
+    values: Mapping[tuple[str, str, str, int, str], _Values],
+    larger: Mapping[tuple[str, str, str, int, str], bool],
+    best: str,
+    other: str,
+) -> bool:
+    """Whether there is a figure in which one is better than the other, and not by chance."""
+    found = (against(by[other], by[best], larger_is_better=larger[row]) for row, by in values.items())
+    return any(one is not None and one.verdict is Verdict.BETTER for one in found)
 
 
 def _unusable(cell: Cell | None) -> bool:

@@ -73,7 +73,7 @@ def bench(
     csv: Annotated[Path | None, typer.Option("--csv", help="Write every sample as CSV here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:  # fmt: skip
-    """Run the same container in every way, and compare what it costs: natively, by engines, in machines."""
+    """Run the same container in every way, and compare the costs: natively, in engines, in systems."""
     if what == "report":
         return reading.report(files or [], output, csv, json=json)
     if what == "compare":

@@ -10,11 +10,12 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
+from vmtailor.base.words.text import plain
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.runtimes import description
 from vmtailor.drivers.runtimes.scope import held, require_root
@@ -23,9 +24,12 @@ from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
 from vmtailor.pipeline.bench.bench_run import BENCH
 from vmtailor.pipeline.bench.measuring import TAG
+from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.stages.image import fetch
 
-_COPY_S = 600.0
+#: The packed image in its folder.
+ARCHIVE = "image.tar"
+_COPY_S = 1800.0
 #: A run ends by itself long before this; a week.
 _LONGEST_S = 7 * 86400.0
 
@@ -49,19 +53,20 @@ def bench(options: BenchOptions) -> BenchResults:
     """Measure, and return what the file then holds. Raises UserInputError, HostError."""
     for name in options.runtimes:
         description.load(name)
+    job = BenchJob(
+        options.suites, options.runtimes, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
+        "", "", str(options.out.absolute()), options.only,
+    )  # fmt: skip
+    _check_tests(job)
     require_root()
     image = _image(options)
-    seed = _seed(options.out)
     with held() as scope:
-        packed = scope.folder / "image.tar"
-        with step("pack the image for the engines"):
-            _pack(options.image, packed)
-        job = BenchJob(
-            options.suites, options.runtimes, options.counts, options.repeat, options.quick, seed, image.digest,
-            image.archive, str(packed), _program(image), str(scope.folder), str(options.out.absolute()), options.only,
+        job = replace(
+            job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),
+            image_archive=_packed(options, image), folder=str(scope.folder),
         )  # fmt: skip
         file = scope.folder / "job.json"
-        records.save(replace(job), file)
+        records.save(job, file)
         words = [*scope.words(), sys.executable, "-m", "vmtailor.pipeline.bench.measuring", str(file)]
         with spawn(words, stdout=None, stderr=None) as process:
             try:
@@ -97,9 +102,29 @@ def _program(image: Image) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _pack(reference: str, file: Path) -> None:
-    source = reference if ":" in reference.split("/", maxsplit=1)[0] else f"oci:{reference}"
-    try:
-        run([require_tool("skopeo"), "copy", "--quiet", source, f"docker-archive:{file}:{TAG}"], timeout_s=_COPY_S)
-    except CommandFailed as error:
-        raise UserInputError(f"{reference} cannot be packed for engines", details=error.details) from error
+def _check_tests(job: BenchJob) -> None:
+    known = {test.test for suite in job.suites for test in SUITES[suite].tests(job)}
+    for name in job.only:
+        if name not in known:
+            raise UserInputError(
+                f"no test {plain(name)[:64]!r} is in {', '.join(job.suites)} with these instances",
+                hint=f"known: {', '.join(sorted(known))}",
+            )
+
+
+def _packed(options: BenchOptions, image: Image) -> str:
+    """The image as engines load it; found again by its digest. Empty where no runtime loads it."""
+    if not any(description.load(name).root is description.Root.IMAGE for name in options.runtimes):
+        return ""
+    reference = options.image
+    source = reference if ":" in reference.split("/")[0] else f"oci:{reference}"
+
+    def fill(folder: Path) -> None:
+        words = ["copy", "--quiet", source, f"docker-archive:{folder / ARCHIVE}:{TAG}"]
+        with step("pack the image for the engines"):
+            try:
+                run([require_tool("skopeo"), *words], timeout_s=_COPY_S)
+            except CommandFailed as error:
+                raise UserInputError(f"{reference} cannot be packed for engines", details=error.details) from error
+
+    return str(options.store.get("bench-archive", digest("bench-archive", image.digest, TAG), fill) / ARCHIVE)

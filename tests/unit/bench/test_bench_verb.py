@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor bench`: what it is told, refused before anything is started; and results shown without root."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from vmtailor.analysis.bench.advising import advise, parse_weights
+from vmtailor.analysis.bench.comparing import compared, sides
+from vmtailor.analysis.bench.page import bench_page
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.cli.bench.verb import counts_of, runtimes_of, suites_of
+from vmtailor.cli.verbs import _BY_NAME, command
+from vmtailor.model.bench.results import (
+    BenchFailure,
+    BenchFigure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
+from vmtailor.pipeline.bench.benching import BenchOptions, bench
+
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
+TIMES = {"native": 0.001, "docker": 0.5, "lxc": 0.05}
+
+
+def results(*, hostile: str = "") -> BenchResults:
+    draw = random.Random(5)
+    trials = [
+        BenchTrial(
+            SuiteName.STARTUP, "serial", name, count, "warm", block, float(block), 1.0,
+            (BenchFigure("all reported", seconds * count * draw.uniform(0.95, 1.05), "s"),), command="vmtailor bench",
+        )
+        for name, seconds in TIMES.items()
+        for count in (1, 4)
+        for block in range(1, 9)
+    ]  # fmt: skip
+    bad = replace(trials[0], runtime="gvisor", figures=(), failure=BenchFailure("it ended with 128", hostile))
+    rows = (
+        *(RuntimeIdentity(name) for name in TIMES),
+        RuntimeIdentity("gvisor", hostile),
+        RuntimeIdentity("x", missing="m"),
+    )
+    return BenchResults("0", (HostRun(HOST, "sha256:0", True, 1, (), rows, (*trials, bad), ("x: m",)),))
+
+
+def said(*arguments: str) -> Any:
+    return CliRunner().invoke(command(_BY_NAME["bench"]), list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: suites_of("speed"), "no suite 'speed'"),
+        (lambda: counts_of("1,0"), "no list of numbers"),
+        (lambda: counts_of("many"), "no list of numbers"),
+        (lambda: runtimes_of(" , "), "names no runtime"),
+        (lambda: parse_weights("startup"), "no SUITE=NUMBER"),
+        (lambda: parse_weights("startup=nan"), "no SUITE=NUMBER"),
+        (lambda: parse_weights("startup=0"), "all are 0"),
+    ],
+)
+def test_what_is_wrong_is_named(call: Any, words: str) -> None:
+    with pytest.raises(UserInputError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("only", "runtimes", "words"), [(("reprot",), ("native",), "no test 'reprot'"), ((), ("xen",), "no runtime 'xen'")]
+)
+def test_unknown_tests_and_runtimes_are_refused_before_anything(
+    tmp_path: Path, only: tuple[str, ...], runtimes: tuple[str, ...], words: str
+) -> None:
+    options = BenchOptions(
+        (SuiteName.STARTUP,), runtimes, "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), only=only
+    )
+    with pytest.raises(UserInputError, match=words):
+        bench(options)
+    assert not (tmp_path / "c").exists() and not (tmp_path / "b.json").exists()
+
+
+def test_the_page_shows_all_and_nothing_from_outside_steers_it() -> None:
+    page = bench_page(results(hostile="</script><script>alert(1)</script>"))
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+    for words in ("docker", "it ended with 128", "Left out", "Quick form", "polyline", "vmtailor bench"):
+        assert words in page
+
+
+def test_results_are_shown_and_written_without_root(tmp_path: Path) -> None:
+    file, page, csv = tmp_path / "b.json", tmp_path / "p.html", tmp_path / "s.csv"
+    records.save(results(), file)
+    shown = said("report", str(file))
+    assert shown.exit_code == 0 and "docker" in shown.output and "worse" in shown.output
+    written = said("report", str(file), "-o", str(page), "--csv", str(csv))
+    assert written.exit_code == 0 and page.stat().st_size > 5000 and csv.read_text().count("\n") == 1 + 48 + 1
+    document = json.loads(said("compare", str(file), str(file), "--json").stdout)
+    assert document["schema"] == "vmtailor/bench-compare/1" and len(document["cells"]) == 7
+
+
+def test_compare_refuses_what_is_not_alike() -> None:
+    one = results()
+    full = replace(one, runs=(replace(one.runs[0], quick=False),))
+    other = replace(one, runs=(replace(one.runs[0], image_digest="sha256:1"),))
+    for second, words in ((full, "quick form"), (other, "different images"), (BenchResults("0"), "holds no run")):
+        with pytest.raises(UserInputError, match=words):
+            sides(one, second)
+    same = compared(*sides(one, one))
+    assert {str(c.change.verdict) for c in same if c.change} <= {"same", "undecided"}
+
+
+def test_advice_ranks_and_says_when_it_can_tell() -> None:
+    run = results().runs[0]
+    found = advise(run, {"startup": 1.0})
+    assert [one.runtime for one in found.ranked] == ["native", "lxc", "docker"]
+    assert found.decided and found.ranked[0].first == 1.0 and found.moved == ()
+    assert any("gvisor" in text for text in found.left_out)
+    with pytest.raises(UserInputError, match="nothing of the suite 'memory'"):
+        advise(run, {"memory": 1.0})
+
+
+def test_advice_of_what_is_the_same_cannot_tell() -> None:
+    draw = random.Random(9)
+    trials = tuple(
+        BenchTrial(
+            SuiteName.STARTUP, "report", name, 1, "warm", block, 0.0, 1.0,
+            (BenchFigure("exit", draw.lognormvariate(0, 0.2), "s"),),
+        )
+        for name in ("native", "lxc")
+        for block in range(1, 9)
+    )  # fmt: skip
+    found = advise(HostRun(HOST, "sha256:0", False, 1, (), (), trials), {"startup": 1.0})
+    assert not found.decided and len(found.ranked) == 2

@@ -14,7 +14,7 @@ from typing import ClassVar
 from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
 from vmtailor.base.files.elf import NoElf
-from vmtailor.model.processor.code import Code
+from vmtailor.model.architecture import Code
 
 #: A file with more is known by imports and strings alone.
 MOST_CODE = 160 << 20
@@ -144,7 +144,11 @@ def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
     whole = memoryview(data)
     # Some linkers put constants and code into one segment.
     mixed = not any(not one.executable and not one.writable for one in elf.segments)
-    constants = [whole[one.offset : one.offset + one.size + 1] for one in elf.segments if not one.executable or mixed]
+    constants = [
+        whole[one.offset : one.offset + one.size + 1]
+        for one in elf.segments
+        if not one.executable or mixed
+    ]
     words = _strings(constants, _WORDS, wanted.words)
     names, paths, programs = (_strings(constants, pattern) for pattern in (_NAMES, _PATHS, _PROGRAMS))
     imports = elf.imports

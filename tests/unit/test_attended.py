@@ -17,10 +17,10 @@ from vmtailor.drivers.guest.wire import OPEN_KEY
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import STOP, SystemExercise, SystemReadyKind
 from vmtailor.model.exercise import ReadyKind, StepKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, Mark, StepResult
 from vmtailor.model.machine import Disk, Machine
-from vmtailor.model.systems.exercise import STOP, SystemExercise, SystemReadyKind
 from vmtailor.stages.exercise_file import load_system, parse_system
 
 GOOD = """

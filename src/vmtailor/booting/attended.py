@@ -24,9 +24,9 @@ from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended
 from vmtailor.model.machine import Disk, Machine
-from vmtailor.model.systems.exercise import SystemReadyKind
 
 #: Seconds between two looks at the attendant's line and the console.
 _LOOK_S = 0.1

@@ -14,11 +14,11 @@ from vmtailor.base.files.regular_file import read_regular
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
+from vmtailor.model.boots.system_exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
+from vmtailor.model.boots.system_exercise import STEP_TIMEOUT_S, STOP, SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.system_exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
-from vmtailor.model.systems.exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
-from vmtailor.model.systems.exercise import STEP_TIMEOUT_S, STOP, SystemExercise, SystemReady, SystemReadyKind
-from vmtailor.model.systems.exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 
 #: Ready kind that stands for the image's own health check.
 HEALTHCHECK = "healthcheck"

@@ -13,8 +13,8 @@ from vmtailor.analysis.timeline import bootmarks
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.guest import READY_STEP, GuestReport
-from vmtailor.model.systems.exercise import SystemExercise, SystemReadyKind
 
 #: The file in which the attendant sends what systemd says of failed units.
 FAILED_UNITS = "failed-units"

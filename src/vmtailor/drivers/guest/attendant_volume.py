@@ -13,8 +13,8 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import exercise_records, records
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.systems.exercise import SystemExercise, SystemReadyKind
 
 #: The program on the disk that the kernel starts.
 PROGRAM = "/attendant"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
-from vmtailor.model.systems.exercise import SystemExercise
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16

@@ -24,9 +24,9 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.systems.exercise import SystemReadyKind
 from vmtailor.model.systems.subject import SystemSubject
 from vmtailor.pipeline.systems import subjects
 from vmtailor.stages import exercise_file

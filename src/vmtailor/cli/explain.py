@@ -92,7 +92,7 @@ def explain(
     if for_ is not None:
         if what is not None or failure is not None:
             raise UserInputError("--for goes without a name and without --failure", hint="ask one thing at a time")
-        explain_for(for_, config or bundle, source, json, console)
+        explain_for(for_, config or bundle, source, json, console, load_run)
         return
     if config is not None:
         asked_for = str(bundle) if what is None and bundle is not None else what

@@ -24,7 +24,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.systems.trace import LogFigures, SystemTrace
+from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 
 RECORD = "system-trace.json"
 REQUESTS = "requests.strace"

@@ -10,7 +10,7 @@ from vmtailor.analysis.systems import kernel_events
 from vmtailor.analysis.systems.log import Mark
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.analysis.systems.seen import Seen
-from vmtailor.model.systems.trace import LoadedFor, ModuleLoad
+from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
 
 #: As depmod wrote it for that kernel.
 ALIAS = """\

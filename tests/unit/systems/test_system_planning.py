@@ -20,7 +20,7 @@ from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.change import Cause
 from vmtailor.model.machine import Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.model.systems.trace import LoadedFor, LogFigures, ModuleLoad, SystemTrace
+from vmtailor.model.watched.system_trace import LoadedFor, LogFigures, ModuleLoad, SystemTrace
 from vmtailor.pipeline.systems import planning
 from vmtailor.pipeline.systems.planning import SystemPlanInputs
 from vmtailor.stages.plan import Wishes

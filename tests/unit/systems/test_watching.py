@@ -19,7 +19,7 @@ from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Disk, DiskMode, Machine
-from vmtailor.model.systems.trace import LoadedFor
+from vmtailor.model.watched.system_trace import LoadedFor
 from vmtailor.stages import system_trace
 from vmtailor.stages.system_trace import SystemTraceInputs
 

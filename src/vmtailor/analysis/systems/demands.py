@@ -15,7 +15,7 @@ from vmtailor.analysis.ksource.expr import Enabled, asked_for, holds
 from vmtailor.analysis.systems import asks, untouched
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.systems.trace import LoadedFor, ModuleLoad
+from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
 
 _KINDS = {
     "controller": EvidenceKind.PSEUDO_FILE, "word": EvidenceKind.FLAG, "module": EvidenceKind.MODULE_REQUEST,

@@ -13,8 +13,8 @@ from vmtailor.analysis.systems.kernel_events import KernelEvent
 from vmtailor.analysis.systems.log import WATCHERS, Mark
 from vmtailor.analysis.systems.module_index import ModuleIndex, normal
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.systems.trace import KernelProgram, LoadedFor, ModuleLoad, SeenDevice
 from vmtailor.model.trace import LoadedModule
+from vmtailor.model.watched.system_trace import KernelProgram, LoadedFor, ModuleLoad, SeenDevice
 
 #: Most marks of a kind that are kept: a log is untrusted.
 MOST = 20_000

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from vmtailor.analysis.explain import requirements
@@ -10,12 +11,17 @@ from vmtailor.analysis.explain.requirements import HeldAgainst
 from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import Console
-from vmtailor.cli.saved import load_run
 from vmtailor.cli.tables import requirements_view
+from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
 
+#: Reads the record of a bundle, and says in which folder it is.
+Load = Callable[[Path], tuple[FitRun, Path]]
 
-def explain_for(program: str, kernel: Path | None, source: str | None, json: bool, console: Console) -> None:
+
+def explain_for(
+    program: str, kernel: Path | None, source: str | None, json: bool, console: Console, load_run: Load
+) -> None:
     """Print what a program requires. `kernel`: a bundle, or a configuration. It only reports: what is missing is no
     failure. Raises UserInputError."""
     asked = requirements.of_program(program)
@@ -23,7 +29,9 @@ def explain_for(program: str, kernel: Path | None, source: str | None, json: boo
         raise UserInputError(
             "there is no kernel to look at", hint="give a bundle, a .config, or /proc/config.gz of a running kernel"
         )
-    held = _of_bundle(asked, kernel, source) if _is_bundle(kernel) else _of_configuration(asked, kernel, source)
+    held = (
+        _of_bundle(asked, kernel, source, load_run) if _is_bundle(kernel) else _of_configuration(asked, kernel, source)
+    )
     if json:
         output.document(requirements_view.document(held))
     else:
@@ -34,7 +42,7 @@ def _is_bundle(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".json"
 
 
-def _of_bundle(asked: requirements.Requirements, path: Path, source: str | None) -> HeldAgainst:
+def _of_bundle(asked: requirements.Requirements, path: Path, source: str | None, load_run: Load) -> HeldAgainst:
     run, _ = load_run(path)
     known = _symbols(source_for(source, run.plan.kernel_version, run.plan.architecture))
     return requirements.against_run(asked, str(path), run, known)

@@ -17,7 +17,7 @@ from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
 from vmtailor.model.boots.workload import Nothing, OwnInit
 from vmtailor.model.plan import Plan
-from vmtailor.model.systems.trace import LoadedFor, SystemTrace
+from vmtailor.model.watched.system_trace import LoadedFor, SystemTrace
 from vmtailor.pipeline.systems import planning, subjects, tracing
 from vmtailor.stages.plan import Wishes
 

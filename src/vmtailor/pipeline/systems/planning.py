@@ -19,7 +19,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
 from vmtailor.model.plan import Plan, RootFormat
-from vmtailor.model.systems.trace import LoadedFor, ModuleLoad, SystemTrace
+from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad, SystemTrace
 from vmtailor.pipeline.explaining import whole_source
 from vmtailor.stages.plan import Tree, Wishes, make_plan
 from vmtailor.stages.subject import OpenedSubject

@@ -17,7 +17,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.systems.subject import SubjectKind, SystemSubject
-from vmtailor.model.systems.trace import SystemTrace
+from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.stages import system_trace
 from vmtailor.stages.subject import OpenedSubject
 from vmtailor.stages.system_trace import SystemTraceInputs

@@ -25,6 +25,7 @@ NODES = FailedCall("openat", "/sys/devices/system/node, O_RDONLY|O_NONBLOCK|O_CL
         (FailedCall("openat", "/sys/devices/system/cpu/cpu0/cache/index0/size, O_RDONLY", "ENOENT"), "cpu-topology"),
         (FailedCall("access", "/sys/kernel/mm/transparent_hugepage/enabled, R_OK", "ENOENT"), "huge-page-settings"),
         (FailedCall("openat", "/proc/sys/kernel/ngroups_max, O_RDONLY", "ENOENT"), "number-of-groups"),
+        (FailedCall("openat", "/sys/kernel/security/apparmor/features, O_RDONLY", "ENOENT"), "security-modules"),
         (FailedCall("openat", "/proc/sys/kernel/modprobe, O_RDONLY", "ENOENT"), "module-loader"),
         (FailedCall("get_mempolicy", "NULL, NULL, 0, NULL, 0", "ENOSYS"), "memory-policy-asked"),
     ],

@@ -28,6 +28,8 @@ class BuildWithNatives(build_py):
         out = Path(self.build_lib).resolve() / "vmtailor" / "_native"
         try:
             subprocess.run(["make", "-C", str(NATIVE), f"OUT={out}"], check=True)
+            # For other processors, where their compilers are.
+            subprocess.run(["make", "-C", str(NATIVE), f"OUT={out}", "others"], check=True)
         except subprocess.CalledProcessError as error:
             raise CompileError(
                 "the native parts could not be compiled (see above); a static C library is needed: "

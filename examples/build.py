@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build an example image as an OCI layout: from the distribution's packages, without a registry and without root.
 
-    examples/build.py FOLDER OUT
+    examples/build.py FOLDER OUT [--arch NAME]
 
 FOLDER holds `image.toml` (described in examples/README.md). apt chooses and verifies the packages, `dpkg-deb` reads
 them as streams; nothing is unpacked, so that every file keeps its owner whoever builds. The same packages give the same
-bytes.
+bytes. With --arch the packages are those of another processor, and programs are compiled for it: none of them is run.
 """
 
 from __future__ import annotations
@@ -41,6 +41,37 @@ DROPPED = (
     "usr/lib/*/gconv/*", "usr/lib/*/audit/*",
 )  # fmt: skip
 KEPT = ("usr/share/doc/*/copyright",)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an image is built for. `image`: as images call it, `packages`: as the distribution does, `apt`: what apt is
+    told so that it reads that architecture's lists, `cross`: what its compiler's name begins with."""
+
+    image: str
+    packages: str = ""
+    apt: tuple[str, ...] = ()
+    cross: str = ""
+
+
+def target_of(name: str | None) -> Target:
+    """This host's own, or another by the name that `vmtailor fit --arch` takes."""
+    machine = os.uname().machine
+    if name is None:
+        return Target({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine))
+    # Only here: for this host's own images nothing of vmtailor is needed.
+    from vmtailor.base.errors import VmtailorError
+    from vmtailor.drivers.distribution import apt_lists
+    from vmtailor.model.architecture import named
+
+    try:
+        row = named(name)
+        if row.is_host:
+            return Target(row.image)
+        lists = apt_lists.of(row)
+    except VmtailorError as error:
+        raise SystemExit(f"{error} ({error.hint})") from error
+    return Target(row.image, row.packages.architecture, tuple(lists.options), row.kernel.cross)
 
 
 @dataclass
@@ -89,12 +120,12 @@ def output_of(*argv: str) -> bytes:
     return subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
 
 
-def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path) -> list[Path]:
+def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path, target: Target) -> list[Path]:
     """Have apt fetch the packages and what they depend on. `assumed` count as installed: neither they nor what only
     they need is fetched. Returns the .deb files, in the order of their names."""
     cache.mkdir(parents=True, exist_ok=True)
     (cache / "partial").mkdir(exist_ok=True)
-    architecture = output_of("dpkg", "--print-architecture").decode().strip()
+    architecture = target.packages or output_of("dpkg", "--print-architecture").decode().strip()
     status = scratch / "status"
     status.write_text(
         "".join(
@@ -113,7 +144,13 @@ def download(packages: list[str], assumed: list[str], cache: Path, scratch: Path
         "APT::Sandbox::User": "root",
         "APT::Install-Recommends": "false",
     }
-    apt = ["apt-get", *(word for key, value in options.items() for word in ("-o", f"{key}={value}")), "-qq", "--yes"]
+    apt = [
+        "apt-get",
+        *target.apt,
+        *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
+        "-qq",
+        "--yes",
+    ]
     # A line is: 'URI' file size hash. With an empty cache all are listed, also those that were fetched before.
     (scratch / "empty" / "partial").mkdir(parents=True)
     listed = output_of(*apt, "-o", f"Dir::Cache::archives={scratch}/empty", "--print-uris", "install", *packages)
@@ -153,7 +190,7 @@ def add_package(layer: Layer, package: Path, dropped: tuple[str, ...]) -> str:
     return f"{first}\nStatus: install ok installed\n{rest}\n"
 
 
-def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
+def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Target) -> Layer:
     """The lower layer: everything that comes from packages, with the accounts of the distribution."""
     layer = Layer()
     dropped = (*DROPPED, *spec.get("drop", ()))
@@ -171,7 +208,7 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    packages = download(list(spec["packages"]), list(spec.get("assume", ())), cache, scratch)
+    packages = download(list(spec["packages"]), list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):
         master = layer.entries.get(f"usr/share/base-passwd/{account}.master")
@@ -189,10 +226,10 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path) -> Layer:
     return layer
 
 
-def compiled(source: Path, scratch: Path) -> bytes:
+def compiled(source: Path, scratch: Path, target: Target) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
     the one program that Go makes of it, a Java file as an archive of its classes."""
-    return COMPILERS[source.suffix](source, scratch)
+    return COMPILERS[source.suffix](source, scratch, target)
 
 
 def program(names: tuple[str, ...], package: str) -> str:
@@ -203,19 +240,27 @@ def program(names: tuple[str, ...], package: str) -> str:
     return found
 
 
-def compiled_c(source: Path, scratch: Path) -> bytes:
+def compiled_c(source: Path, scratch: Path, target: Target) -> bytes:
     out = scratch / source.stem
+    own = program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-")) if target.cross else ""
     subprocess.run(
-        [program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+        [own or program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
          "-Wl,--build-id=none", "-o", str(out), source.name],
         check=True, cwd=source.parent,
     )  # fmt: skip
     return out.read_bytes()
 
 
-def compiled_go(source: Path, scratch: Path) -> bytes:
+def compiled_go(source: Path, scratch: Path, target: Target) -> bytes:
     out = scratch / source.stem
-    own = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GO111MODULE": "off", "GOFLAGS": "", "GOCACHE": f"{scratch}/go"}
+    own = {
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GO111MODULE": "off",
+        "GOFLAGS": "",
+        "GOCACHE": f"{scratch}/go",
+        "GOARCH": target.image,
+    }
     subprocess.run(
         [program(("go",), "golang-go"), "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", str(out), source.name],
         check=True, cwd=source.parent, env={**os.environ, **own},
@@ -223,7 +268,7 @@ def compiled_go(source: Path, scratch: Path) -> bytes:
     return out.read_bytes()
 
 
-def compiled_java(source: Path, scratch: Path) -> bytes:
+def compiled_java(source: Path, scratch: Path, target: Target) -> bytes:
     folder = scratch / source.stem
     folder.mkdir()
     compiler = program(("javac",), "openjdk-17-jdk-headless")
@@ -241,7 +286,7 @@ def compiled_java(source: Path, scratch: Path) -> bytes:
 COMPILERS = {".c": compiled_c, ".go": compiled_go, ".java": compiled_java}
 
 
-def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
+def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target) -> Layer:
     """The upper layer: the example's own files."""
     layer = Layer()
     for name in spec.get("directory", ()):
@@ -253,7 +298,7 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data, mode = compiled(folder / item["compile"], scratch), int(item.get("mode", "0755"), 8)
+            data, mode = compiled(folder / item["compile"], scratch, target), int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
         elif "source" in item:
@@ -267,7 +312,7 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path) -> Layer:
     return layer
 
 
-def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: str) -> str:
+def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: str, architecture: str) -> str:
     """Write an OCI layout with one image; returns the digest of its manifest."""
     blobs = out / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -281,7 +326,6 @@ def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: st
         return {"mediaType": kind, **blob(json.dumps(document, sort_keys=True).encode())}
 
     tars = [layer.tar() for layer in layers if layer.entries]
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     document = {
         "architecture": architecture,
         "os": "linux",
@@ -307,7 +351,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="an example's folder, with image.toml in it")
     parser.add_argument("out", type=Path, help="the OCI layout to write; replaced when it is there")
     parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
+    parser.add_argument("--arch", help="the processor that it is for, as vmtailor names it; this host's by default")
     arguments = parser.parse_args()
+    target = target_of(arguments.arch)
     folder: Path = arguments.folder
     if not (folder / "image.toml").is_file():
         folder = Path(__file__).parent / folder
@@ -324,10 +370,10 @@ def main() -> None:
         tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial,
     ):
         scratch = Path(name)
-        lower = package_layer(spec, cache, scratch) if spec.get("packages") else Layer()
-        upper = file_layer(spec, folder, scratch)
+        lower = package_layer(spec, cache, scratch, target) if spec.get("packages") else Layer()
+        upper = file_layer(spec, folder, scratch, target)
         built = Path(partial) / "layout"
-        digest = write_layout(built, [lower, upper], spec["config"], "latest")
+        digest = write_layout(built, [lower, upper], spec["config"], "latest", target.image)
         if out.exists():
             shutil.rmtree(out)
         built.rename(out)

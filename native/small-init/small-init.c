@@ -2,10 +2,12 @@
 /*
  * /init of a small initial RAM disk: loads the modules in /modules in the order of /modules/list, waits for the root
  * disk, mounts it as the kernel's command line says (root= a device, rootfstype=, ro or rw) and becomes its init.
+ *
+ * Where the initial RAM disk has a folder /watch, somebody stays behind in it who notes what the system does; with a
+ * tracer there, every system call of the root's init and of all its descendants (watch.h).
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,27 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "small-init/say.h"
+#include "small-init/watch.h"
+
 #define WAIT_MS 10000
 
 static char command_line[4096];
-
-_Noreturn static void fatal(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    fputs("small init: ", stderr);
-    vfprintf(stderr, format, args);
-    fputs("\n", stderr);
-    va_end(args);
-    exit(1); // PID 1 that ends is a panic, which is seen
-}
-
-static void read_text(const char *path, char *to, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t held = fd < 0 ? 0 : read(fd, to, size - 1);
-    to[held > 0 ? held : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
-}
 
 // The last value of `name=` on the command line, or of the bare word `name` (then itself); NULL when it is not there.
 static const char *word(const char *name) {
@@ -85,20 +72,15 @@ static void mount_root(void) {
     fatal("%s cannot be mounted: %s", root, strerror(errno));
 }
 
-int main(int argc, char **argv) {
+/* Go where the root is, and become its init. What stays behind keeps /proc. */
+_Noreturn static void become(char **argv) {
     static char *const known[] = {"/sbin/init", "/etc/init", "/bin/init", "/bin/sh"};
-    (void)argc;
-    mkdir("/dev", 0755);
-    mkdir("/proc", 0755);
-    mkdir("/root", 0755);
-    if (mount("devtmpfs", "/dev", "devtmpfs", 0, NULL) || mount("proc", "/proc", "proc", 0, NULL))
-        fatal("mount: %s", strerror(errno));
     read_text("/proc/cmdline", command_line, sizeof(command_line));
-    load_modules();
-    mount_root();
     const char *wanted = word("init");
-    umount("/proc");
-    unlink("/init");
+    if (!watch_is_wanted()) {
+        umount("/proc");
+        unlink("/init");
+    }
     if (mount("/dev", "/root/dev", NULL, MS_MOVE, NULL) || chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) ||
         chroot(".") || chdir("/"))
         fatal("the new root: %s", strerror(errno));
@@ -111,4 +93,22 @@ int main(int argc, char **argv) {
         execv(known[i], argv);
     }
     fatal("no init found: %s", strerror(errno));
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], WATCH_LOG))
+        watch_log();
+    if (argc > 1 && !strcmp(argv[1], WATCH_BECOME))
+        become(argv + 1);
+    mkdir("/dev", 0755);
+    mkdir("/proc", 0755);
+    mkdir("/root", 0755);
+    if (mount("devtmpfs", "/dev", "devtmpfs", 0, NULL) || mount("proc", "/proc", "proc", 0, NULL))
+        fatal("mount: %s", strerror(errno));
+    read_text("/proc/cmdline", command_line, sizeof(command_line));
+    load_modules();
+    mount_root();
+    if (watch_is_wanted())
+        watch_start(argv); /* returns where nothing is traced */
+    become(argv);
 }

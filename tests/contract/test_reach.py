@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -21,12 +22,25 @@ pytestmark = pytest.mark.contract
 CODE = architecture.of_host().code
 WANTED = asks.wanted(demand_rules.load(), {"AF_UNIX", "AF_INET6"})
 
-LIBRARY = """
+#: A system call, as each processor makes it.
+CALLS = {
+    "x86_64": """
 static long call(long number, long one) {
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(one) : "rcx", "r11", "memory");
     return result;
 }
+""",
+    "arm64": """
+static long call(long number, long one) {
+    register long at asm("x8") = number;
+    register long first asm("x0") = one;
+    __asm__ volatile("svc #0" : "+r"(first) : "r"(at) : "memory");
+    return first;
+}
+""",
+}
+LIBRARY = """
 long raw(long number, long one) { return call(number, one); }
 long c20(void) { return call(20, 0); }
 long c21(void) { return call(21, 0); }
@@ -60,14 +74,24 @@ int main(int argc, char **argv) {
 """
 
 
+@pytest.fixture(params=sorted(CALLS))
+def compiler(request: pytest.FixtureRequest) -> tuple[architecture.Architecture, str]:
+    """A processor, and what compiles for it here."""
+    row = architecture.named(request.param)
+    program = "gcc" if row.is_host else f"{row.kernel.cross}gcc"
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not here")
+    return row, program
+
+
 def built(folder: Path, source: str, *options: str, compiler: str = "gcc") -> bytes:
     (folder / "a.c").write_text(source)
     subprocess.run([compiler, "-O2", "-o", "a.out", "a.c", *options], cwd=folder, check=True)
     return (folder / "a.out").read_bytes()
 
 
-def read(data: bytes) -> Contents:
-    return contents.read(data, CODE, WANTED)
+def read(data: bytes, row: architecture.Architecture | None = None) -> Contents:
+    return contents.read(data, CODE if row is None else row.code, WANTED)
 
 
 def numbers(found: Contents, name: str) -> set[int]:
@@ -75,12 +99,12 @@ def numbers(found: Contents, name: str) -> set[int]:
     return {number for number, _ in found.called[found.functions[name]].numbers}
 
 
-@pytest.fixture
-def library(tmp_path: Path) -> Contents:
-    return read(built(tmp_path, LIBRARY, "-shared", "-fPIC", "-Wl,-soname,libtiny.so"))
-
-
-def test_a_library_is_told_function_by_function(library: Contents) -> None:
+def test_a_library_is_told_function_by_function(
+    tmp_path: Path, compiler: tuple[architecture.Architecture, str]
+) -> None:
+    row, program = compiler
+    options = ("-shared", "-fPIC", "-Wl,-soname,libtiny.so")
+    library = read(built(tmp_path, CALLS[row.name] + LIBRARY, *options, compiler=program), row)
     assert library.soname == "libtiny.so" and library.library
     assert numbers(library, "c20") == {20} and numbers(library, "c22") == {21}
     assert numbers(library, "c29") == {29}, "through a function that takes the number"
@@ -90,8 +114,11 @@ def test_a_library_is_told_function_by_function(library: Contents) -> None:
     assert library.called[library.functions["where"]].strings == ("/proc/self/status",)
 
 
-def test_a_program_s_imports_arguments_and_strings_are_told(tmp_path: Path) -> None:
-    found = read(built(tmp_path, PROGRAM, "-DFLOCK=flock"))
+def test_a_program_s_imports_arguments_and_strings_are_told(
+    tmp_path: Path, compiler: tuple[architecture.Architecture, str]
+) -> None:
+    row, program = compiler
+    found = read(built(tmp_path, PROGRAM, "-DFLOCK=flock", compiler=program), row)
     assert found.kind is FileKind.ELF and found.functions is None and "libc.so.6" in found.needed
     assert {"flock", "syscall", "socket"} <= set(found.imports)
     assert found.interpreter.startswith("/") and found.paths == ("/proc/meminfo",) and found.words == ("AF_UNIX",)

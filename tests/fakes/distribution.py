@@ -74,11 +74,14 @@ class MadeUp:
     def lacking(self) -> str:
         return self.why_not
 
-    def state(self) -> str:
+    def state(self, row: Architecture) -> str:
         return self.lists
 
     def kernels(self, row: Architecture) -> Sequence[MadeUpKernel]:
         return self.offered
+
+    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+        raise NotImplementedError
 
     def version_key(self, version: str) -> int:
         return int(version.rpartition("r")[2])

@@ -38,7 +38,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
         return Verification(("wrong",) if target.image.user == "fail" else ())
 
     monkeypatch.setattr(verify, "verify", record)
-    monkeypatch.setattr(reverify, "tools_volume", lambda store, form: Path("/tools"))
+    monkeypatch.setattr(reverify, "tools_volume", lambda *_: Path("/tools"))
     return seen
 
 

@@ -34,9 +34,9 @@ from vmtailor.model.boots.code_marks import CodeMark
 from vmtailor.model.change import Cause
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.kernel import Configured
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Disk, Machine
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.inputs import settled
+from vmtailor.pipeline.inputs import require_tools, settled
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import build
 from vmtailor.stages.plan import Wishes, make_plan
@@ -145,8 +145,29 @@ def test_its_kernel_begins_where_it_says(made_up: Architecture) -> None:
     begin = 0xFFFF800080000000 - made_up.addresses.image_map
     marks = counters.kernel_marks(table)
     assert marks == (CodeMark("kernel", begin), CodeMark("start_kernel", 0xFFFF800080001000))
+    assert table.image_map == made_up.addresses.image_map  # this table does not say where the image begins
     assert made_up.addresses.is_module(0xFFFF800078001000) and not made_up.addresses.is_module(0xFFFF800080001000)
     assert [loop.functions for loop in loops.table("made_up")] == [("mu_calibrate",)]
+
+
+def test_an_image_that_moves_between_versions_is_found_by_its_symbols() -> None:
+    """The kernel's image lies where the version has it, at one physical address; and is no module where ranges meet."""
+    for begin in (0xFFFF800008000000, 0xFFFF800080000000):
+        text = f"{begin:x} T _text\n{begin + 0x4000:x} T primary_entry\n{begin + 0x900000:x} B _end\n"
+        table = SymbolTable.parse(text, "arm64")
+        assert counters.kernel_marks(table) == (CodeMark("kernel", 0x40204000),)
+        assert not table.is_module(begin + 0x4000) and table.is_module(begin - 0x100000)
+
+
+def test_disks_are_named_in_their_order(made_up: Architecture) -> None:
+    """Guests name disks by the order in which they find transports: from below, or from above."""
+    disks = (Disk("/a"), Disk("/b"))
+    found = []
+    for name in ("made_up", "arm64", "x86_64"):
+        kind = architecture.named(name).kinds[0]
+        argv = qemu_command.command(Machine(kind, 1 << 30, kernel="/k", disks=disks, architecture=name))
+        found.append([word.partition(",bus=")[2] for word in argv if word.startswith("virtio-blk")])
+    assert found == [[f"virtio-mmio-bus.{n}" for n in pair] for pair in ((31, 30), (0, 1), (7, 6))]
 
 
 def test_its_registers_say_when_nothing_runs_any_more(made_up: Architecture) -> None:
@@ -212,9 +233,16 @@ def test_the_image_says_what_it_is_fitted_for(made_up: Architecture, monkeypatch
         settled(FitOptions("oci:x", Path(), machine="q35"), image("madeup"))
 
 
-def test_a_host_of_another_family_says_that_it_cannot(made_up: Architecture) -> None:
-    with pytest.raises(HostError, match="not for Made-Up"):
-        settled(FitOptions("oci:x", Path()), image("madeup"))
+def test_a_host_of_another_family_says_what_it_lacks(made_up: Architecture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image of a family whose emulator, or whose compiler, is not there: what to install, and nothing is begun."""
+    assert settled(FitOptions("oci:x", Path()), image("madeup")).architecture == "made_up"
+    with pytest.raises(HostError, match="qemu-system-mu") as caught:
+        require_tools(made_up)
+    assert "qemu-system-mu" in caught.value.hint
+    monkeypatch.setattr("vmtailor.drivers.qemu.qemu_program.plugin_api", lambda architecture: 1)
+    with pytest.raises(HostError, match="mu64-linux-gnu-gcc") as caught:
+        require_tools(made_up)
+    assert "gcc-mu64-linux-gnu" in caught.value.hint
 
 
 def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,13 +299,25 @@ NAMES = re.compile(
 )
 
 
-def test_nothing_but_its_file_names_the_first_processor() -> None:
-    code = [path for path in PACKAGE.rglob("*.py") if "data" not in path.relative_to(PACKAGE).parts]
+OTHERS = re.compile(r"aarch64|\barm64\b|ttyAMA|pl011|\bgicv|\bmips|riscv|loongson", re.IGNORECASE)
+
+
+def naming(names: re.Pattern[str], *, but: str = "data") -> list[str]:
+    """Lines of the program that name a processor, outside a folder."""
+    code = [path for path in PACKAGE.rglob("*.py") if not path.relative_to(PACKAGE).as_posix().startswith(f"{but}/")]
     assert len(code) > 200
-    found = [
+    return [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
         for path in sorted(code)
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if NAMES.search(line)
+        if names.search(line)
     ]
-    assert found == []
+
+
+def test_nothing_but_its_file_names_the_first_processor() -> None:
+    assert naming(NAMES) == []
+
+
+def test_nothing_but_their_files_names_another_one() -> None:
+    """What reads logs knows processors that machines are not fitted for, too."""
+    assert naming(OTHERS, but="analysis/bootlog") == []

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.distribution import apt, packaged
+from vmtailor.drivers.distribution import apt, apt_lists, packaged
+from vmtailor.drivers.distribution.apt_lists import Lists
 from vmtailor.drivers.distribution.debian import Debian, DebianKernel, combine
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas, upstream_version, version_key
 from vmtailor.drivers.distribution.protocol import PackagedKernel
@@ -103,7 +104,8 @@ def test_a_release_candidate_is_taken_when_it_is_named_or_alone() -> None:
 
 
 def test_apt_is_asked_for_all_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    def packages(pattern: str) -> tuple[Package, ...]:
+    def packages(pattern: str, lists: Lists) -> tuple[Package, ...]:
+        assert lists is apt_lists.HOST
         return tuple(package for package in OLD + NEXT if re.search(pattern, package.name))
 
     monkeypatch.setattr(apt, "packaged", packages)

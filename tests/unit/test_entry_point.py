@@ -47,6 +47,21 @@ def test_the_first_that_can_be_executed_counts(tmp_path: Path) -> None:
         checked(tmp_path, ("a",), *tree, env=(("PATH", "/one:/two"),))
 
 
+def for_machine(number: int) -> bytes:
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00" + number.to_bytes(2, "little") + bytes(44)
+
+
+def test_a_program_of_another_processor_is_named(tmp_path: Path) -> None:
+    """A mixed image: the program that is started, or what interprets it, is not for what the image says."""
+    for number in (62, 3):  # of 32 bits, too
+        assert checked(tmp_path, ("/a",), program("a", for_machine(number))) == "/a"
+    with pytest.raises(UserInputError, match="'/a' of oci:x is a program for arm64, in an image for x86-64") as caught:
+        checked(tmp_path, ("/a",), program("a", for_machine(183)))
+    assert "--arch" in caught.value.hint
+    with pytest.raises(UserInputError, match="'/b' of oci:x is a program for machine 22 of ELF"):
+        checked(tmp_path, ("/a",), program("a", b"#!/b\n"), program("b", for_machine(22)))
+
+
 @pytest.mark.parametrize(
     ("data", "needs"),
     [(b"#!/bin/bash\necho", "/bin/bash"), (b"#! /usr/bin/env  python3\n", "/usr/bin/env"), (b"#!bin/sh", "bin/sh")],

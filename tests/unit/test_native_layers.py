@@ -29,7 +29,10 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _DECLARED = re.compile(
     r"^(?!static|typedef|struct|enum|#|extern struct)[A-Za-z_][^;{}()]*\([^{};]*\)[^{};]*;$", re.MULTILINE
 )
-_PROCESSOR = re.compile(r"x86|amd64|i386|ia32|aarch64|rdtsc|ttyS[0-9]|__asm__ volatile\(\"[^/]", re.IGNORECASE)
+_PROCESSOR = re.compile(
+    r"x86|amd64|i386|ia32|aarch64|arm64|cntvct|mips|riscv|rdtsc|tty(?:S|AMA)[0-9]|__asm__ volatile\(\"[^/]",
+    re.IGNORECASE,
+)
 
 
 def sources(*suffixes: str) -> Iterator[Path]:

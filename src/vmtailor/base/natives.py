@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.base import installing
 from vmtailor.base.cache.store import locked
 from vmtailor.base.errors import HostError
-from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.base.process import CommandFailed, on_path, require_tool, run
 
 PACKAGE = Path(__file__).resolve().parent.parent
 #: Sources beside the package's `src`, in a development tree only.
@@ -33,21 +34,38 @@ MARKS = ("init", "entry", "ready", "load", "load_end", "stop", "end")
 
 @dataclass(frozen=True)
 class Natives:
-    """Guest programs, the QEMU plugin, and the program that starts QEMU."""
+    """Guest programs, the QEMU plugin, and the program that starts QEMU. `others`: where the guest programs are when
+    they are of another processor than this host's."""
 
     folder: Path
+    others: Path | None = None
+
+    @property
+    def guest(self) -> Path:
+        """The folder of the guest programs."""
+        return self.others or self.folder
 
     @property
     def init(self) -> Path:
-        return self.folder / "init"
+        return self.guest / "init"
 
     @property
     def stage1(self) -> Path:
-        return self.folder / "stage1"
+        return self.guest / "stage1"
 
     @property
     def client(self) -> Path:
-        return self.folder / "client"
+        return self.guest / "client"
+
+    @property
+    def collector(self) -> Path:
+        """What watches a system with an init of its own."""
+        return self.guest / "collector"
+
+    @property
+    def small_init(self) -> Path:
+        """What a small initial RAM disk begins with."""
+        return self.guest / "small-init"
 
     @property
     def launch(self) -> Path:
@@ -77,48 +95,73 @@ def locate() -> Natives:
     """The native parts. In a development tree they are made when missing or older than their sources.
 
     Raises HostError when they are not there and cannot be made."""
+    tools = ("musl-tools", "gcc", "make")
     if (SOURCES / "Makefile").is_file():
-        with locked(FOLDER / ".lock"):
-            if _stale():
-                _make()
-                _seen()
+        made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard", "libvtnetguard.so")]
+        if (SOURCES / "tcg-plugin" / "Makefile").is_file():
+            made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
+        _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    missing = [
-        path.name for path in (natives.init, natives.stage1, natives.client, natives.launch) if not path.is_file()
-    ]
+    missing = _missing((natives.init, natives.stage1, natives.client, natives.launch))
     if missing:
         raise HostError(
-            f"this installation lacks its native parts ({', '.join(missing)})",
+            f"this installation lacks its native parts ({missing})",
             hint=f"install it again with a C compiler at hand: {installing.command('musl-tools', 'make')}",
         )
     return natives
 
 
-def _stale() -> bool:
-    made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard", "libvtnetguard.so")]
-    if (SOURCES / "tcg-plugin" / "Makefile").is_file():
-        made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
+def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> Natives:
+    """The native parts with the guest programs of another processor, by its folder below native/arch. In a development
+    tree they are made like the others. `compiler`: its program, `packages`: where it is from.
+
+    Raises HostError when they are not there and cannot be made."""
+    natives = Natives(locate().folder, FOLDER / architecture)
+    programs = (natives.init, natives.stage1, natives.client, natives.collector, natives.small_init)
+    hint = installing.command(*packages, "make")
+    if (SOURCES / "Makefile").is_file():
+        if _stale(list(programs)) and on_path(compiler) is None:
+            raise HostError(f"the program '{compiler}' is not installed: it compiles what runs in the guest", hint=hint)
+        _up_to_date(natives.guest, list(programs), (f"ARCH={architecture}", "guest"), (*packages, "make"))
+    if missing := _missing(programs):
+        raise HostError(
+            f"this installation lacks the guest programs of {architecture} ({missing})",
+            hint=f"install it again with their compiler at hand: {hint}",
+        )
+    return natives
+
+
+def _missing(paths: Iterable[Path]) -> str:
+    return ", ".join(path.name for path in paths if not path.is_file())
+
+
+def _up_to_date(folder: Path, made: list[Path], targets: tuple[str, ...], packages: tuple[str, ...]) -> None:
+    with locked(folder / ".lock"):
+        if _stale(made):
+            _make(folder, targets, packages)
+            _seen(folder)
+
+
+def _stale(made: list[Path]) -> bool:
     if not all(path.is_file() for path in made):
         return True
     oldest = min(path.stat().st_mtime for path in made)
     return any(path.stat().st_mtime > oldest for path in SOURCES.rglob("*") if path.is_file())
 
 
-def _make() -> None:
+def _make(folder: Path, targets: tuple[str, ...], packages: tuple[str, ...]) -> None:
     make = require_tool("make")
     try:
-        run([make, "-C", str(SOURCES), f"OUT={FOLDER}"], timeout_s=300)
+        run([make, "-C", str(SOURCES), f"OUT={folder}", *targets], timeout_s=300)
     except CommandFailed as error:
         raise HostError(
-            "the native parts could not be compiled",
-            hint=installing.command("musl-tools", "gcc", "make"),
-            details=error.details,
+            "the native parts could not be compiled", hint=installing.command(*packages), details=error.details
         ) from error
 
 
-def _seen() -> None:
+def _seen(folder: Path) -> None:
     """A source that changes only some parts leaves the others older than it: they are as new as they get."""
-    for path in FOLDER.iterdir():
+    for path in folder.iterdir():
         if path.is_file() and not path.name.startswith("."):
             path.touch()
 

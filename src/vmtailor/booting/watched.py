@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,8 @@ def boot(
             waiting = _watchers(listener, work)
             try:
                 problem = _wait(listener, waiting, work.timeout_s, on_progress)
+                if isinstance(work, OwnInit):
+                    _settle(listener, work)
             finally:
                 for one in waiting:
                     if isinstance(one.watcher, PortWatcher):
@@ -136,6 +139,13 @@ def _wait(
         if now > timeout_s:
             missing = ", ".join(str(one.signal) for one in waiting if one.at is None)
             return f"{_NOT_SEEN} {timeout_s:.0f} s: {missing}" if missing else lost.said
+
+
+def _settle(listener: Listener, work: OwnInit) -> None:
+    """Go on, whatever became of the signals, until what is noted of the machine is where it is kept."""
+    came, until = time.time(), time.monotonic() + work.settle_s
+    while work.settled is not None and not listener.ended and time.monotonic() < until and not work.settled(came):
+        listener.pump(POLL_S)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import typer
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost import loops
 from vmtailor.analysis.guests import machines
-from vmtailor.base import natives, output
+from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, UserInputError
 from vmtailor.base.files import records
@@ -28,6 +28,7 @@ from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
@@ -186,7 +187,12 @@ def _attribute(request: BootRequest, json: bool) -> None:
     store = Store()
     known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     cost = attribution.attributed(
-        request.machine, known, request.out, natives=natives.locate(), store=store, timeout_s=request.workload.timeout_s
+        request.machine,
+        known,
+        request.out,
+        natives=guest_programs.of(request.machine.architecture),
+        store=store,
+        timeout_s=request.workload.timeout_s,
     )
     _print_cost(cost, request.out, json, request.machine.architecture)
 
@@ -206,7 +212,7 @@ def _booted(request: BootRequest) -> BootSeries:
     if request.sample:
         if isinstance(workload, OwnInit):
             workload = replace(workload, collector=True)
-        machine = profile.with_collector(machine, natives.locate().folder / "collector", request.out)
+        machine = profile.with_collector(machine, guest_programs.of(machine.architecture).collector, request.out)
     with step(f"boot {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
@@ -218,7 +224,7 @@ def _booted(request: BootRequest) -> BootSeries:
             series.in_turn([series.variant("base", machine)], request.times),
             workload,
             request.out,
-            booter=Settled(natives.locate()) if exact else plain_boot,
+            booter=Settled(guest_programs.of(machine.architecture)) if exact else plain_boot,
             on_boot=on_boot,
         )
 
@@ -232,6 +238,7 @@ def _tried(request: BootRequest) -> BootSeries:
         known = attribution.of_package(Path(request.machine.kernel), store, request.machine.architecture)
     if words := machine_bench.doubt(request.machine.clock, request.judged_by, len(wanted), request.times):
         output.note(words)
+    parts = guest_programs.of(request.machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(request.subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
@@ -239,7 +246,7 @@ def _tried(request: BootRequest) -> BootSeries:
 
         return trying.on_machine(
             request.subject, request.machine, request.workload, wanted, request.out, times=request.times,
-            natives=natives.locate(), judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
+            natives=parts, judged_by=request.judged_by, known=known, store=store, on_boot=on_boot,
         )  # fmt: skip
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
-from vmtailor.base import natives, output
+from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.booting.bundle import Chosen
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.pipeline import booting, machine_bench, trying
@@ -67,7 +68,9 @@ def boots(request: BundleRequest) -> BootSeries:
 
 
 def _prepared(request: BundleRequest) -> booting.Booted:
-    return booting.prepare(request.path, request.own, request.timeout_s, natives.locate(), Store())
+    return booting.prepare(
+        request.path, request.own, request.timeout_s, guest_programs.of(architecture_of(request.path)), Store()
+    )
 
 
 def architecture_of(bundle: Path) -> str:

@@ -23,6 +23,7 @@ from vmtailor.base import output
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words.text import plural
+from vmtailor.cli.explaining.programs import explain_for
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
@@ -70,6 +71,15 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="What this program is known to require of a kernel (docker, podman, systemd), and whether it is "
+            "there; of a bundle, or a kernel's configuration in its place.",
+            show_default=False,
+        ),
+    ] = None,
     tree: Annotated[
         bool, typer.Option(help="For what is out, read the kernel's source too, where the cache has it: some seconds.")
     ] = True,
@@ -79,6 +89,11 @@ def explain(
 
     Without WHAT: an overview of all symbols by cause. With --failure: which symbol a message asks for, if any."""
     console = Console()
+    if for_ is not None:
+        if what is not None or failure is not None:
+            raise UserInputError("--for goes without a name and without --failure", hint="ask one thing at a time")
+        explain_for(for_, config or bundle, source, json, console)
+        return
     if config is not None:
         asked_for = str(bundle) if what is None and bundle is not None else what
         _of_configuration(config, asked_for, failure, source, json, console)
@@ -94,10 +109,7 @@ def explain(
         )
         return
     if what is None:
-        if json:
-            output.document(overview_document(run))
-        else:
-            overview(run, bundle, console)
+        _print_overview(run, bundle, json, console)
         return
     found = _find(run, what, tree)
     if found is None or found.kind in (NameKind.FUNCTION, NameKind.FILE):
@@ -310,6 +322,13 @@ def _quote(reason: Reason, lines: TraceLines, console: Console) -> None:
     quoted = lines.quote(reason.reference)
     if quoted is not None:
         console.print(Text.assemble("    │ ", (quoted, "italic")), soft_wrap=True)
+
+
+def _print_overview(run: FitRun, bundle: Path, json: bool, console: Console) -> None:
+    if json:
+        output.document(overview_document(run))
+    else:
+        overview(run, bundle, console)
 
 
 def overview(run: FitRun, bundle: Path, console: Console) -> None:

@@ -68,6 +68,11 @@ VERBS = (
     ),
     Verb("report", "report", "Write the HTML page of a fit again, and print its tables."),
     Verb(
+        "show",
+        "systems.show",
+        "Show what a system with an init of its own consists of: kernels, loader, mounts, init and units.",
+    ),
+    Verb(
         "boot",
         "boot",
         "Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.",

@@ -45,7 +45,7 @@ class Packing(StrEnum):
 class MachineType:
     """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
-    gets, so that guests name disks in our order; the next ones go below it.
+    gets, so that guests name disks in our order; the next one is `slot_step` further, up or down.
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
@@ -55,6 +55,7 @@ class MachineType:
     bus: Bus
     modules: tuple[str, ...]
     first_slot: int = 0
+    slot_step: int = -1
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
@@ -140,12 +141,15 @@ class Kernel:
 @dataclass(frozen=True)
 class Addresses:
     """`kernel_half`: addresses from here on are the kernel's. `image_map`: virtual minus physical address of the
-    kernel's image before it is relocated. Modules lie at `modules_first` <= address <= `modules_last`."""
+    kernel's image before it is relocated; with `image_at`, the physical address of the image's begin (`_text`), it is
+    what the symbol table makes of it, wherever a version of the kernel has its image. Modules lie at `modules_first` <=
+    address <= `modules_last`, in which range the image itself may lie, too."""
 
     kernel_half: int
     image_map: int
     modules_first: int
     modules_last: int
+    image_at: int | None = None
 
     def is_module(self, address: int) -> bool:
         return self.modules_first <= address <= self.modules_last
@@ -203,18 +207,52 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Bits of an operand that stand apart: `bits` bits from bit `low` of the instruction on are bits `at` and up."""
+
+    low: int
+    bits: int
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Half:
+    """One of two instructions that name an address together: its 4 bytes are `value` under `mask`; `parts` are its
+    operand, signed where `signed`. The register that joins both stands in the 5 bits from `register` on."""
+
+    value: int
+    mask: int
+    parts: tuple[Part, ...]
+    register: int
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two instructions that name an address together: `first` puts what is near into a register, counted from its own
+    address, less the bits under `page`; `second` adds the rest, at most `within` bytes later."""
+
+    first: Half
+    second: Half
+    page: int = 0
+    within: int = 32
+
+
+@dataclass(frozen=True)
 class Code:
     """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
     names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
 
     `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number` and
-    `system_arguments`: the registers that it takes; `stack`: the one that points
-    to the stack; `arguments`: those of C functions; `kept`: those that functions
-    keep; `registers`: the narrower names of each that has some.
+    `system_arguments`: the registers that it takes; `result`: the one that its answer is in, where it is not `number`;
+    `stack`: the one that points to the stack; `arguments`: those of C functions; `kept`: those that functions keep;
+    `registers`: the narrower names of each that has some.
 
     `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
-    the words of such instructions. `direct_calls`, `jumps`: patterns of what goes to an address of code; `references`:
-    of what takes an address; `slots`: of what uses a pointer at an address."""
+    the words of such instructions; `both`: of those that write two registers. `writes_base`: an operand in memory may
+    change the register that it is counted from. `direct_calls`, `jumps`: patterns of what goes to an address of code;
+    `references`: of what takes an address; `slots`: of what uses a pointer at an address; `paired_references` and
+    `paired_slots`: the same where it takes two instructions."""
 
     elf_machine: int
     capstone: tuple[str, str]
@@ -238,17 +276,24 @@ class Code:
     references: tuple[Pattern, ...]
     slots: tuple[Pattern, ...]
     unit: int = 1
+    paired_references: tuple[Pair, ...] = ()
+    paired_slots: tuple[Pair, ...] = ()
+    result: str = ""
+    both: tuple[str, ...] = ()
+    writes_base: bool = False
 
 
 @dataclass(frozen=True)
 class Packages:
     """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
     `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
-    whose debug information is unpacked."""
+    whose debug information is unpacked. `suites`: the releases of the distribution that have the family, the one to be
+    preferred first; empty where it is this host's, whichever that is."""
 
     architecture: str
     flavour: str
     suffix: str = ""
+    suites: tuple[str, ...] = ()
     debug_modules: tuple[str, ...] = ()
 
 
@@ -277,17 +322,19 @@ class LogSigns:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One processor family. `title` is for people. `image`: how images name it; `hosts`: how `uname -m` does on hosts
-    that run it. `presumed`: records that name no family are of this one: they are older than the others.
+    """One processor family. `title` is for people. `image`: how images name it; `elf`: the numbers of machines in the
+    headers of programs that it can run, of 32 bits too; `hosts`: how `uname -m` calls it on hosts that run it.
+    `presumed`: records that name no family are of this one: they are older than the others.
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
-    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong. `code`:
-    None where programs of the family are known by their imports and strings alone."""
+    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong.
+    `code`: None where programs of the family are known by their imports and strings alone."""
 
     name: str
     title: str
     image: str
+    elf: tuple[int, ...]
     hosts: tuple[str, ...]
     emulator: Emulator
     kernel: Kernel

@@ -160,9 +160,8 @@ def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> At
     where = attribution.addresses(counts).tolist()
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
-    row = named(counts.architecture)
-    inside = [at for at in where if row.addresses.is_module(at)]
-    image = [at for at in where if not row.addresses.is_module(at)]
+    inside = [at for at in where if inputs.table.is_module(at)]
+    image = [at for at in where if not inputs.table.is_module(at)]
     frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), image)
     frames |= symbolizer.symbolize_modules(files, sections, inside)
     conditions = attribution.Conditions(tree.facts, facts.reader(inputs.source.path))

@@ -9,19 +9,20 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import machines
-from vmtailor.base import natives as native_parts
 from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
-from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.kernel import kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
-from vmtailor.model.architecture import named, of_host, of_image, presumed
+from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
 from vmtailor.model.exercise import Exercise, Proof
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -95,6 +96,7 @@ def prepare(options: FitOptions) -> FitInputs:
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
+    require_tools(named(options.architecture))
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -105,7 +107,7 @@ def assembled(
 ) -> FitInputs:
     """The inputs of what was fetched: root file system, tools and the baseline machine are made, or found."""
     options = with_margins(options, exercise)
-    parts = native_parts.locate()
+    parts = guest_programs.of(options.architecture)
     root = build_root(image, options.root_format, parts, options.store)
     return FitInputs(
         options=options,
@@ -115,7 +117,7 @@ def assembled(
         source=source,
         natives=parts,
         root=root,
-        tools=tools_volume(options.store, options.root_format),
+        tools=tools_volume(options.store, options.root_format, options.architecture, options.distribution),
         baseline=baseline_of(options, kernel, parts, root),
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
         config=dot_config.parse(Path(kernel.config).read_text()),
@@ -125,20 +127,23 @@ def assembled(
 def settled(options: FitOptions, image: Image) -> FitOptions:
     """The options with what the image says, and what its architecture is used with, where the user said nothing.
 
-    Raises UserInputError for a machine that the architecture does not have, HostError where its guests cannot be
-    made."""
+    Raises UserInputError for a machine that the architecture does not have."""
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
         raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
-    if not row.is_host:
-        raise HostError(
-            f"the guest's own programs are compiled for this host's processor, not for {row.title}",
-            hint=f"fit images for {row.title} on such a host",
-        )
     machine = row.machine_type(options.machine or row.kinds[0]).kind
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
+
+
+def require_tools(row: Architecture) -> None:
+    """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
+    before anything long begins."""
+    qemu_program.plugin_api(row.name)
+    if not row.is_host:
+        require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])
+    guest_programs.of(row.name)
 
 
 def with_margins(options: FitOptions, exercise: Exercise) -> FitOptions:
@@ -188,13 +193,29 @@ def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
     return source
 
 
-def tools_volume(store: Store, form: RootFormat) -> Path:
-    """The tracer's own volume, for the strace of this host: in the root's format, which every kernel that boots has."""
-    program = Path(require_tool("strace"))
-    loader, libraries = tracer_volume.libraries(program)
+def tools_volume(
+    store: Store, form: RootFormat, architecture: str | None = None, distribution: Distribution | None = None
+) -> Path:
+    """The tracer's own volume, in the root's format, which every kernel that boots has: with the strace of this host,
+    or that of the machine's architecture, from the packages of a distribution (this host's).
+
+    Raises HostError when there is none."""
+    row = presumed() if architecture is None else named(architecture)
+    among: Path | None = None
+    if row.is_host:
+        program = Path(require_tool("strace"))
+        loader, libraries = tracer_volume.libraries(program)
+    else:
+        folder = (distribution or choice.of_host()).program(row, "strace", "strace", store)
+        program, among = folder / "strace", folder / "lib"
+        loader, libraries = tracer_volume.libraries_among(program, among)
     key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
     name = f"tools.{form}"
-    return store.get("tools", key, lambda folder: tracer_volume.write_tools_volume(folder / name, form)) / name
+
+    def fill(folder: Path) -> None:
+        tracer_volume.write_tools_volume(folder / name, form, program, among)
+
+    return store.get("tools", key, fill) / name
 
 
 def baseline_of(

@@ -57,7 +57,7 @@ def reach_of(
     rules = demand_rules.load()
     code = keys.code_of(find.__name__)
     wanted = asks.wanted(rules, kernel.families)
-    how = digest(code, row.name, *sorted(wanted.words), *sorted(wanted.functions))
+    how = digest(code, row.name, repr(row.code), *sorted(wanted.words), *sorted(wanted.functions))
     key = digest(Reach.SCHEMA, how, image.archive_sha256, records.encode(image.config), *_listed(kernel), *paths)
 
     def read(path: str) -> Contents:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base import natives as native_parts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.words.text import plain
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator
@@ -141,8 +141,8 @@ def verify_prepared(prepared: Prepared) -> Verification:
         machine=machine,
         image=subject.image.config,
         exercise=prepared.exercise,
-        natives=native_parts.locate(),
-        tools=tools_volume(store, subject.root_format),
+        natives=guest_programs.of(subject.architecture),
+        tools=tools_volume(store, subject.root_format, subject.architecture),
         network=subject.network,
     )
     found = verify.verify(target, record, trace.log_of(subject.requests(), record).events, scratch_of(store))

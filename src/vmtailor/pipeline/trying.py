@@ -68,7 +68,7 @@ def on_machine(
         if machine.clock is Clock.INSTRUCTIONS:
             booter = Settled(natives)
         predict = by_seconds(_shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
-    means = Means(out, natives.folder / "small-init")
+    means = Means(out, natives.small_init)
 
     def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
         return applied(changes, base, means)
@@ -150,7 +150,7 @@ def _shown(
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
     if machine.initrd is not None:
-        seeing = profile.with_collector(seeing, natives.folder / "collector", out)
+        seeing = profile.with_collector(seeing, natives.collector, out)
 
     def progress(seconds: float) -> None:
         if on_boot is not None:

@@ -20,12 +20,14 @@ from vmtailor.drivers.image import documents, image_archive, image_config, layer
 from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
-from vmtailor.drivers.image.root_directory import archive_directory
+from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
+#: The same for the check of what is started.
+_START = "3"
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 
@@ -91,6 +93,7 @@ class ImageOptions:
     user: str | None = None
     working_dir: str | None = None
     limits: Limits | None = None
+    system: bool = False  # it has an init of its own: what the image says is started may be missing
     asked: bool = False  # set by `fetch`: whether the user named the architecture
 
 
@@ -166,7 +169,8 @@ def fetch(
             _remember(parsed, store, options, image)
         _within(image, parsed, options.limits)
     image = replace(image, reference=reference, config=_overridden(image.config, options))
-    _check_start(image, store)
+    if not options.system:
+        _check_start(image, store)
     return image
 
 
@@ -326,10 +330,13 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
 
 
 def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
-    if not parsed.path.is_dir():
-        raise UserInputError(f"{parsed.path} is not a folder", hint="rootfs: takes a root file system in a folder")
     made = scratch / "rootfs.tar"
-    archived = archive_directory(parsed.path, made, limits)
+    if parsed.path.is_dir():
+        archived = archive_directory(parsed.path, made, limits)
+    else:
+        open_regular(parsed.path, "the root file system", hint="rootfs: takes a folder, or a tar archive").close()
+        merged = layers.merge([Layer(parsed.path, parsed.name)], made, limits)
+        archived = Archived(merged.sha256, merged.entries, merged.unpacked_bytes)
     config = ImageConfig(architecture=options.architecture, env=(("PATH", DEFAULT_PATH),))
 
     def fill(folder: Path) -> None:
@@ -381,8 +388,8 @@ def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
 
 def _check_start(image: Image, store: Store) -> None:
     """Check entry point and reserved names in the archive; the answer is remembered, since a large one takes long."""
-    facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir))
-    passed = store.root / "images" / f"{digest('start', VERSION, image.archive_sha256, facts)[:40]}.ok"
+    facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir, image.config.architecture))
+    passed = store.root / "images" / f"{digest('start', _START, image.archive_sha256, facts)[:40]}.ok"
     if passed.is_file():
         return
     tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], layers.OWN)

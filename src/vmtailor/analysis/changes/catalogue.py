@@ -9,7 +9,7 @@ Format of `data/platform/*.toml`, `data/policy/*.toml` and `data/margins/*.toml`
     symbols  = { SMP = "y" }             # y, m, n, a number or a string, always quoted; may be left out
     words    = ["quiet"]                 # kernel command line; may be left out
     if_possible = true                   # a symbol that cannot be set here (compiler, architecture) is no error
-    when     = { arch = ["arm64"], machine = ["virt"], bus = ["mmio"], root = ["erofs"], kernel = ">=6.2,<6.13",
+    when     = { arch = ["NAME"], machine = ["KIND"], bus = ["mmio"], root = ["erofs"], kernel = ">=6.2,<6.13",
                  cpus = ">=2", network = true, terminal = true, writable = true }
                                          # all must hold; what is left out does not matter
 

@@ -45,6 +45,7 @@ ACTIVITIES = {
 _BEGIN, _END = "<", ">"
 #: What is called behind the early initcalls, before the next level begins: not theirs. Architectures have more of it.
 _BEHIND_EARLY = ("smp_init", "sched_init_smp", "do_basic_setup")
+_IMAGE_BEGIN, _IMAGE_END = "_text", "_end"
 FIRMWARE = "[firmware]"
 UNKNOWN = "[unknown]"
 
@@ -87,6 +88,17 @@ class SymbolTable:
         names = tuple(best[at] for at in starts)
         return cls(table, names, addresses, tuple(everywhere), architecture or presumed_name())
 
+    @property
+    def image_map(self) -> int:
+        """Virtual minus physical address of the kernel's image: where its early blocks are in this table."""
+        known, begin = named(self.architecture).addresses, self.addresses.get(_IMAGE_BEGIN)
+        return known.image_map if known.image_at is None or begin is None else begin - known.image_at
+
+    def is_module(self, address: int) -> bool:
+        """Whether a module lies there, and not the kernel's image."""
+        begin, end = self.addresses.get(_IMAGE_BEGIN, 0), self.addresses.get(_IMAGE_END, 0)
+        return named(self.architecture).addresses.is_module(address) and not begin <= address < end
+
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index into `names` for each address; -1 where no function is."""
         if not self.names:
@@ -113,7 +125,7 @@ def kernel_marks(table: SymbolTable) -> tuple[CodeMark, ...]:
     jumps to it. Each that the architecture knows gets the mark; the one that is reached first counts."""
     symbols, row = table.addresses, named(table.architecture)
     wanted = row.kernel.entries
-    entries = sorted({symbols[name] - row.addresses.image_map for name in wanted if name in symbols})
+    entries = sorted({symbols[name] - table.image_map for name in wanted if name in symbols})
     marks = [CodeMark(KERNEL_MARK, at) for at in entries if at > 0]
     if START_KERNEL_MARK in symbols:
         marks.append(CodeMark(START_KERNEL_MARK, symbols[START_KERNEL_MARK]))
@@ -257,7 +269,7 @@ def _functions_of(counters: Counters, stretch: Stretch, phase: Phase, table: Sym
     """The function's index for each row of a stretch; one past the last where there is none."""
     early = counters.blocks.early[stretch.block]
     addresses = counters.blocks.vaddr[stretch.block]
-    index = table.index_of(np.where(early, addresses + counters.image_map, addresses))
+    index = table.index_of(np.where(early, addresses + np.uint64(table.image_map), addresses))
     if phase is Phase.FIRMWARE:
         index[early] = -1
     return np.where(index < 0, len(table.names), index)

@@ -52,8 +52,16 @@ class Demand:
 class Demands:
     """Collects demands from events. Equal ones (kind and key) are counted, the first one says where."""
 
-    def __init__(self, facts: Facts, rules: Rules, baseline: Enabled, head: Head = lambda path: b"") -> None:
-        """`baseline`: symbols that are set in the kernel that was traced, with y or m."""
+    def __init__(
+        self,
+        facts: Facts,
+        rules: Rules,
+        baseline: Enabled,
+        head: Head = lambda path: b"",
+        who: str = "the container",
+    ) -> None:
+        """`baseline`: symbols that are set in the kernel that was traced, with y or m. `who`: whose calls they are."""
+        self._who = who
         self._facts = facts
         self._rules = rules.for_kernel(facts.kernel_version)
         self._symbols = AskedSymbols(facts, self._rules, baseline)
@@ -83,11 +91,12 @@ class Demands:
 
     # ---- system calls
 
-    def event(self, event: SyscallEvent) -> None:
-        """Take one system call of the trace into account."""
+    def event(self, event: SyscallEvent, *, paths: bool = True) -> None:
+        """Take one system call of the trace into account; without `paths` not the files below /proc, /sys and /dev that
+        it names."""
         if event.error and event.error not in NORMAL and event.name != "rt_sigreturn":
             return
-        self._asks(event, f"requests:{event.line}")
+        self._asks(event, f"requests:{event.line}", with_paths=paths)
 
     def alone(self, event: SyscallEvent, where: str) -> tuple[Demand, ...]:
         """What a call that failed would ask for if it worked, as if nothing else had been seen."""
@@ -105,7 +114,7 @@ class Demands:
             detail=found.evidence.detail,
         )  # fmt: skip
 
-    def _asks(self, event: SyscallEvent, where: str) -> None:
+    def _asks(self, event: SyscallEvent, where: str, *, with_paths: bool = True) -> None:
         self._call(event, where)
         for rule in self._rules.for_call(event.name):
             found = rule.match(event)
@@ -128,7 +137,7 @@ class Demands:
         elif event.name in ("bind", "connect", "sendto", "sendmsg"):
             self._address(event, where)
             self._algorithm(event, where)
-        for path in paths(event):
+        for path in paths(event) if with_paths else ():
             if path.startswith(_PSEUDO):
                 self.path(path, where)
 
@@ -143,7 +152,7 @@ class Demands:
                 event.name,
                 symbols,
                 where,
-                f"the container calls {event.name}",
+                f"{self._who} calls {event.name}",
                 detail=self._place("call", event.name),
             )
 
@@ -155,7 +164,7 @@ class Demands:
     def _socket(self, event: SyscallEvent, where: str) -> None:
         family = family_name(event.args[0]) if event.args else ""
         wanted = self._symbols.family(family)
-        text = f"the container opens an AF_{family} socket"
+        text = f"{self._who} opens an AF_{family} socket"
         self.add(EvidenceKind.SOCKET, f"AF_{family}", wanted, where, text, detail=self._place("family", family))
         if len(event.args) < 3:
             return
@@ -178,7 +187,7 @@ class Demands:
         named = _ALGORITHM.search(", ".join(event.args))
         for name in re.findall(r"[\w.-]+", named.group(1)) if named else ():
             wanted = self._symbols.named("algorithm", name)
-            text = f"the container asks the kernel for the algorithm {name}"
+            text = f"{self._who} asks the kernel for the algorithm {name}"
             self.add(
                 EvidenceKind.SOCKET, f"algorithm {name}", wanted, where, text, detail=self._place("algorithm", name)
             )
@@ -186,9 +195,7 @@ class Demands:
     def _filesystem(self, name: str, where: str) -> None:
         wanted = self._symbols.named("filesystem", name)
         place = self._place("filesystem", name)
-        self.add(
-            EvidenceKind.FILESYSTEM, name, wanted, where, f"the container mounts a file system {name}", detail=place
-        )
+        self.add(EvidenceKind.FILESYSTEM, name, wanted, where, f"{self._who} mounts a file system {name}", detail=place)
 
     def _address(self, event: SyscallEvent, where: str) -> None:
         address = next((a for a in event.args if "sa_family=AF_" in a or "msg_name=" in a), "")
@@ -221,7 +228,7 @@ class Demands:
 
     def _path_demands(self, path: str) -> list[tuple[str, tuple[str, ...], str]]:
         return [
-            (key, symbols, f"{path}: {reason}" if reason else f"the container uses {path}")
+            (key, symbols, f"{path}: {reason}" if reason else f"{self._who} uses {path}")
             for key, symbols, reason in self._symbols.path(path)
         ]
 

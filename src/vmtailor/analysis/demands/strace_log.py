@@ -22,6 +22,13 @@ _RESULT = re.compile(
     r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
     re.S,
 )
+#: What an argument list is split by, and a string in it.
+_SPECIAL = re.compile(r'["<()\[\]{},]|/\*')
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+#: What has a > inside: sockets <TCP:[1->2]>, <UNIX-STREAM:[3->4,"/path"]>, devices </dev/null<char 1:3>>.
+_SOCKET = re.compile(r'<[\w-]+:\[(?:[^][<>"-]|->?|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^][<>"]*\])*+\]>', re.S)
+_DEVICE = re.compile(r"<(?:char|block) \d+:\d+$")
+_DEVICE_NUMBER = re.compile(r"<(?:char|block) \d+:\d+>$")
 _FORKS = frozenset({"clone", "clone3", "fork", "vfork"})
 _MAX_LINE = 65536
 
@@ -40,7 +47,8 @@ def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
     depth = 0
     begin = index = start
     length = len(text)
-    while index < length:
+    while (found := _SPECIAL.search(text, index)) is not None:
+        index = found.start()
         char = text[index]
         if char == '"':
             index = _after_string(text, index)
@@ -48,7 +56,7 @@ def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
         if char == "<" and index and (text[index - 1].isalnum() or text[index - 1] == "_"):
             index = _after_angle(text, index)
             continue
-        if text.startswith("/*", index):
+        if char == "/":  # a comment
             end = text.find("*/", index + 2)
             index = length if end < 0 else end + 2
             continue
@@ -68,25 +76,21 @@ def split_arguments(text: str, start: int = 0) -> tuple[list[str], int]:
 
 
 def _after_string(text: str, start: int) -> int:
-    index = start + 1
-    while index < len(text):
-        if text[index] == "\\":
-            index += 2
-        elif text[index] == '"':
-            return index + 1
-        else:
-            index += 1
-    return len(text)
+    whole = _STRING.match(text, start)
+    return whole.end() if whole is not None else len(text)
 
 
 def _after_angle(text: str, start: int) -> int:
     """After `</path>`; a shift such as `1<<3` and a sign that is never closed are stepped over."""
     if text.startswith("<<", start):
         return start + 2
+    socket = _SOCKET.match(text, start)
+    if socket is not None:
+        return socket.end()
     end = text.find(">", start)
     if end < 0:
         return start + 1
-    if text.startswith(">", end + 1) and ":[" in text[start:end]:  # sockets: <TCP:[1->2]> has a > inside
+    if text.startswith(">", end + 1) and _DEVICE.search(text, start, end):
         return end + 2
     return end + 1
 
@@ -111,7 +115,20 @@ def unquote(argument: str) -> str:
 def descriptor_path(argument: str) -> str:
     """`3</etc/passwd>` → /etc/passwd; empty when the tracer printed no path."""
     match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>(?:\(deleted\))?\Z", argument, re.S)
-    return match.group(1) if match else ""
+    return _DEVICE_NUMBER.sub("", match.group(1)) if match else ""
+
+
+def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") -> SyscallEvent | None:
+    """A call that has returned, `name(arguments) = result`; None for anything else."""
+    head = _CALL.match(text)
+    arguments, end = split_arguments(text, head.end()) if head else ([], -1)
+    result = _RESULT.match(text, end) if end >= 0 else None
+    if head is None or result is None:
+        return None
+    value = result["value"]
+    number = None if value == "?" else int(value, 0) if value.startswith("0x") else int(value)
+    seconds = float(result["seconds"] or 0)
+    return SyscallEvent(line, pid, task, head.group(1), tuple(arguments), number, result["error"] or "", seconds, phase)
 
 
 @dataclass
@@ -151,26 +168,10 @@ class _Parser:
             self._whole(pid, _Pending(number, time, rest), -1)
 
     def _whole(self, pid: int, call: _Pending, slot: int) -> None:
-        head = _CALL.match(call.text)
-        arguments, end = split_arguments(call.text, head.end()) if head else ([], -1)
-        result = _RESULT.match(call.text, end) if end >= 0 else None
-        if head is None or result is None:
+        event = whole_call(call.text, call.line, pid, phase=self._phase(call.time))
+        if event is None:
             self._skipped += 1
             return
-        value = result["value"]
-        seconds = float(result["seconds"] or 0)
-        number = None if value == "?" else int(value, 0) if value.startswith("0x") else int(value)
-        event = SyscallEvent(
-            call.line,
-            pid,
-            "",
-            head.group(1),
-            tuple(arguments),
-            number,
-            result["error"] or "",
-            seconds,
-            self._phase(call.time),
-        )
         if slot < 0:
             self._events.append(event)
         else:

@@ -23,7 +23,7 @@ from vmtailor.base.files import records
 from vmtailor.model.architecture import Architecture, presumed
 
 #: Change when a finder changes, so that what is stored is made again.
-FORMAT = "2"
+FORMAT = "3"
 #: Folders searched in addition to those of the facts: what maps disks, and buses between machines.
 _MORE = ("drivers/md", "drivers/android", "drivers/net/can/vcan.c", "drivers/net/can/vxcan.c", "drivers/virtio")
 _HEADERS = ("include/linux", "include/net", "fs", "kernel", "mm", "net", "ipc")

@@ -185,6 +185,8 @@ def _aliases(ending: str, arguments: str) -> Iterator[str]:
             yield words[0]
     elif ending == "_NETPROTO":
         yield f"net-pf-{_family(words[0])}"
+    elif ending == "_NFT_CHAIN" and len(words) == 2:
+        yield f"nft-chain-{_chain_family(words[0])}-{words[1]}"
     elif ending.startswith("_NET_PF_PROTO") and len(words) >= 2:
         yield f"net-pf-{_family(words[0])}-proto-{words[1]}" + "".join(f"-type-{w}" for w in words[2:])
     elif ending in _PREFIXES and words[0]:
@@ -193,6 +195,11 @@ def _aliases(ending: str, arguments: str) -> Iterator[str]:
 
 def _family(word: str) -> str:
     return word.removeprefix("PF_").removeprefix("AF_")
+
+
+def _chain_family(word: str) -> str:
+    """The number that a family has in packet filters; a number stays one."""
+    return {"INET": "2", "INET6": "10", "BRIDGE": "7"}.get(_family(word), word)
 
 
 _PREFIXES = {

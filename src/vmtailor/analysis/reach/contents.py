@@ -142,10 +142,12 @@ def _strings(
 def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
     elf = ElfFile(data)
     whole = memoryview(data)
+    # Some linkers put constants and code into one segment.
+    mixed = not any(not one.executable and not one.writable for one in elf.segments)
     constants = [
         whole[one.offset : one.offset + one.size + 1]
         for one in elf.segments
-        if not one.executable or len(elf.segments) == 1
+        if not one.executable or mixed
     ]
     words = _strings(constants, _WORDS, wanted.words)
     names, paths, programs = (_strings(constants, pattern) for pattern in (_NAMES, _PATHS, _PROGRAMS))

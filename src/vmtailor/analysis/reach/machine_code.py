@@ -12,9 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import LoadSegment, Numbers
-from vmtailor.model.architecture import Code, Pattern
+from vmtailor.model.architecture import Code, Half, Pair, Pattern
 
 if TYPE_CHECKING:
     import capstone
@@ -58,6 +59,39 @@ def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], uni
     return np.concatenate(where), np.concatenate(what)
 
 
+def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[Pair]) -> tuple[Numbers, Numbers]:
+    """Addresses of the first instructions of such pairs in a segment, and the addresses that they name: with the
+    nearest second one that uses its register. At most `MOST_NAMED` first ones."""
+    where: list[Numbers] = []
+    what: list[Numbers] = []
+    words = np.frombuffer(data, "<u4", segment.size // 4, segment.offset)
+    for pair in pairs:
+        first = np.flatnonzero((words & pair.first.mask) == pair.first.value)[:MOST_NAMED]
+        near = first.astype(np.int64) * 4 + segment.address
+        near = (near & ~np.int64(pair.page)) + _operand(words[first], pair.first)
+        register = words[first] >> pair.first.register & 31
+        left = np.ones(len(first), np.bool_)
+        for step in range(1, pair.within // 4 + 1):
+            at = np.minimum(first + step, len(words) - 1)
+            second = words[at]
+            hit = left & ((second & pair.second.mask) == pair.second.value)
+            hit &= second >> pair.second.register & 31 == register
+            left &= ~hit
+            where.append(first[hit].astype(np.int64) * 4 + segment.address)
+            what.append(near[hit] + _operand(second[hit], pair.second))
+    if not where:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(where), np.concatenate(what)
+
+
+def _operand(words: NDArray[np.uint32], half: Half) -> Numbers:
+    found = np.zeros(len(words), np.int64)
+    for part in half.parts:
+        found |= (words.astype(np.int64) >> part.low & ((1 << part.bits) - 1)) << part.at
+    top = max(part.at + part.bits for part in half.parts)
+    return (found ^ 1 << top - 1) - (1 << top - 1) if half.signed else found
+
+
 @cache
 def _disassembler(processor: str, mode: str) -> capstone.Cs:
     # Imported late: the library takes a while, and most starts find what they need in the cache.
@@ -96,6 +130,8 @@ class Tracker:
                 yield at, word, held
             if at >= last:
                 return
+            if code.writes_base:
+                self._forget_base(operands, held)
             if word in self._reads:
                 continue
             if word in self._leaves:
@@ -103,7 +139,7 @@ class Tracker:
             elif word in self._calls:
                 held = {name: held[name] for name in code.kept if name in held}
             elif word == code.system_call_word:
-                held.pop(code.number, None)
+                held.pop(code.result or code.number, None)
             elif word in code.pushes:
                 pushed.append(self._value(operands, held, places))
                 places.clear()
@@ -113,6 +149,12 @@ class Tracker:
             else:
                 self._written(word, operands, held, places)
 
+    def _forget_base(self, operands: str, held: dict[str, Value]) -> None:
+        """What counts on from a register and leaves it changed: `[x0, #8]!`, `[x0], #8`."""
+        inside, closed, behind = operands.partition("[")[2].partition("]")
+        if closed and behind.startswith(("!", ", ")):
+            self._set(inside.partition(",")[0], None, held)
+
     def _written(self, word: str, operands: str, held: dict[str, Value], places: dict[str, Value]) -> None:
         target, _, source = operands.partition(", ")
         if word in self._code.clears and target == source:
@@ -121,6 +163,8 @@ class Tracker:
             if self._names.get(target) == self._code.stack:
                 places.clear()
             self._set(target, None, held)
+            if word in self._code.both:
+                self._set(source.partition(", ")[0], None, held)
         elif (place := self._place(target)) is not None:
             value = self._value(source, held, places) if place else None
             if value is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
-from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by
+from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by, named_by_pairs
 from vmtailor.model.architecture import Code
 
 #: One function's code that is read instruction by instruction, and all of one file's.
@@ -87,6 +87,8 @@ class Program:
 
     def _named_by(self, which: str) -> tuple[Numbers, Numbers]:
         found = [named_by(self.elf.data, one, getattr(self.code, which), self.code.unit) for one in self.elf.code]
+        if pairs := getattr(self.code, f"paired_{which}", ()):
+            found += [named_by_pairs(self.elf.data, one, pairs) for one in self.elf.code]
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         self.cut |= any(len(where) >= MOST_NAMED for where, _ in found)

@@ -76,7 +76,7 @@ def _facts(whole: Observed, source: Observed) -> None:
 
 
 def _same_kernel(one: str, other: str) -> bool:
-    """A configuration's title has the version without what was put behind it (`6.1.0`, `6.1.0-9-arm64`)."""
+    """A configuration's title has the version without what was put behind it (`6.1.0`, `6.1.0-9-cloud`)."""
     return one.startswith(other) or other.startswith(one)
 
 

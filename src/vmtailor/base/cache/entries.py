@@ -18,7 +18,7 @@ from vmtailor.base.files import temporary
 #: Folders that are no results: locks, and what a process makes while it runs, which the next one sweeps.
 _OWN = frozenset({store_use.USERS, "locks", "scratch"})
 #: Kinds that are one entry as a whole.
-WHOLE = frozenset({"ccache"})
+WHOLE = frozenset({"ccache", "package-lists"})
 #: What the names of folders begin with that are being removed.
 _REMOVING = ".removing-held-"
 

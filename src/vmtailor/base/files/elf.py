@@ -53,6 +53,27 @@ def section(data: bytes, name: str) -> bytes:
         return b""
 
 
+def shared_name(data: bytes) -> str:
+    """What a shared library is called by those that need it; empty for what has no such name."""
+    return next(iter(_dynamic(data, "DT_SONAME", "soname")), "")
+
+
+def needed(data: bytes) -> tuple[str, ...]:
+    """The shared libraries that a program or library names, by what they are called."""
+    return _dynamic(data, "DT_NEEDED", "needed")
+
+
+def _dynamic(data: bytes, tag: str, attribute: str) -> tuple[str, ...]:
+    def names(elf: ELFFile) -> tuple[str, ...]:
+        found = (one.iter_tags(tag) for one in elf.iter_segments("PT_DYNAMIC"))  # type: ignore[attr-defined]
+        return tuple(str(getattr(entry, attribute)) for tags in found for entry in tags)
+
+    try:
+        return read(data, names)
+    except NoElf:
+        return ()
+
+
 def interpreter(data: bytes) -> str:
     """The loader that a program names; empty for a static one, and for what is no ELF file."""
 

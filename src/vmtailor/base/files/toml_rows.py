@@ -36,15 +36,8 @@ def document(text: str, origin: str) -> dict[str, Any]:
         raise UserInputError(f"{origin} is not TOML: {error}") from error
 
 
-def rows(
-    tables: dict[str, Any],
-    key: str,
-    kind: type[T],
-    origin: str,
-    check: Check | None = None,
-) -> tuple[T, ...]:
-    """The rows `[[key]]` as records. `check` looks at a raw row, and raises ValueError where something in it is wrong.
-    Raises UserInputError that names file and row."""
+def rows(tables: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None = None) -> tuple[T, ...]:
+    """The rows `[[key]]` as records, each also looked at by `check`. Raises UserInputError that names file and row."""
     return tuple(_row(row, key, kind, origin, check) for row in tables.get(key, []))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -15,47 +16,64 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
 from vmtailor.base.words import figures
+from vmtailor.drivers.distribution.apt_lists import HOST, REFRESH, Lists
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas
 
-#: What brings the package lists up to date, as root.
-REFRESH = "apt-get update"
+_INSTALLED = re.compile(r"^Inst (\S+) \((\S+) ", re.MULTILINE)
 #: Seconds without one more byte after which a download is given up.
 STALL_S = 120.0
 
 
-def packaged(pattern: str) -> tuple[Package, ...]:
+def packaged(pattern: str, lists: Lists = HOST) -> tuple[Package, ...]:
     """All versions of the packages whose names match a regular expression, as the apt lists know them.
 
     Raises HostError when the host has no apt, and when its lists are empty.
     """
-    apt_cache = process.require_tool("apt-cache", "apt")
-    found = process.run([apt_cache, "search", "--names-only", pattern], timeout_s=120).text
+    apt_cache = [process.require_tool("apt-cache", "apt"), *lists.options]
+    found = process.run([*apt_cache, "search", "--names-only", pattern], timeout_s=120).text
     names = [line.split(" ")[0] for line in found.splitlines() if line]
     if names:
-        return parse_stanzas(process.run([apt_cache, "show", *names], timeout_s=120).text)
-    if not process.run([apt_cache, "search", "--names-only", "^linux-"], timeout_s=120).stdout.strip():
+        return parse_stanzas(process.run([*apt_cache, "show", *names], timeout_s=120).text)
+    if not process.run([*apt_cache, "search", "--names-only", "^linux-"], timeout_s=120).stdout.strip():
         raise HostError(
             "the package lists of apt are empty", hint=f"as root, run: {REFRESH} (then start vmtailor again)"
         )
     return ()
 
 
-def state(lists: Path = Path("/var/lib/apt/lists")) -> str:
-    """A word that changes when the package lists do."""
+def with_what_it_needs(name: str, lists: Lists) -> tuple[Package, ...]:
+    """A package and all that it depends on, as apt would install them where nothing is installed.
+
+    Raises HostError when apt cannot say."""
+    apt_get = [process.require_tool("apt-get", "apt"), *lists.options]
+    asked = [*apt_get, "-qq", "--yes", "-o", "APT::Install-Recommends=false", "--simulate", "install", name]
     try:
-        entries = sorted((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size) for entry in os.scandir(lists))
-    except OSError:
-        return "no lists"
-    return repr(entries)
+        simulated = process.run(asked, timeout_s=120).text
+    except process.CommandFailed as error:
+        raise HostError(f"the package {name} cannot be had for {lists.architecture}", details=error.details) from error
+    wanted = _INSTALLED.findall(simulated)
+    apt_cache = process.require_tool("apt-cache", "apt")
+    named = [f"{package}={version}" for package, version in wanted]
+    found = parse_stanzas(process.run([apt_cache, *lists.options, "show", *named], timeout_s=120).text) if named else ()
+    return tuple(one for one in found if (one.name, one.version) in set(wanted))
 
 
-def download(package: Package, store: Store) -> Path:
+def download(package: Package, store: Store, lists: Lists = HOST) -> Path:
     """The package's .deb in the cache, fetched when it is not there yet and checked against its SHA-256."""
 
     def fill(folder: Path) -> None:
         with step(f"downloading {package} ({figures.file_bytes(package.size_bytes)})") as progress:
             # The sandbox user of apt cannot write to a folder of ours; run as root it would only warn about that.
-            argv = ["apt-get", "-o", "APT::Sandbox::User=root", "-o", "Dpkg::Use-Pty=0", "-q", "download"]
+            argv = [
+                "apt-get",
+                *lists.options,
+                "-o",
+                "APT::Sandbox::User=root",
+                "-o",
+                "Dpkg::Use-Pty=0",
+                "-q",
+                "download",
+            ]
             _watched([*argv, f"{package.name}={package.version}"], folder, package, progress.update)
         debs = list(folder.glob("*.deb"))
         if len(debs) != 1 or sha256_of(debs[0]) != package.sha256:

@@ -19,7 +19,8 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import on_path
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import apt, deb_file, debian_packages
+from vmtailor.drivers.distribution import apt, apt_lists, deb_file, debian_packages
+from vmtailor.drivers.distribution.apt_lists import HOST, Lists
 from vmtailor.drivers.distribution.debian_packages import Package
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -31,7 +32,7 @@ _LAYOUT = "1"
 
 @dataclass(frozen=True)
 class DebianKernel:
-    """The three packages of one kernel (a PackagedKernel)."""
+    """The three packages of one kernel (a PackagedKernel), and the lists that they are in."""
 
     series: str
     version: str
@@ -39,6 +40,7 @@ class DebianKernel:
     image_package: Package
     debug_package: Package
     whole_source: Package
+    lists: Lists = HOST
 
     @property
     def package_version(self) -> str:
@@ -64,7 +66,7 @@ class DebianKernel:
         """Kernel, configuration and modules."""
 
         def fill(folder: Path) -> None:
-            deb = apt.download(self.image_package, store)
+            deb = apt.download(self.image_package, store, self.lists)
             top = f"lib/modules/{self.release}/"
 
             def place(name: str) -> Path | None:
@@ -88,7 +90,7 @@ class DebianKernel:
         """The kernel with debug information, and its symbols."""
 
         def fill(folder: Path) -> None:
-            deb = apt.download(self.debug_package, store)
+            deb = apt.download(self.debug_package, store, self.lists)
             with step(f"unpacking the debug symbols of {self.release}"):
                 for base in ("vmlinux", "System.map"):
                     deb_file.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
@@ -102,7 +104,7 @@ class DebianKernel:
         wanted = {name.replace("-", "_") for name in names}
 
         def fill(folder: Path) -> None:
-            deb = apt.download(self.debug_package, store)
+            deb = apt.download(self.debug_package, store, self.lists)
             top = f"usr/lib/debug/lib/modules/{self.release}/"
 
             def place(name: str) -> Path | None:
@@ -120,7 +122,7 @@ class DebianKernel:
         key = digest(_LAYOUT, self.whole_source.sha256)
 
         def fill(folder: Path) -> None:
-            deb = apt.download(self.whole_source, store)
+            deb = apt.download(self.whole_source, store, self.lists)
             tarball = folder / ".source.tar.xz"
             deb_file.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
             if not tarball.exists():
@@ -135,27 +137,49 @@ class Debian:
     """Debian's packages, by apt's lists (a Distribution)."""
 
     name = "debian"
-    refresh = apt.REFRESH
+    refresh = apt_lists.REFRESH
 
     def lacking(self) -> str:
         """Whether there is an apt to ask."""
         return "" if on_path("apt-cache") else "this host has no apt"
 
-    def state(self) -> str:
+    def state(self, row: Architecture) -> str:
         """The lists' names, sizes and times."""
-        return apt.state()
+        return apt_lists.known(row).state()
 
     def kernels(self, row: Architecture) -> Sequence[DebianKernel]:
-        """All kernels of the architecture's flavour in the configured sources whose three packages are there."""
+        """All kernels of the architecture's flavour whose three packages are there: in the configured sources, or in
+        the architecture's own lists, which are fetched where they are not there yet."""
         flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
-        return combine(apt.packaged(rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"), row)
+        pattern = rf"^linux-(image-[0-9].*-{flavour}({suffix}|-dbg)|source-[0-9][0-9.]*)$"
+        lists = apt_lists.of(row)
+        return combine(apt.packaged(pattern, lists), row, lists)
+
+    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+        """One program with the libraries of its packages, unpacked."""
+        lists = apt_lists.of(row)
+        packages = apt.with_what_it_needs(package, lists)
+
+        def fill(folder: Path) -> None:
+            def place(path: str) -> Path | None:
+                base = path.rpartition("/")[2]
+                if path == f"usr/bin/{name}":
+                    return folder / name
+                is_library = path.removeprefix("usr/").startswith("lib/") and ".so" in base and "/gconv/" not in path
+                return folder / "lib" / base if is_library else None
+
+            for one in packages:
+                deb_file.extract(apt.download(one, store, lists), place)
+            _require_files(folder, (name,), next(one for one in packages if one.name == package))
+
+        return store.get("programs", digest(_LAYOUT, name, *sorted(one.sha256 for one in packages)), fill)
 
     def version_key(self, version: str) -> Any:
         """dpkg's order."""
         return debian_packages.version_key(version)
 
 
-def combine(packages: Iterable[Package], row: Architecture) -> tuple[DebianKernel, ...]:
+def combine(packages: Iterable[Package], row: Architecture, lists: Lists = HOST) -> tuple[DebianKernel, ...]:
     """All kernels of an architecture whose image, debug and source packages have one version."""
     flavour, suffix = re.escape(row.packages.flavour), re.escape(row.packages.suffix)
     pattern = re.compile(rf"linux-image-(?P<release>(?P<series>\d+\.\d+)\S*-{flavour}){suffix}")
@@ -169,7 +193,7 @@ def combine(packages: Iterable[Package], row: Architecture) -> tuple[DebianKerne
         source = by_key.get((f"linux-source-{match['series']}", version))
         if debug is not None and source is not None:
             upstream = debian_packages.upstream_version(version)
-            found.append(DebianKernel(match["series"], upstream, match["release"], image, debug, source))
+            found.append(DebianKernel(match["series"], upstream, match["release"], image, debug, source, lists))
     return tuple(found)
 
 

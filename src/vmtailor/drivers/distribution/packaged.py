@@ -76,7 +76,7 @@ def provide(
     """
     # Asking for packages takes seconds; the answer holds until the lists change.
     modules = debug_modules_of(row) if debug_modules is None else debug_modules
-    key = digest(_CHOICE, distribution.name, row.name, distribution.state(), wanted or "", *sorted(modules))
+    key = digest(_CHOICE, distribution.name, row.name, distribution.state(row), wanted or "", *sorted(modules))
     memo = store.root / "baselines" / f"{key}.json"
     if memo.exists():
         known = records.load(KernelBaseline, memo)

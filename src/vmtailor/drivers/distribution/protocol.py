@@ -75,13 +75,20 @@ class Distribution(Protocol):
     def lacking(self) -> str:
         """Why this host can have no packaged kernel at all; empty when its lists can be asked."""
 
-    def state(self) -> str:
-        """A word that changes when what is packaged does. It is asked at every start, so it takes no time."""
+    def state(self, row: Architecture) -> str:
+        """A word that changes when what is packaged for an architecture does. It is asked at every start, so it takes
+        no time."""
 
     def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
         """All kernels of an architecture that can be a baseline, whatever their series, in any order.
 
         Raises HostError when the host cannot tell."""
+
+    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+        """A folder with one program of a package of that architecture, by its name, and in `lib` the shared libraries
+        of all packages that it depends on, by the names of their files. Nothing of it is run.
+
+        Raises HostError when it cannot be had."""
 
     def version_key(self, version: str) -> Any:
         """A key that orders package versions as the distribution does. Raises ValueError for what is no version."""

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import HostError
 from vmtailor.drivers.distribution.protocol import PackagedKernel
 from vmtailor.model.architecture import Architecture
 
@@ -21,13 +24,20 @@ class Unpackaged:
         """That this is no distribution we know."""
         return f"vmtailor cannot read the packages of {self.name or 'this distribution'}"
 
-    def state(self) -> str:
+    def state(self, row: Architecture) -> str:
         """The same for ever."""
         return "unpackaged"
 
     def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
         """None."""
         return ()
+
+    def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
+        """Raises HostError."""
+        raise HostError(
+            f"{self.lacking()}: {name} for {row.title} cannot be had",
+            hint=f"fit images for {row.title} on a host with Debian, or on such a processor",
+        )
 
     def version_key(self, version: str) -> str:
         """There is nothing to order."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.layer_tree import LayerTree, Node
+from vmtailor.model.architecture import every, of_image
 from vmtailor.model.image import Image
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,7 +23,8 @@ _PT_INTERP = 3
 def check_entry_point(tree: LayerTree, image: Image) -> str:
     """The path inside the image of what is executed. `tree` is of the image's flat archive.
 
-    Raises UserInputError: nothing to execute, not there, a directory, not executable, or its interpreter is missing."""
+    Raises UserInputError: nothing to execute, not there, a directory, not executable, for another processor than the
+    image says, or its interpreter is missing."""
     if not image.config.argv:
         raise UserInputError(
             f"{image.reference} has no entry point and no command", hint="give one: --entrypoint PROGRAM"
@@ -64,9 +66,8 @@ def _problem(node: Node) -> str:
 
 
 def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> None:
-    with Path(image.archive).open("rb") as file:
-        file.seek(node.offset)
-        head = file.read(min(node.size, HEAD_BYTES))
+    head = _head(image, node)
+    _check_machine(image, name, head)
     interpreter = interpreter_of(head)
     if interpreter is None:
         return
@@ -79,6 +80,33 @@ def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> 
             f"{'is not in the image' if found is None else _problem(found)}",
             hint="put it into the image, or link the program statically",
         )
+    _check_machine(image, interpreter, _head(image, found))
+
+
+def _head(image: Image, node: Node) -> bytes:
+    with Path(image.archive).open("rb") as file:
+        file.seek(node.offset)
+        return file.read(min(node.size, HEAD_BYTES))
+
+
+def _check_machine(image: Image, name: str, head: bytes) -> None:
+    """A program is for the processor that the image says it is for. Raises UserInputError with the file."""
+    row, number = of_image(image.config.architecture), machine_of(head)
+    if row is None or number is None or number in row.elf:
+        return
+    other = next((one.title for one in every() if number in one.elf), f"machine {number} of ELF")
+    raise UserInputError(
+        f"'{name[:200]}' of {image.reference} is a program for {other}, in an image for {row.title}",
+        hint="build the image for one processor, or say which with --arch",
+    )
+
+
+def machine_of(head: bytes) -> int | None:
+    """The number of the machine that a program is for, from its first bytes; None for what does not say it."""
+    if not head.startswith(b"\x7fELF") or len(head) < 20:
+        return None
+    number: int = struct.unpack_from(">H" if head[5] == 2 else "<H", head, 18)[0]
+    return number or None
 
 
 def interpreter_of(head: bytes) -> str | None:

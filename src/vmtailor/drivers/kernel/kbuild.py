@@ -43,7 +43,7 @@ _ERROR = re.compile(
 @dataclass(frozen=True)
 class Toolchain:
     """What compiles. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a prefix
-    (`aarch64-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
+    (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
 
     arch: str
     cc: str = "gcc"

@@ -119,7 +119,7 @@ def _type(machine: Machine) -> str:
 
 def _transport(known: MachineType, number: int) -> str:
     """The option that gives disks, and what follows them, their order where devices are not on PCI."""
-    return f",bus=virtio-mmio-bus.{known.first_slot - number}" if known.bus is Bus.MMIO else ""
+    return f",bus=virtio-mmio-bus.{known.first_slot + number * known.slot_step}" if known.bus is Bus.MMIO else ""
 
 
 def _disks(machine: Machine, ends: Ends) -> list[str]:

@@ -79,10 +79,12 @@ def plugin_api_of(version: tuple[int, int]) -> int | None:
 
 
 def installed(architecture: str | None = None) -> Qemu:
-    """The QEMU to use for an architecture: $VMTAILOR_QEMU, or the one on the PATH. Raises HostError when there is
-    none."""
-    emulator = (presumed() if architecture is None else named(architecture)).emulator
-    return _probe(os.environ.get(BINARY_VARIABLE) or require_tool(emulator.program, emulator.package))
+    """The QEMU to use for an architecture: the one on the PATH, or what $VMTAILOR_QEMU names (for another processor
+    than this host's: $VMTAILOR_QEMU_NAME, in capitals). Raises HostError when there is none."""
+    row = presumed() if architecture is None else named(architecture)
+    own = row.is_host or row.presumed
+    variable = BINARY_VARIABLE if own else f"{BINARY_VARIABLE}_{row.name.upper()}"
+    return _probe(os.environ.get(variable) or require_tool(row.emulator.program, row.emulator.package))
 
 
 def plugin_api(architecture: str | None = None) -> int:

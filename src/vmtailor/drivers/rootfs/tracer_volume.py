@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
-from vmtailor.base.files.elf import interpreter
+from vmtailor.base.files.elf import interpreter, needed, shared_name
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.plan import RootFormat
@@ -33,10 +33,38 @@ def libraries(program: Path) -> tuple[str, dict[str, Path]]:
     return loader, {name: Path(path) for name, path in _LIBRARY.findall(listed)}
 
 
-def write_tools_volume(out: Path, form: RootFormat = RootFormat.EROFS) -> None:
-    """Write the tools volume. Raises HostError when strace is missing."""
-    program = Path(require_tool("strace"))
-    loader, found = libraries(program)
+def libraries_among(program: Path, folder: Path) -> tuple[str, dict[str, Path]]:
+    """The same for a program that this host cannot run, from a folder that has its loader and libraries. Raises
+    HostError when one is not there."""
+    loader = interpreter(program.read_bytes())
+    if not loader:
+        return "", {}
+    files = {path.name: path for path in sorted(folder.iterdir())}
+    named = {shared_name(path.read_bytes()) or name: path for name, path in files.items()}
+    found: dict[str, Path] = {}
+    open_names = list(needed(program.read_bytes()))
+    while open_names:
+        name = open_names.pop()
+        if name in found:
+            continue
+        if name not in named:
+            raise HostError(f"{program.name} needs {name}, which is in none of its packages")
+        found[name] = named[name]
+        open_names += needed(named[name].read_bytes())
+    inside = files.get(Path(loader).name)
+    if inside is None:
+        raise HostError(f"the loader {loader} of {program.name} is in none of its packages")
+    found.pop(inside.name, None)
+    return str(inside), found
+
+
+def write_tools_volume(
+    out: Path, form: RootFormat = RootFormat.EROFS, program: Path | None = None, among: Path | None = None
+) -> None:
+    """Write the tools volume: of this host's strace, or of `program`, whose libraries are in the folder `among`. Raises
+    HostError when strace is missing."""
+    program = program or Path(require_tool("strace"))
+    loader, found = libraries(program) if among is None else libraries_among(program, among)
     if not loader:
         raise HostError(f"{program} is linked statically", hint="install the distribution's strace")
     entries = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vmtailor.model.architecture import named, presumed_name
+from vmtailor.model.architecture import presumed_name
 
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""
@@ -125,11 +125,6 @@ class Counters:
     stretches: tuple[Stretch, ...]
     spans: tuple[SpanReached, ...]
     architecture: str = field(default_factory=presumed_name)
-
-    @property
-    def image_map(self) -> np.uint64:
-        """Virtual minus physical address of the kernel's image: where its early blocks are in the symbol table."""
-        return np.uint64(named(self.architecture).addresses.image_map)
 
     def at(self, mark: str) -> Totals | None:
         """The totals when a mark was first reached, or None."""

@@ -147,13 +147,16 @@ class Exercised:
 class OwnInit:
     """A system with an init of its own, until `ready` comes. `timeout_s`: of host time. `also`: signals that must come,
     too, before the boot counts as right; `marks`: further milestones by lines of the console; `collector`: it runs in
-    the guest, and says what it sees on a second serial port."""
+    the guest, and says what it sees on a second serial port. `settled`: once all signals came, the machine goes on
+    until this says so, asked with the seconds since 1970 at which they had come, at most for `settle_s`."""
 
     ready: ReadySignal
     timeout_s: float
     also: tuple[ReadySignal, ...] = ()
     marks: tuple[tuple[str, re.Pattern[str]], ...] = ()
     collector: bool = False
+    settled: Callable[[float], bool] | None = None
+    settle_s: float = 0.0
 
     @property
     def signal(self) -> ReadySignal:

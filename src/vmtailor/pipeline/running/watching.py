@@ -75,7 +75,9 @@ class Watch:
         self._told = Told()
         #: Whether the machine's init has spoken: before, nothing was watched.
         self.began = False
-        self.observer = Observer(tools_volume(self._store, self._loaded.bundle.root_format), self._told.hear)
+        bundle_of = self._loaded.bundle
+        tools = tools_volume(self._store, bundle_of.root_format, bundle_of.architecture)
+        self.observer = Observer(tools, self._told.hear)
 
     def observed(self) -> ObservedRun:
         """What was refused so far."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
-from vmtailor.base import natives as native_parts
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.booting import bundle as booting_bundle
 from vmtailor.booting.bundle import Chosen, Loaded
 from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
@@ -64,7 +64,7 @@ def _facts(side: Side) -> KernelFacts:
 
 def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
     """What the fit began with, the very kernel by its release."""
-    bundle, parts = loaded.bundle, native_parts.locate()
+    bundle, parts = loaded.bundle, guest_programs.of(loaded.bundle.architecture)
     if (
         not loaded.files.lists(INIT)
         or loaded.files.data(INIT, booting_bundle.MOST_INIT_BYTES) != parts.init.read_bytes()
@@ -87,7 +87,7 @@ def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
         source=SourceTree(Path(kernel.source_dir), kernel.source_digest),
         natives=parts,
         root=loaded.root,
-        tools=tools_volume(asked.store, bundle.root_format),
+        tools=tools_volume(asked.store, bundle.root_format, bundle.architecture),
         baseline=baseline_of(options, kernel, parts, loaded.root),
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=dot_config.parse(Path(kernel.config).read_text()),

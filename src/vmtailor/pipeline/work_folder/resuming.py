@@ -9,11 +9,11 @@ from pathlib import Path
 
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base import natives as native_parts
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
+from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.image import Image
@@ -107,7 +107,7 @@ def prepare_verify(request: VerifyRequest, store: Store | None = None) -> Prepar
     image = image_of(begun, store)
 
     def machine(accelerator: Accelerator) -> Machine:
-        root = build_root(image, begun.root_format, native_parts.locate(), store)
+        root = build_root(image, begun.root_format, guest_programs.of(begun.architecture), store)
         found = fitting.machine_with(_options(begun, FitOptions("", Path(), store=store)), root, made, kernel)
         cpu_model = "host" if accelerator is Accelerator.KVM else found.cpu_model
         return replace(found, accelerator=accelerator, clock=Clock.WALL, cpu_model=cpu_model)

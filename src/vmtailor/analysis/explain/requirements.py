@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requirements known of programs, `data/requirements/*.toml`, held against a kernel. They are only reported: no symbol
+is ever kept because of them.
+
+[[program]]
+name   = "docker"
+says   = "what it is"
+source = "whose list it is after"
+
+[[requirement]]
+id      = "docker-bridge"          # unique
+level   = "required"               # or "recommended", "optional"
+symbols = ["VETH", "BRIDGE"]       # all of them
+instead = ["…"]                    # all of these do as well; may be left out
+value   = "y"                      # "n": none of them may be set; may be left out
+kernel  = ">=6.6"                  # bounds of versions; may be left out
+need    = "what it is for"
+without = "what happens where it is not there"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from vmtailor.analysis.changes.catalogue import in_bounds
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import toml_rows
+from vmtailor.model.change import Cause, Figure
+from vmtailor.model.fit import FitRun
+
+#: Whether a kernel's source has a symbol of this name.
+Knows = Callable[[str], bool]
+
+
+class Level(StrEnum):
+    REQUIRED = "required"
+    RECOMMENDED = "recommended"
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    says: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Requirement:
+    id: str
+    level: Level
+    symbols: tuple[str, ...]
+    need: str
+    without: str
+    instead: tuple[str, ...] = ()
+    value: str = "y"
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What is known of one program."""
+
+    program: Program
+    rows: tuple[Requirement, ...]
+
+
+class Met(StrEnum):
+    """`instead`: what does as well is there. `against`: set, and should not be."""
+
+    MET = "there"
+    INSTEAD = "there in another way"
+    MISSING = "missing"
+    AGAINST = "set, and should not be"
+
+
+@dataclass(frozen=True)
+class SymbolStanding:
+    """One symbol of a requirement. `value`: y, m, n, or "" where the kernel's source has no such symbol. `used`: the
+    first reason by which the trace asked for it, with its `reference`; empty where it did not. `instructions`: what its
+    code cost on the way to ready where it is there, and in the whole trace of the baseline where it is not; None where
+    nothing is on record."""
+
+    name: str
+    value: str
+    used: str = ""
+    reference: str = ""
+    instructions: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One requirement, held against a kernel."""
+
+    requirement: Requirement
+    met: Met
+    symbols: tuple[SymbolStanding, ...]
+
+    @property
+    def used(self) -> bool:
+        """Whether the trace asked for any of it."""
+        return any(one.used for one in self.symbols)
+
+    @property
+    def instructions(self) -> int | None:
+        """What its symbols cost together."""
+        known = [one.instructions for one in self.symbols if one.instructions is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True)
+class HeldAgainst:
+    """All requirements of a program against one kernel. `traced`: whether there is a trace to set them against."""
+
+    program: Program
+    kernel: str
+    version: str
+    traced: bool
+    answers: tuple[Answer, ...]
+
+    def lacking(self, level: Level) -> tuple[Answer, ...]:
+        bad = (Met.MISSING, Met.AGAINST)
+        return tuple(one for one in self.answers if one.requirement.level is level and one.met in bad)
+
+
+def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
+    """All programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
+    found: dict[str, Requirements] = {}
+    for origin, text in sorted(toml_rows.texts("requirements", folder)):
+        tables = toml_rows.document(text, origin)
+        programs = toml_rows.rows(tables, "program", Program, origin)
+        rows = toml_rows.rows(tables, "requirement", Requirement, origin, _check)
+        if len(programs) != 1:
+            raise UserInputError(f"{origin} must have one [[program]]")
+        found[programs[0].name] = Requirements(programs[0], rows)
+    ids = [row.id for one in found.values() for row in one.rows]
+    toml_rows.require_unique(ids, "rows of data/requirements")
+    return found
+
+
+def _check(row: dict[str, Any]) -> None:
+    in_bounds(row.get("kernel", ""), "1")
+    if not row["symbols"]:
+        raise ValueError("names no symbol")
+    if row.get("value", "y") not in ("y", "n"):
+        raise ValueError("value is y or n")
+
+
+def of_program(name: str, folder: Traversable | Path | None = None) -> Requirements:
+    """Those of one program. Raises UserInputError for one that nothing is known of."""
+    known = load(folder)
+    if name not in known:
+        raise UserInputError(f"nothing is known of what '{name}' requires", hint=f"known: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def against_configuration(
+    asked: Requirements, kernel: str, symbols: Mapping[str, str], version: str, known: Knows | None = None
+) -> HeldAgainst:
+    """Against a .config. `version`: empty where it does not tell. `known`: whether the kernel's
+    source has a symbol, where that is at hand."""
+    return _against(asked, kernel, version, {n: SymbolStanding(n, v) for n, v in symbols.items()}, known, traced=False)
+
+
+def against_run(asked: Requirements, bundle: str, run: FitRun, known: Knows | None = None) -> HeldAgainst:
+    """Against what a fit built, with what its trace asked for, and what each symbol cost."""
+    here = dict(run.tailored.symbol_costs)
+    standings: dict[str, SymbolStanding] = {}
+    for change in run.plan.symbols:
+        reason = next((r for r in change.reasons if r.cause is Cause.DEMANDED), None)
+        value = change.setting.value or "n"
+        cost = here.get(change.id) if value in ("y", "m") else None
+        said = (reason.text, reason.reference) if reason is not None else ("", "")
+        standings[change.id] = SymbolStanding(change.id, value, *said, cost)
+    for change in run.plan.gone:
+        ran = change.saves(Figure.TRACE_INSTRUCTIONS) if change.expects(Figure.TRACE_INSTRUCTIONS) else None
+        standings.setdefault(change.id, SymbolStanding(change.id, "n", instructions=ran))
+    return _against(asked, bundle, run.plan.kernel_version, standings, known, traced=True)
+
+
+def _against(
+    asked: Requirements,
+    kernel: str,
+    version: str,
+    standings: Mapping[str, SymbolStanding],
+    known: Knows | None,
+    *,
+    traced: bool,
+) -> HeldAgainst:
+    def stands(name: str) -> SymbolStanding:
+        if known is not None and not known(name):
+            return SymbolStanding(name, "")
+        return standings.get(name, SymbolStanding(name, "n"))
+
+    rows = [row for row in asked.rows if not version or in_bounds(row.kernel, version)]
+    answers = tuple(_answer(row, [stands(name) for name in row.symbols], stands) for row in rows)
+    return HeldAgainst(asked.program, kernel, version, traced, answers)
+
+
+def _answer(row: Requirement, symbols: Sequence[SymbolStanding], stands: Callable[[str], SymbolStanding]) -> Answer:
+    there = [one.value in ("y", "m") for one in symbols]
+    if row.value == "n":
+        return Answer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
+    # What this source does not know cannot be missing, unless it knows nothing of the whole row.
+    if all(here or one.value == "" for here, one in zip(there, symbols, strict=True)) and any(there):
+        return Answer(row, Met.MET, tuple(symbols))
+    others = [stands(name) for name in row.instead]
+    if others and all(one.value in ("y", "m", "") for one in others) and any(one.value in ("y", "m") for one in others):
+        return Answer(row, Met.INSTEAD, (*symbols, *others))
+    return Answer(row, Met.MISSING, tuple(symbols))

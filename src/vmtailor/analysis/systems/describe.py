@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's tree → what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmtailor.analysis.reach.elf_file import identity
+from vmtailor.analysis.systems import kernels, loaders, mounts, units
+from vmtailor.analysis.systems.root import Root
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.elf import NoElf
+from vmtailor.base.words.text import plain
+from vmtailor.model.architecture import every
+from vmtailor.model.systems.subject import DiskLayout, LoaderEntry, SubjectKind, SystemSubject
+from vmtailor.model.systems.tree import NodeKind
+
+_GRUB = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
+_GRUBENV = ("/boot/grub/grubenv", "/boot/grub2/grubenv")
+_BLS = "/boot/loader/entries"
+_OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+#: A script's first line leads to what runs it; so many times at most.
+_INTERPRETERS = 4
+#: Bytes of a program that tell its processor, or what interprets it.
+_HEAD_BYTES = 256
+
+
+def describe(
+    root: Root,
+    reference: str,
+    kind: SubjectKind,
+    *,
+    disk: DiskLayout | None = None,
+    identity_text: str = "",
+    init: str = "",
+    notes: Sequence[str] = (),
+) -> SystemSubject:
+    """Everything that the files say. `init`: the program to start, where the user or an image names one. Raises
+    UserInputError: no init, or one for a processor that nothing is known of."""
+    entries = loader_entries(root, "/boot" if disk is not None and disk.boot else "")
+    chosen = next((entry for entry in entries if entry.chosen), None)
+    words = chosen.words if chosen is not None else ()
+    named = init or next((word.partition("=")[2] for word in reversed(words) if word.startswith("init=")), "")
+    found = units.find_init(root, named)
+    if found is None:
+        raise UserInputError(
+            f"{reference} has no init: {named or 'none of /sbin/init, /etc/init and /bin/init'} is a program in it",
+            hint="an image of a program, without an init, is fitted as it is: vmtailor fit IMAGE",
+        )
+    architecture = processor_of(root, found.program, reference)
+    installed = kernels.installed(root)
+    started, masked, target = units.enabled(root, found)
+    text = next((text for path in _OS_RELEASE if (text := root.text(path))), "")
+    return SystemSubject(
+        reference=reference, kind=kind, architecture=architecture, os=mounts.parse_os_release(text), init=found,
+        kernel=kernels.starting(root, installed, entries), kernels=installed, entries=entries,
+        mounts=mounts.parse_fstab(root.text("/etc/fstab")), units=started, masked=masked, default_target=target,
+        disk=disk, identity=identity_text, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def loader_entries(root: Root, boot_prefix: str) -> tuple[LoaderEntry, ...]:
+    """The entries of the loaders that are there; GRUB's file has the last word on which starts."""
+    environment: dict[str, str] = {}
+    for path in _GRUBENV:
+        environment |= loaders.parse_grubenv(root.text(path))
+    files = {
+        f"{_BLS}/{name}": root.text(f"{_BLS}/{name}")
+        for name, node in sorted(root.names(_BLS).items())[: loaders.MOST_ENTRIES]
+        if name.endswith(".conf") and node.kind is NodeKind.FILE
+    }
+    for path in _GRUB:
+        if found := loaders.parse_grub(root.text(path), path, environment, boot_prefix):
+            return tuple(found)
+    return tuple(loaders.parse_bls(files, environment, boot_prefix))
+
+
+def processor_of(root: Root, program: str, reference: str) -> str:
+    """The architecture that a program is for, by its name; that of its interpreter for a script.
+
+    Raises UserInputError for one that nothing is known of."""
+    path = program
+    for _ in range(_INTERPRETERS):
+        head = root.begin(path, _HEAD_BYTES)
+        if head.startswith(b"#!"):
+            words = head[2:].split(b"\n", 1)[0].split()
+            path = root.resolve(words[0].decode("utf-8", "replace")) if words else ""
+            continue
+        try:
+            found = identity(head)
+        except NoElf:
+            break
+        row = next(
+            (
+                one
+                for one in every()
+                if one.code is not None and one.code.elf_machine == found.machine and found.bits == 64
+            ),
+            None,
+        )
+        if row is None:
+            raise UserInputError(
+                f"{reference} is a system for {_machine_name(found.machine, found.bits)}",
+                hint=f"systems are fitted for {', '.join(one.title for one in every())}",
+            )
+        return row.name
+    raise UserInputError(
+        f"{reference}: {plain(program)[:200]} is no program that a kernel could start as its init",
+        hint="a script needs an interpreter that is there; name another init with --init",
+    )
+
+
+def _machine_name(number: int, bits: int) -> str:
+    from elftools.elf.enums import ENUM_E_MACHINE  # late: the library takes 50 ms
+
+    name = next((key for key, value in ENUM_E_MACHINE.items() if value == number and key.startswith("EM_")), "")
+    return f"{name.removeprefix('EM_') or f'ELF machine {number}'}, {bits} bits"

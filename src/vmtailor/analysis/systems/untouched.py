@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whole systems come by and do without, as data with reasons: `data/systems/*.toml`.
+
+[[mount]]
+id     = "debug-files"           # unique
+type   = "debugfs"               # a file system of the kernel's own,
+place  = "/sys/kernel/debug"     # mounted where it always is: demanded once a file in it is opened, not before
+reason = "why"
+
+[[absence]]                      # as in data/harmless: what is opened there demands nothing, and may be missing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from vmtailor.analysis.demands.harmless import Harmless
+from vmtailor.base.files import toml_rows
+
+
+@dataclass(frozen=True)
+class OwnMount:
+    """A file system of the kernel's own at its place."""
+
+    id: str
+    type: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Untouched:
+    mounts: tuple[OwnMount, ...]
+    absences: tuple[Harmless, ...]
+
+    def covers(self, path: str) -> bool:
+        """Whether opening a path demands nothing."""
+        return any(row.covers(path) for row in self.absences)
+
+
+def load(folder: Traversable | Path | None = None) -> Untouched:
+    """All rows that come with the program, or those of `folder`. Raises UserInputError for a malformed one, or where
+    two have one id."""
+    base = folder if folder is not None else resources.files("vmtailor") / "data" / "systems"
+    mounts: list[OwnMount] = []
+    absences: list[Harmless] = []
+    for origin, text in toml_rows.texts("systems", base):
+        tables = toml_rows.document(text, origin)
+        mounts += toml_rows.rows(tables, "mount", OwnMount, origin)
+        absences += toml_rows.rows(tables, "absence", Harmless, origin)
+    toml_rows.require_unique([*(row.id for row in mounts), *(row.id for row in absences)], "rows of data/systems")
+    return Untouched(tuple(mounts), tuple(absences))

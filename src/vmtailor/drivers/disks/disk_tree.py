@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's tree on a disk: its root file system, with that of /boot where it has one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.words import figures
+from vmtailor.drivers.disks.ext4 import ROOT_INODE, Entry, Ext4
+from vmtailor.model.systems.tree import Node, NodeKind
+
+#: Where a second file system may be.
+BOOT = "/boot"
+
+
+class DiskTree:
+    """A `Tree`: paths become inode numbers as their folders are listed."""
+
+    def __init__(self, root: Ext4, name: str) -> None:
+        self._name = name
+        self._root = root
+        self._boot: Ext4 | None = None
+        self._listed: dict[str, dict[str, Entry]] = {}
+
+    def mount_boot(self, boot: Ext4) -> None:
+        """Put the file system of /boot in its place."""
+        self._boot = boot
+        for path in [path for path in self._listed if self._in_boot(path)]:
+            del self._listed[path]
+
+    def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
+        self._list(paths)
+        return {
+            path: {name: entry.node for name, entry in self._listed[path].items()}
+            for path in paths
+            if path in self._listed
+        }
+
+    def targets(self, paths: Sequence[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for system, some in self._by_system(paths).items():
+            inodes = {
+                path: entry.inode for path in some if (entry := self._entry(path)) and entry.node.kind is NodeKind.LINK
+            }
+            told = system.targets(list(inodes.values())) if inodes else {}
+            found.update({path: told[inode] for path, inode in inodes.items()})
+        return found
+
+    def read(self, path: str, most: int) -> bytes:
+        entry = self._entry(path)
+        if entry is None or entry.node.kind is not NodeKind.FILE:
+            return b""
+        if entry.node.size > most:
+            raise UserInputError(
+                f"{self._name}: {path} has {figures.file_bytes(entry.node.size)}, more than is read of such a file"
+            )
+        return self._system(path).read(entry.inode, entry.node.size) if entry.node.size else b""
+
+    def begin(self, path: str, count: int) -> bytes:
+        entry = self._entry(path)
+        if entry is None or entry.node.kind is not NodeKind.FILE:
+            return b""
+        return self._system(path).begin(entry.inode, min(count, entry.node.size))
+
+    def _in_boot(self, path: str) -> bool:
+        return self._boot is not None and (path == BOOT or path.startswith(f"{BOOT}/"))
+
+    def _system(self, path: str) -> Ext4:
+        return self._boot if self._boot is not None and self._in_boot(path) else self._root
+
+    def _by_system(self, paths: Sequence[str]) -> dict[Ext4, list[str]]:
+        found: dict[Ext4, list[str]] = {}
+        for path in paths:
+            found.setdefault(self._system(path), []).append(path)
+        return found
+
+    def _entry(self, path: str) -> Entry | None:
+        if path == "/" or (self._boot is not None and path == BOOT):
+            return Entry(ROOT_INODE, Node(NodeKind.FOLDER))
+        above, _, name = path.rpartition("/")
+        self._list([above or "/"])
+        return self._listed.get(above or "/", {}).get(name)
+
+    def _list(self, paths: Sequence[str]) -> None:
+        for system, some in self._by_system([path for path in paths if path not in self._listed]).items():
+            inodes = {
+                path: entry.inode
+                for path in some
+                if (entry := self._entry(path)) and entry.node.kind is NodeKind.FOLDER
+            }
+            told = system.folders(list(inodes.values())) if inodes else {}
+            self._listed.update({path: told[inode] for path, inode in inodes.items()})

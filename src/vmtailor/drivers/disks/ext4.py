@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ext4 file system on a disk image, read by debugfs, by inode numbers only: no name of it is ever part of a command
+(docs/decisions/0023-disks-are-read-by-the-file-systems-own-tools.md)."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.process import CommandFailed
+from vmtailor.drivers.disks.shut_in import run_shut_in
+from vmtailor.model.systems.tree import Node, NodeKind
+
+ROOT_INODE = 2
+#: What one listing prints at most, and how many folders are asked for at once.
+_MOST_BYTES, _AT_ONCE = 256 << 20, 500
+_TIMEOUT_S = 120.0
+_ENTRY = re.compile(rb"/(\d{1,10})/([0-7]{6})/\d+/\d+/([^/\0]{1,255})/(\d*)/", re.DOTALL)
+_FAST_LINK = re.compile(rb'^Fast link dest: "(.*)"$', re.MULTILINE | re.DOTALL)
+_SIZE = re.compile(rb"^User: .*?\bSize: (\d{1,20})$", re.MULTILINE)
+_KINDS = {0o10: NodeKind.FILE, 0o04: NodeKind.FOLDER, 0o12: NodeKind.LINK}
+#: The superblock: where it is, its magic number, and the fields that say how it was left.
+_SUPER_AT, _SUPER_BYTES, _MAGIC = 1024, 1024, 0xEF53
+_NEEDS_RECOVERY, _JOURNAL_DEVICE = 0x4, 0x8
+#: Blocks have 1024 bytes shifted by this at most: 64 KiB.
+_MOST_SHIFT = 6
+_CLEAN, _WITH_ERRORS = 1, 2
+_PATH_BYTES = 4095
+_BROKEN = "e2fsck -f on a copy of it says more"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a directory."""
+
+    inode: int
+    node: Node
+
+
+class Ext4:
+    """The file system at an offset of raw bytes. Raises UserInputError when it is not whole, clean and plain. `name`:
+    what messages call it."""
+
+    def __init__(self, raw: Path, offset: int, name: str) -> None:
+        self._raw = raw
+        self._device = f"{raw}?offset={offset}"
+        self._name = name
+        self._offset = offset
+        self._block = require_clean(raw, offset, name)
+
+    def folders(self, inodes: Sequence[int]) -> dict[int, dict[str, Entry]]:
+        """What is in directories. One that cannot be read is empty."""
+        found = {}
+        for inode, text in self._ask_each("ls -p", inodes).items():
+            entries = {}
+            for number, mode, name, size in _ENTRY.findall(text):
+                kind = _KINDS.get(int(mode, 8) >> 12, NodeKind.OTHER)
+                known = name.decode("utf-8", "surrogateescape")
+                if known not in (".", "..") and int(number):
+                    entries[known] = Entry(int(number), Node(kind, int(size or 0) if kind is NodeKind.FILE else 0))
+            found[inode] = entries
+        return found
+
+    def targets(self, inodes: Sequence[int]) -> dict[int, str]:
+        """Where symbolic links lead; empty for what is none."""
+        found = {}
+        for inode, text in self._ask_each("stat", inodes).items():
+            fast, size = _FAST_LINK.search(text), _SIZE.search(text)
+            target = fast[1] if fast else b""
+            if not fast and size and 0 < int(size[1]) <= _PATH_BYTES:
+                target = self.read(inode, int(size[1]))
+            found[inode] = target.decode("utf-8", "surrogateescape")
+        return found
+
+    def read(self, inode: int, size: int) -> bytes:
+        """The content of a file of `size` bytes. Raises UserInputError when it has not so many."""
+        data = self._run(["-R", f"cat <{inode}>", self._device], None, size + 4096)
+        if len(data) != size:
+            raise UserInputError(f"{self._name} is damaged: a file has {len(data)} bytes, not {size}", hint=_BROKEN)
+        return data
+
+    def begin(self, inode: int, count: int) -> bytes:
+        """The first bytes of a file. Holes are zeros; of a file within its inode there are none."""
+        numbers = range(-(-count // self._block))
+        found = b""
+        with self._raw.open("rb") as file:
+            for said in self._ask([f"bmap <{inode}> {number}" for number in numbers]):
+                block = int(word) if (word := said.split(maxsplit=1)[0] if said.split() else b"0").isdigit() else 0
+                file.seek(self._offset + block * self._block)
+                found += file.read(self._block) if block else bytes(self._block)
+        return found[:count]
+
+    def _ask_each(self, command: str, inodes: Sequence[int]) -> dict[int, bytes]:
+        """What one command says of each inode."""
+        unique = list(dict.fromkeys(inodes))
+        return dict(zip(unique, self._ask([f"{command} <{inode}>" for inode in unique]), strict=True))
+
+    def _ask(self, commands: Sequence[str]) -> list[bytes]:
+        """What debugfs says to each of some different commands. It repeats each before its answer."""
+        found: list[bytes] = []
+        for first in range(0, len(commands), _AT_ONCE):
+            some = commands[first : first + _AT_ONCE]
+            said = self._run(["-f", "-", self._device], "".join(f"{one}\n" for one in some).encode(), _MOST_BYTES)
+            echoes = [f"debugfs: {one}\n".encode() for one in some]
+            at = 0 if said.startswith(echoes[0]) else said.find(b"\n" + echoes[0]) + 1
+            for echo, after in zip(echoes, [*echoes[1:], b""], strict=True):
+                start = at + len(echo)
+                end = said.find(b"\n" + after, start - 1) + 1 if after else len(said)
+                if said[at:start] != echo or end < start:
+                    raise UserInputError(f"{self._name} is damaged: its directories cannot be read", hint=_BROKEN)
+                found.append(said[start:end])
+                at = end
+        return found
+
+    def _run(self, arguments: list[str], commands: bytes | None, most_bytes: int) -> bytes:
+        try:
+            done = run_shut_in(
+                "debugfs", arguments, shown=(self._raw,), package="e2fsprogs", most_bytes=most_bytes,
+                timeout_s=_TIMEOUT_S, stdin_bytes=commands,
+            )  # fmt: skip
+        except CommandFailed as error:
+            raise UserInputError(f"{self._name} is damaged", hint=_BROKEN, details=error.details) from error
+        if b"Filesystem not open" in done.stderr or b"while trying to open" in done.stderr:
+            raise UserInputError(f"{self._name} is damaged", hint=_BROKEN, details=done.error_text[-2000:])
+        return done.stdout
+
+
+def require_clean(raw: Path, offset: int, name: str) -> int:
+    """Bytes of a block. Raises UserInputError for a file system that was not left in order: what its journal still
+    holds is not in place."""
+    with raw.open("rb") as file:
+        file.seek(offset + _SUPER_AT)
+        block = file.read(_SUPER_BYTES)
+    if len(block) < _SUPER_BYTES or struct.unpack_from("<H", block, 0x38)[0] != _MAGIC:
+        raise UserInputError(f"{name} is no ext4 file system", hint=_BROKEN)
+    state, shift = struct.unpack_from("<H", block, 0x3A)[0], struct.unpack_from("<I", block, 0x18)[0]
+    incompatible = struct.unpack_from("<I", block, 0x60)[0]
+    if incompatible & _JOURNAL_DEVICE:
+        raise UserInputError(f"{name} is the journal of another file system", hint="give the disk that has the system")
+    if incompatible & _NEEDS_RECOVERY or not state & _CLEAN:
+        raise UserInputError(
+            f"{name} was not cleanly unmounted: its machine runs, or was switched off",
+            hint="start the machine and shut it down, or run e2fsck -p on a copy of the disk",
+        )
+    if state & _WITH_ERRORS:
+        raise UserInputError(f"{name} has errors, as its kernel has noted", hint=_BROKEN)
+    if shift > _MOST_SHIFT:
+        raise UserInputError(f"{name} is damaged: its blocks have no known size", hint=_BROKEN)
+    return 1024 << int(shift)

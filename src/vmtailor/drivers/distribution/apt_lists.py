@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which package lists apt reads: this host's own, or those of another architecture, kept in our cache.
+
+The host's own lists, and what is installed here, are neither read nor changed by apt when it is asked for another
+architecture: no root is needed, and no foreign architecture has to be added to the host.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base import process
+from vmtailor.base.cache.store import Store, locked
+from vmtailor.base.errors import HostError
+from vmtailor.base.progress import step
+from vmtailor.model.architecture import Architecture
+
+#: What brings the package lists up to date, as root.
+REFRESH = "apt-get update"
+_HOST_LISTS = Path("/var/lib/apt/lists")
+#: Where the keys are that the archive is signed with. Where they are not, apt's own are tried.
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_FORMAT = "$(ORIGIN)|$(REPO_URI)|$(CODENAME)|$(COMPONENT)"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
+_URI = re.compile(r"[a-z0-9+.-]+:[!-~]+")
+_UPDATE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line of apt's sources: a repository's address, the code name of what it has (`bookworm-security`), and a
+    component."""
+
+    uri: str
+    codename: str
+    component: str
+
+    @property
+    def release(self) -> str:
+        """The release that it belongs to: `bookworm`."""
+        return self.codename.partition("-")[0]
+
+    def of_release(self, release: str) -> Source:
+        """The same of another release: `bookworm-security` becomes `trixie-security`."""
+        return Source(self.uri, release + self.codename.removeprefix(self.release), self.component)
+
+    def line(self, architecture: str) -> str:
+        """As apt reads it."""
+        signed = f" signed-by={_KEYRING}" if _KEYRING.is_file() else ""
+        return f"deb [arch={architecture}{signed}] {self.uri} {self.codename} {self.component}\n"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of one architecture. Without a folder: this host's own."""
+
+    architecture: str = ""
+    folder: Path | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """What apt is told so that it reads these. Nothing counts as installed in lists of ours."""
+        if self.folder is None:
+            return []
+        told = {
+            "APT::Architecture": self.architecture,
+            "APT::Architectures": self.architecture,
+            "Dir::State": self.folder,
+            "Dir::State::Lists": self.folder / "lists",
+            "Dir::State::status": self.folder / "status",
+            "Dir::State::extended_states": self.folder / "extended_states",
+            "Dir::Cache": self.folder / "cache",
+            "Dir::Etc::SourceList": self.folder / "sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "APT::Sandbox::User": "root",
+            "Debug::NoLocking": "1",
+            # Icons and descriptions of desktop programs: half of what would be fetched.
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+            "Acquire::Languages": "none",
+        }
+        return [word for name, value in told.items() for word in ("-o", f"{name}={value}")]
+
+    def state(self) -> str:
+        """A word that changes when the lists do. Ours change with the host's: those are older, and are fetched anew."""
+        if self.folder is None:
+            return _state(_HOST_LISTS)
+        return repr((_state(_HOST_LISTS), _state(self.folder / "lists")))
+
+
+HOST = Lists()
+
+
+def of(row: Architecture, store: Store | None = None) -> Lists:
+    """The lists of an architecture, fetched where they are not there yet or older than the host's.
+
+    Raises HostError when they cannot be fetched."""
+    lists = known(row, store)
+    if lists.folder is not None:
+        with locked(lists.folder / ".lock"):
+            if not _is_current(lists.folder):
+                _fetch(lists, lists.folder, row)
+    return lists
+
+
+def known(row: Architecture, store: Store | None = None) -> Lists:
+    """The same, without asking whether they are there: what `state` is asked of at every start."""
+    architecture = row.packages.architecture
+    # Kernels of this host's processor come from the host's own lists, unless they are of another release.
+    if platform.machine() in row.hosts and not row.packages.suites:
+        return HOST
+    name = "-".join((architecture, *row.packages.suites))
+    return Lists(architecture, (store or Store()).folder("package-lists", name))
+
+
+def sources(text: str, suites: tuple[str, ...]) -> tuple[Source, ...]:
+    """The repositories of Debian's own that a host has (`apt-get indextargets`), of the release that is wanted: the
+    host's own where `suites` names none, or names it; otherwise the first of them."""
+    found: dict[Source, None] = {}
+    for line in text.splitlines():
+        origin, *fields = line.split("|")
+        if origin != "Debian" or len(fields) != 3:
+            continue
+        source = Source(*fields)
+        if not _URI.fullmatch(source.uri) or not all(map(_WORD.fullmatch, fields[1:])):
+            continue
+        other = bool(suites) and source.release not in suites
+        found.setdefault(source.of_release(suites[0]) if other else source)
+    return tuple(found)
+
+
+def _fetch(lists: Lists, folder: Path, row: Architecture) -> None:
+    apt_get = process.require_tool("apt-get", "apt")
+    asked = [apt_get, "indextargets", "--format", _FORMAT, "Created-By: Packages"]
+    there = sources(process.run(asked, timeout_s=120).text, row.packages.suites)
+    if not there:
+        raise HostError(
+            f"the host's package lists name no repository of Debian's to fetch those of {row.title} from",
+            hint=f"as root, run: {REFRESH} (then start vmtailor again)",
+        )
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "status").touch()
+    (folder / "sources.list").write_text("".join(source.line(lists.architecture) for source in there))
+    try:
+        with step(f"fetching the package lists of {row.title} ({', '.join(dict.fromkeys(s.release for s in there))})"):
+            process.run([apt_get, *lists.options, "-qq", "--error-on=any", "update"], timeout_s=_UPDATE_S)
+    except process.CommandFailed as error:
+        raise HostError(
+            f"the package lists of {row.title} cannot be fetched",
+            hint="check the network, and that the host's repositories have this architecture",
+            details=error.details,
+        ) from error
+    (folder / "fetched").touch()
+
+
+def _is_current(folder: Path) -> bool:
+    """Whether these lists were fetched after the host's own were."""
+    try:
+        fetched = (folder / "fetched").stat().st_mtime
+        return all(path.stat().st_mtime <= fetched for path in _HOST_LISTS.iterdir() if path.is_file())
+    except OSError:
+        return (folder / "fetched").is_file()
+
+
+def _state(lists: Path) -> str:
+    try:
+        entries = sorted((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size) for entry in os.scandir(lists))
+    except OSError:
+        return "no lists"
+    return repr(entries)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which compiled guest programs a machine needs: those of its processor."""
+
+from __future__ import annotations
+
+from vmtailor.base import natives
+from vmtailor.base.natives import Natives
+from vmtailor.model.architecture import named
+
+
+def of(architecture: str) -> Natives:
+    """The native parts for machines of an architecture, by its name.
+
+    Raises HostError when the guest programs are not there and cannot be compiled, with what to install."""
+    row = named(architecture)
+    if row.is_host:
+        return natives.locate()
+    return natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages)

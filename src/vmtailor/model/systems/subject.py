@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system with an init of its own: what it is, read from its files without starting it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class SubjectKind(StrEnum):
+    """Where a system is kept. The value is the prefix of its reference."""
+
+    DISK = "disk"
+    ROOT = "rootfs"
+    IMAGE = "image"
+
+
+class TableKind(StrEnum):
+    """How a disk is divided."""
+
+    NONE = "none"  # one file system fills it
+    MBR = "mbr"
+    GPT = "gpt"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A stretch of a disk. `type`: the table's number or GUID. `content`: what is in it, as libblkid calls it (ext4,
+    vfat, swap …); empty where that is not known. `uuid`, `label`: of what is in it; `partition_uuid`: of the table's
+    entry."""
+
+    number: int
+    start_bytes: int
+    size_bytes: int
+    type: str = ""
+    content: str = ""
+    uuid: str = ""
+    label: str = ""
+    partition_uuid: str = ""
+
+
+@dataclass(frozen=True)
+class DiskLayout:
+    """A disk image. `root`: the number of the partition that has the system; 0 where one file system fills the disk.
+    `boot`: that of a partition of its own for /boot; 0 for none. `firmware`: what its loaders start from (`bios`,
+    `uefi`); none where it can only be booted with a kernel from outside."""
+
+    format: str
+    size_bytes: int
+    table: TableKind
+    partitions: tuple[Partition, ...]
+    root: int = 0
+    boot: int = 0
+    firmware: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OsRelease:
+    """What os-release says; fields that are not there are empty."""
+
+    id: str = ""
+    version_id: str = ""
+    codename: str = ""
+    pretty_name: str = ""
+
+
+class InitKind(StrEnum):
+    SYSTEMD = "systemd"
+    SYSVINIT = "sysvinit"
+    OPENRC = "openrc"
+    RUNIT = "runit"
+    BUSYBOX = "busybox"
+    SCRIPT = "script"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Init:
+    """What the kernel starts: `path` as it is asked for, `program` where that leads."""
+
+    path: str
+    program: str
+    kind: InitKind
+
+
+@dataclass(frozen=True)
+class InstalledKernel:
+    """A kernel of the system; paths are inside it, and empty for what is not there. `modules`, `modules_bytes`: files
+    below the folder of its modules, packed as they are."""
+
+    release: str
+    image: str = ""
+    image_bytes: int = 0
+    config: str = ""
+    initrd: str = ""
+    initrd_bytes: int = 0
+    modules: int = 0
+    modules_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class LoaderEntry:
+    """One entry of a boot loader. `kernel`, `initrd`: paths inside the system. `words`: the kernel's command line.
+    `source`: the file that has it. `chosen`: the loader starts it when nobody chooses."""
+
+    title: str
+    kernel: str
+    initrd: tuple[str, ...]
+    words: tuple[str, ...]
+    source: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /etc/fstab."""
+
+    device: str
+    place: str
+    type: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EnabledUnit:
+    """A service that starts by itself. `wanted_by`: the target, or the run level."""
+
+    name: str
+    wanted_by: str
+
+
+# vmtailor/subject/1: first.
+@dataclass(frozen=True)
+class SystemSubject:
+    """What was found. `identity`: tells this content from other content. `kernel`: the release that starts when nobody
+    chooses; empty for a system without a kernel. `masked`: units that are switched off by name. `notes`: what a reader
+    should know, in sentences."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/subject/1"
+
+    reference: str
+    kind: SubjectKind
+    architecture: str
+    os: OsRelease
+    init: Init
+    kernel: str
+    kernels: tuple[InstalledKernel, ...]
+    entries: tuple[LoaderEntry, ...]
+    mounts: tuple[Mount, ...]
+    units: tuple[EnabledUnit, ...]
+    masked: tuple[str, ...] = ()
+    default_target: str = ""
+    disk: DiskLayout | None = None
+    identity: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def installed(self) -> InstalledKernel | None:
+        """The kernel that starts when nobody chooses."""
+        return next((one for one in self.kernels if one.release == self.kernel), None)
+
+    @property
+    def entry(self) -> LoaderEntry | None:
+        """The loader's entry that starts when nobody chooses."""
+        return next((one for one in self.entries if one.chosen), None)

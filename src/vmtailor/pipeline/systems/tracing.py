@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a system's disk to its trace: its own kernel started directly, our way into its root, every call seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.guests import machines
+from vmtailor.analysis.systems.module_index import ModuleIndex
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.rootfs import small_initrd
+from vmtailor.drivers.rootfs.initramfs import load_order
+from vmtailor.model.architecture import Architecture, named
+from vmtailor.model.boots.workload import OwnInit
+from vmtailor.model.machine import Disk, DiskMode, Machine
+from vmtailor.model.systems.subject import SubjectKind, SystemSubject
+from vmtailor.model.systems.trace import SystemTrace
+from vmtailor.stages import system_trace
+from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_trace import SystemTraceInputs
+
+#: Bytes that are read of a kernel, of one module, and of the lists of modules.
+KERNEL_BYTES, MODULE_BYTES, LIST_BYTES = 256 << 20, 64 << 20, 64 << 20
+#: Words that say where the root is, or that the loader adds for itself.
+_NOT_KEPT = ("root", "rootfstype", "initrd", "BOOT_IMAGE", "rdinit", "init")
+
+
+@dataclass(frozen=True)
+class SystemKernel:
+    """A system's own kernel, taken out of it. `modules`: what its folder says; `way_in`: those that lead to the
+    root."""
+
+    file: Path
+    release: str
+    modules: ModuleIndex
+    way_in: tuple[tuple[str, bytes], ...]
+
+
+def kernel_of(found: OpenedSubject, folder: Path) -> SystemKernel:
+    """Take the kernel that starts when nobody chooses out of a system, into `folder`.
+
+    Raises UserInputError where it has none."""
+    installed = found.subject.installed
+    if installed is None or not installed.image:
+        raise UserInputError(f"{found.subject.reference} has no kernel to start it with")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "vmlinuz"
+    file.write_bytes(found.root.read(installed.image, KERNEL_BYTES))
+    where = f"/lib/modules/{installed.release}"
+    alias, dep, builtin = (
+        found.root.text(f"{where}/modules.{name}", LIST_BYTES) for name in ("alias", "dep", "builtin")
+    )
+    index = ModuleIndex.read(alias, dep, builtin)
+    return SystemKernel(file, installed.release, index, _way_in(found, where, dep, index))
+
+
+def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:
+    """The modules that the root's disk and file system need, each after what it needs."""
+    wanted = (*small_initrd.TRANSPORTS, *small_initrd.FILE_SYSTEMS["ext4"])
+    needed = index.with_needs(name for name in wanted if name in index.paths)
+    with temporary.held_folder() as modules:
+        (modules / "kernel").mkdir()
+        for line in dep.splitlines():
+            path = line.partition(":")[0]
+            base = path.rpartition("/")[2]
+            if ".ko" in base and base.partition(".ko")[0].replace("-", "_") in needed:
+                (modules / "kernel" / base).write_bytes(found.root.read(f"{where}/{path}", MODULE_BYTES))
+        return tuple(load_order(modules, wanted))
+
+
+def words_of(subject: SystemSubject, row: Architecture) -> tuple[str, ...]:
+    """The system's own command line, with its root by the device that it is here."""
+    entry = subject.entry
+    own = entry.words if entry is not None else ("ro", f"console={row.kernel.console}")
+    number = subject.disk.root if subject.disk is not None else 0
+    root = f"root=/dev/vda{number or ''}"
+    kept = [word for word in own if word.partition("=")[0] not in _NOT_KEPT]
+    init = () if subject.init.path in ("", "/sbin/init") else (f"init={subject.init.path}",)
+    console = () if any(word.startswith("console=ttyS") for word in kept) else (f"console={row.kernel.console}",)
+    return (root, *kept, *console, *init, *(() if {"ro", "rw"} & {*kept} else ("ro",)), "panic=-1")
+
+
+def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
+    """The usual machine with the system's disk, which is never written, and its own kernel.
+
+    Raises UserInputError for a system that is on no disk."""
+    subject = found.subject
+    if subject.kind is not SubjectKind.DISK or found.disk is None:
+        raise UserInputError(f"{subject.reference} is on no disk", hint="systems are traced from disks: disk:FILE")
+    row = named(subject.architecture)
+    root = Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
+    return replace(
+        machines.usual(row), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file), disks=(root,),
+        append=words_of(subject, row),
+    )  # fmt: skip
+
+
+def traced(
+    found: OpenedSubject, workload: OwnInit, folder: Path, natives: Natives, *, memory_bytes: int, cpus: int = 1
+) -> SystemTrace:
+    """Trace a system into `folder`; what that has already is taken as it is. Raises GuestError where the system does
+    not get ready as it is."""
+    with temporary.held_folder(folder.parent) as scratch:
+        kernel = kernel_of(found, scratch)
+        machine = machine_of(found, kernel, memory_bytes=memory_bytes, cpus=cpus)
+        machine = replace(machine, ports=machines.on_loopback(workload.ports))
+        inputs = SystemTraceInputs(found.subject.reference, machine, workload, kernel.modules, kernel.way_in, natives)
+        return system_trace.trace(inputs, folder, scratch)

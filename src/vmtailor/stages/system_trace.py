@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage trace for a system with an init of its own: its boot on its own kernel, every system call of PID 1 and of all
+its descendants seen, and what the kernel does by itself beside them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.systems.module_index import ModuleIndex
+from vmtailor.analysis.systems.seen import Seen
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.base.words import figures
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.drivers.rootfs import watching_initrd
+from vmtailor.drivers.rootfs.initramfs import archive
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import OwnInit
+from vmtailor.model.machine import Disk, DiskMode, Machine
+from vmtailor.model.systems.trace import LogFigures, SystemTrace
+
+RECORD = "system-trace.json"
+REQUESTS = "requests.strace"
+#: Room for the log; its file is sparse.
+LOG_BYTES = 4 << 30
+#: What a boot takes with every call seen, over the same without; and the time that it is given over that.
+SLOWER, PATIENCE = 4.0, 4.0
+#: Host seconds that the log may take to be on its disk once the system is ready.
+SETTLE_S = 60.0
+#: What both sides are told so that nothing is given up because it is traced: systemd 252 and 257 know the first and the
+#: last; that for devices came with 253, and what is not known is passed over.
+TIMES = (
+    "systemd.default_timeout_start_sec=3600",
+    "systemd.default_device_timeout_sec=3600",
+    "systemd.service_watchdogs=no",
+)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+Booter = Callable[[Machine, OwnInit, Path], tuple[Boot, Gathered]]
+
+
+@dataclass(frozen=True)
+class SystemTraceInputs:
+    """What is traced. `machine`: the system's own kernel with its command line, the root on its first disk. `modules`:
+    what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in the order in
+    which they are loaded. `plain_s`: host seconds to ready without the tracer, where that is known; else one boot finds
+    out. `booter`: how it is booted, with its exercise."""
+
+    subject: str
+    machine: Machine
+    workload: OwnInit
+    modules: ModuleIndex
+    way_in: tuple[tuple[str, bytes], ...]
+    natives: Natives
+    plain_s: float | None = None
+    booter: Booter = plain_boot
+
+
+def with_time(machine: Machine) -> Machine:
+    """The machine told to give up nothing because it takes long: for both sides of a comparison."""
+    return replace(machine, append=(*machine.append, *(word for word in TIMES if word not in machine.append)))
+
+
+def watched_machine(
+    machine: Machine,
+    way_in: Sequence[tuple[str, bytes]],
+    natives: Natives,
+    scratch: Path,
+    options: Sequence[str] = watching_initrd.OPTIONS,
+) -> Machine:
+    """The machine with our way into its root, watched; its last disk takes the log.
+
+    Raises UserInputError for a machine that a loader starts."""
+    if machine.kernel is None or not machine.disks:
+        raise UserInputError("a system is traced with its own kernel, started directly")
+    log, initrd = scratch / REQUESTS, scratch / "initrd-watching"
+    initrd.write_bytes(archive(way_in, (natives.folder / "small-init").read_bytes()))
+    watching_initrd.add(initrd, f"/dev/vd{_LETTERS[len(machine.disks)]}", options)
+    log.unlink(missing_ok=True)
+    with log.open("wb") as file:
+        file.truncate(LOG_BYTES)
+    disks = (*machine.disks, Disk(str(log), mode=DiskMode.WRITTEN))
+    return with_time(replace(machine, initrd=str(initrd), disks=disks))
+
+
+def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
+    """Boot, watch, and write the record with the log into `folder`; what it has already is taken as it is.
+
+    A boot that does not get ready is kept with all that was seen until then, and said to be so: the caller decides.
+    Raises GuestError when nothing at all was seen."""
+    if (folder / RECORD).is_file() and (folder / REQUESTS).is_file():
+        return records.load(SystemTrace, folder / RECORD)
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(parents=True, exist_ok=True)
+    plain_s = inputs.plain_s if inputs.plain_s is not None else _plain(inputs, scratch)
+    machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch)
+    log = scratch / REQUESTS
+    expected = SLOWER * plain_s
+    with step(f"trace: every system call of the system, some {figures.seconds(expected)}") as progress:
+        work = replace(
+            inputs.workload,
+            timeout_s=max(inputs.workload.timeout_s, PATIENCE * expected),
+            settled=lambda asked: last_time(log) > asked,
+            settle_s=SETTLE_S,
+        )
+        boot, gathered = inputs.booter(machine, work, scratch)
+        progress.update(1, 1)
+    seen = Seen()
+    with step("trace: reading what was seen"):
+        seen.take(chunks_of(log))
+    if seen.reading.calls == 0:
+        raise GuestError(
+            f"{inputs.subject} did not come to its init under the tracer",
+            details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
+        )
+    size = _keep(log, folder / REQUESTS)
+    record = _record(inputs, machine, boot, plain_s, seen, size)
+    records.save(record, folder / RECORD)
+    return record
+
+
+def _plain(inputs: SystemTraceInputs, scratch: Path) -> float:
+    """How long the system takes without a tracer, by the same way in."""
+    with step("trace: the system as it is"):
+        machine = watched_machine(inputs.machine, inputs.way_in, inputs.natives, scratch, ())
+        boot, gathered = inputs.booter(machine, inputs.workload, scratch)
+    if boot.failures:
+        raise GuestError(
+            f"{inputs.subject} does not get ready on its own kernel",
+            hint="mend the system or its exercise first: a machine can only be fitted to a system that works",
+            details="\n".join((*boot.failures, gathered.console[-4000:].decode("utf-8", "replace"))),
+        )
+    return boot.seconds
+
+
+def _record(
+    inputs: SystemTraceInputs, machine: Machine, boot: Boot, plain_s: float, seen: Seen, size: int
+) -> SystemTrace:
+    reading, noted = seen.reading, seen.noted
+    return SystemTrace(
+        subject=inputs.subject,
+        machine=machine,
+        boot=boot,
+        plain_seconds=plain_s,
+        requests_file=REQUESTS,
+        figures=LogFigures(
+            reading.lines, reading.calls, len(reading.processes), reading.skipped, reading.never_returned, size,
+            reading.last_s - reading.first_s, reading.whole and not seen.cut,
+        ),
+        events=noted.has_events,
+        devices=noted.devices,
+        modules=noted.modules,
+        loads=noted.loads(inputs.modules),
+        kernel_programs=noted.kernel_programs(),
+        failed_calls=seen.failed_calls,
+        files=seen.files,
+    )  # fmt: skip
+
+
+def chunks_of(log: Path) -> Iterator[bytes]:
+    """A log's content in pieces, up to the empty rest of its disk."""
+    with log.open("rb") as file:
+        while part := file.read(1 << 20):
+            yield part
+            if part[-1:] == b"\0":
+                return
+
+
+def last_time(log: Path) -> float:
+    """Seconds since 1970 of the watchers' last mark that is on the disk; 0 where there is none."""
+    with log.open("rb") as file:
+        try:
+            end = os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+        except OSError:
+            return time.time()  # a file system that cannot tell: the caller waits no longer
+        file.seek(max(0, end - (1 << 20)))
+        tail = file.read(min(end, 1 << 20)).partition(b"\0")[0]
+    at = tail.rfind(b"+++ vmtailor time ")
+    words = tail[at:].split(b" ", 5)
+    try:
+        return float(words[3]) if at >= 0 and len(words) > 4 else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _keep(log: Path, to: Path) -> int:
+    """Move what is in the log to its place, without its empty rest; returns its bytes."""
+    size = 0
+    with to.open("wb") as out:
+        for part in chunks_of(log):
+            head, nul, _ = part.partition(b"\0")
+            out.write(head)
+            size += len(head)
+            if nul:
+                break
+    log.unlink()
+    return size

@@ -82,7 +82,7 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     """The symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
         yield _FORMATS.get(ask.key, ())
-    elif ask.kind is EvidenceKind.PSEUDO_FILE:
+    elif ask.kind is EvidenceKind.PSEUDO_FILE and not _is_harmless(ask, asked.rules):
         yield from (symbols for _, symbols, _ in asked.path(ask.key))
     elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:
         yield _CREDENTIALS.get(ask.key, ())
@@ -101,7 +101,9 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
 
 
 def _is_harmless(ask: Ask, rules: Rules) -> bool:
-    """Whether a program that could make a call does without."""
+    """Whether a program that could make a call, or names a path, does without."""
+    if ask.kind is EvidenceKind.PSEUDO_FILE:
+        return any(rule.named and rule.match(ask.key) for rule in rules.harmless)
     return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 

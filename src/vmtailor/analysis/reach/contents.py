@@ -144,11 +144,7 @@ def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
     whole = memoryview(data)
     # Some linkers put constants and code into one segment.
     mixed = not any(not one.executable and not one.writable for one in elf.segments)
-    constants = [
-        whole[one.offset : one.offset + one.size + 1]
-        for one in elf.segments
-        if not one.executable or mixed
-    ]
+    constants = [whole[one.offset : one.offset + one.size + 1] for one in elf.segments if not one.executable or mixed]
     words = _strings(constants, _WORDS, wanted.words)
     names, paths, programs = (_strings(constants, pattern) for pattern in (_NAMES, _PATHS, _PROGRAMS))
     imports = elf.imports

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze setup-bench bench-image bench bench-published compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -18,8 +18,12 @@ help:
 	@echo "make check          lint, types, import layers, generated docs"
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
-	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md)"
+	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md);"
+	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
+	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
+	@echo "make bench          every runtime and suite in the quick form, and the report (root)"
+	@echo "make bench-published  the published protocols in full; goes on where it was interrupted (root)"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"
 	@echo "make fuzz           a million inputs through every parser"
@@ -82,10 +86,25 @@ test-all: check
 	$(BIN)/pytest
 
 bench-fit: setup
-	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit.json
+	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit$(if $(filter command line,$(origin ARCH)),-$(ARCH)).json \
+	  $(if $(filter command line,$(origin ARCH)),--arch $(ARCH) --only hello lighttpd)
 
 bench-margin: setup
 	$(BIN)/python tools/bench_margin.py --out $(BUILD)/bench-margin $(BENCH_ARGS)
+
+setup-bench: setup
+	sh tools/install-packages.sh tools/bench_packages.py
+
+bench-image: setup
+	$(BIN)/python examples/build.py benchmarks/image $(BUILD)/images/bench
+
+bench: setup-bench bench-image
+	$(BIN)/vmtailor bench all --quick -o $(BUILD)/bench/quick.json
+	$(BIN)/vmtailor bench report $(BUILD)/bench/quick.json -o $(BUILD)/bench/quick.html
+
+bench-published: setup-bench bench-image
+	$(BIN)/vmtailor bench all -o $(BUILD)/bench/published.json
+	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
 
 bench-analyze: setup
 	$(BIN)/python tools/bench_analyze.py

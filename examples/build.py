@@ -4,9 +4,10 @@
 
     examples/build.py FOLDER OUT [--arch NAME]
 
-FOLDER holds `image.toml` (described in examples/README.md). apt chooses and verifies the packages, `dpkg-deb` reads
-them as streams; nothing is unpacked, so that every file keeps its owner whoever builds. The same packages give the same
-bytes. With --arch the packages are those of another processor, and programs are compiled for it: none of them is run.
+FOLDER holds `image.toml`, or `system.toml` for the disk of a whole system (both described in examples/README.md). apt
+chooses and verifies the packages, `dpkg-deb` reads them as streams; nothing is unpacked, so that every file keeps its
+owner whoever builds. The same packages give the same bytes. With --arch the packages are those of another processor,
+and programs are compiled for it: none of them is run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import disk
+
 #: Time stamp of everything that we make ourselves; packages keep their own.
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
 #: Top directories that Debian has merged into /usr.
@@ -41,6 +44,9 @@ DROPPED = (
     "usr/lib/*/gconv/*", "usr/lib/*/audit/*",
 )  # fmt: skip
 KEPT = ("usr/share/doc/*/copyright",)
+#: What a folder is described in.
+SYSTEM = "system.toml"
+NAMES = ("image.toml", SYSTEM)
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,8 @@ def add_package(layer: Layer, package: Path, dropped: tuple[str, ...]) -> str:
 def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Target) -> Layer:
     """The lower layer: everything that comes from packages, with the accounts of the distribution."""
     layer = Layer()
-    dropped = (*DROPPED, *spec.get("drop", ()))
+    kept = set(spec.get("keep", ()))
+    dropped = (*(pattern for pattern in DROPPED if pattern not in kept), *spec.get("drop", ()))
     for name in MERGED:
         layer.add(directory(f"usr/{name}"))
         layer.add(symlink(name, f"usr/{name}"))
@@ -208,7 +215,8 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    packages = download(list(spec["packages"]), list(spec.get("assume", ())), cache, scratch, target)
+    names = [disk.newest(name) if "*" in name else name for name in spec["packages"]]
+    packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):
         master = layer.entries.get(f"usr/share/base-passwd/{account}.master")
@@ -226,9 +234,12 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
     return layer
 
 
-def compiled(source: Path, scratch: Path, target: Target) -> bytes:
+def compiled(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
-    the one program that Go makes of it, a Java file as an archive of its classes."""
+    the one program that Go makes of it, a Java file as an archive of its classes. `options`: further ones of the C
+    compiler; with a library among them, of the distribution's C library, which libraries are made for."""
+    if source.suffix == ".c":
+        return compiled_c(source, scratch, target, options)
     return COMPILERS[source.suffix](source, scratch, target)
 
 
@@ -240,12 +251,20 @@ def program(names: tuple[str, ...], package: str) -> str:
     return found
 
 
-def compiled_c(source: Path, scratch: Path, target: Target) -> bytes:
+def c_compiler(target: Target, options: tuple[str, ...]) -> str:
+    """Libraries are made for the distribution's C library; without one, musl makes the smaller program."""
+    if target.cross:
+        return program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-"))
+    if any(option.startswith("-l") for option in options):
+        return program(("cc",), "gcc")
+    return program(("musl-gcc", "cc"), "musl-tools")
+
+
+def compiled_c(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
     out = scratch / source.stem
-    own = program((f"{target.cross}gcc",), f"gcc-{target.cross}".rstrip("-")) if target.cross else ""
     subprocess.run(
-        [own or program(("musl-gcc", "cc"), "musl-tools"), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
-         "-Wl,--build-id=none", "-o", str(out), source.name],
+        [c_compiler(target, options), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+         "-Wl,--build-id=none", "-o", str(out), source.name, *options],
         check=True, cwd=source.parent,
     )  # fmt: skip
     return out.read_bytes()
@@ -283,7 +302,7 @@ def compiled_java(source: Path, scratch: Path, target: Target) -> bytes:
     return out.getvalue()
 
 
-COMPILERS = {".c": compiled_c, ".go": compiled_go, ".java": compiled_java}
+COMPILERS = {".go": compiled_go, ".java": compiled_java}
 
 
 def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target) -> Layer:
@@ -298,7 +317,8 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data, mode = compiled(folder / item["compile"], scratch, target), int(item.get("mode", "0755"), 8)
+            data = compiled(folder / item["compile"], scratch, target, tuple(item.get("options", ())))
+            mode = int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])
         elif "source" in item:
@@ -346,39 +366,60 @@ def write_layout(out: Path, layers: list[Layer], config: dict[str, Any], tag: st
     return str(entry["digest"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="an example's folder, with image.toml in it")
-    parser.add_argument("out", type=Path, help="the OCI layout to write; replaced when it is there")
-    parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
-    parser.add_argument("--arch", help="the processor that it is for, as vmtailor names it; this host's by default")
-    arguments = parser.parse_args()
-    target = target_of(arguments.arch)
-    folder: Path = arguments.folder
-    if not (folder / "image.toml").is_file():
-        folder = Path(__file__).parent / folder
-    if not (folder / "image.toml").is_file():
-        parser.error(f"no image.toml in {arguments.folder}")
-    with (folder / "image.toml").open("rb") as file:
-        spec = tomllib.load(file)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
-    out: Path = arguments.out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="vmtailor-example-") as name,
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial,
-    ):
-        scratch = Path(name)
-        lower = package_layer(spec, cache, scratch, target) if spec.get("packages") else Layer()
-        upper = file_layer(spec, folder, scratch, target)
+def find(folder: Path) -> Path | None:
+    """The description in a folder, named from here or from the examples."""
+    places = (folder, Path(__file__).parent / folder)
+    return next((place / name for place in places for name in NAMES if (place / name).is_file()), None)
+
+
+def build_image(out: Path, layers: list[Layer], spec: dict[str, Any], target: Target) -> None:
+    """Write the image, in place of what is there."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial:
         built = Path(partial) / "layout"
-        digest = write_layout(built, [lower, upper], spec["config"], "latest", target.image)
+        digest = write_layout(built, layers, spec["config"], "latest", target.image)
         if out.exists():
             shutil.rmtree(out)
         built.rename(out)
     size = sum(path.stat().st_size for path in (out / "blobs" / "sha256").iterdir())
     print(f"{out}: {digest}, {size / 1e6:.1f} MB", file=sys.stderr)
+
+
+def build_disk(out: Path, layers: list[Layer], spec: dict[str, Any], scratch: Path) -> None:
+    """Write the disk of a whole system, in place of what is there."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as partial:
+        built = Path(partial) / "disk"
+        disk.write(built, [layer.tar() for layer in layers if layer.entries], spec, scratch)
+        built.replace(out)
+    print(f"{out}: {out.stat().st_blocks * 512 / 1e6:.1f} MB", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="an example's folder, with image.toml or system.toml in it")
+    parser.add_argument("out", type=Path, help="the OCI layout, or the disk, to write; replaced when it is there")
+    parser.add_argument("--cache", type=Path, help="where downloaded packages are kept")
+    parser.add_argument("--arch", help="the processor that it is for, as vmtailor names it; this host's by default")
+    arguments = parser.parse_args()
+    target = target_of(arguments.arch)
+    description = find(arguments.folder)
+    if description is None:
+        parser.error(f"no {' and no '.join(NAMES)} in {arguments.folder}")
+    if description.name == SYSTEM and target.apt:
+        parser.error("disks of whole systems are made of this host's packages; leave --arch out")
+    with description.open("rb") as file:
+        spec = tomllib.load(file)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = (arguments.cache or home / "vmtailor" / "packages").absolute()
+    out: Path = arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vmtailor-example-") as name:
+        scratch = Path(name)
+        lower = package_layer(spec, cache, scratch, target) if spec.get("packages") else Layer()
+        layers = [lower, file_layer(spec, description.parent, scratch, target)]
+        if description.name == SYSTEM:
+            build_disk(out, layers, spec, scratch)
+        else:
+            build_image(out, layers, spec, target)
 
 
 if __name__ == "__main__":

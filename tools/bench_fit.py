@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-fit`: fit the examples, print what the figures are held against, write the documents of `fit --json`.
 
-    tools/bench_fit.py [--only lighttpd] [--peer NAME=CONFIG] [--removals 10 --seed 1] [--markdown]
+    tools/bench_fit.py [--only lighttpd] [--arch NAME] [--peer NAME=CONFIG] [--removals 10 --seed 1] [--markdown]
 
 Each image is fitted twice through the command line: the first time takes what the cache does not have, the second must
 find everything there. `--peer` builds another project's configuration from the same source and measures it in the
@@ -37,7 +37,7 @@ from vmtailor.base.cache.store import Store, cache_root, digest, locked
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
 from vmtailor.drivers.kernel import kbuild
-from vmtailor.model.architecture import presumed
+from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
@@ -108,13 +108,19 @@ def start_cold(downloads: Path, cold: Path) -> None:
     os.environ["XDG_CACHE_HOME"] = str(cold)
 
 
-def fit(name: str, folder: Path, boots: int) -> Result:
-    """Build one example and fit it twice."""
-    layout, exercise = folder / "images" / name, EXAMPLES / name / "exercise.toml"
-    say(f"=== {name}")
-    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), name, str(layout)], check=True)
+def called(name: str, arch: str | None) -> str:
+    """What an example's image and bundle are called."""
+    return f"{name}-{arch}" if arch else name
+
+
+def fit(name: str, folder: Path, boots: int, arch: str | None = None) -> Result:
+    """Build one example and fit it twice; for another processor, where one is named."""
+    layout, exercise = folder / "images" / called(name, arch), EXAMPLES / name / "exercise.toml"
+    say(f"=== {called(name, arch)}")
+    target = ["--arch", arch] if arch else []
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), name, str(layout), *target], check=True)
     image = [f"oci:{layout}", "--exercise", str(exercise), "--margin", "none"]
-    bundle = folder / "bench" / name
+    bundle = folder / "bench" / called(name, arch)
     bundle.parent.mkdir(parents=True, exist_ok=True)
     argv = ["fit", *image, "--json", "--boots", str(boots), "-o", str(bundle)]
     before = results_in_cache()
@@ -127,11 +133,11 @@ def fit(name: str, folder: Path, boots: int) -> Result:
     return Result(name, json.loads(document), run, Timing(first_s, second_s, planning_s, planning_bytes, cold))
 
 
-def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
+def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings, Fitted]:
     """What the fit was made of, from the cache."""
     options = FitOptions(
-        reference=f"oci:{folder / 'images' / name}",
-        out=folder / "bench" / name,
+        reference=f"oci:{folder / 'images' / called(name, arch)}",
+        out=folder / "bench" / called(name, arch),
         exercise_file=EXAMPLES / name / "exercise.toml",
         boots=boots,
         budget=1000,
@@ -147,11 +153,12 @@ def found_again(name: str, folder: Path, boots: int) -> tuple[Findings, Fitted]:
 def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     """Build a configuration file from the source of the fit and measure it on the same machine, root and exercise."""
     inputs, store = findings.inputs, findings.inputs.options.store
+    row = named(inputs.options.architecture)
     work = store.root / "kernel-build" / f"peer-{digest(name, inputs.source.digest)[:16]}"
     with locked(work.with_suffix(".lock")):
         added, remark = _complete(findings, fitted, config, work)
-        key = digest("peer", inputs.source.digest, kbuild.Toolchain.of(presumed()).describe(), work / ".config")
-        files = _built(store, key, inputs.source.path, work, name)
+        key = digest("peer", inputs.source.digest, kbuild.Toolchain.of(row).describe(), work / ".config")
+        files = _built(store, key, inputs.source.path, work, name, row)
     kernel = records.load(KernelFiles, files / "kernel.json")
     kernel = located(kernel, files)
     machine = fitting.machine_of(inputs, fitted.plan, kernel)
@@ -160,13 +167,13 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     enabled = [symbol for symbol, value in symbols.items() if value == "y"]
     facts = KernelFacts(
         label=name,
-        file="vmlinux",
+        file=Path(row.kernel.file).name,
         symbols_y=len(enabled),
         symbols_prompted=sum(1 for symbol in enabled if kconfig.known(symbol) and kconfig.prompted(symbol)),
         bytes=kernel.image_bytes,
         compressed_bytes=kernel.xz_bytes,
     )
-    table = SymbolTable.parse(Path(kernel.system_map).read_text())
+    table = SymbolTable.parse(Path(kernel.system_map).read_text(), row.name)
     try:
         found = measuring.measured(inputs, machine, table, name)
     except GuestError as error:
@@ -179,15 +186,16 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
 def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:
     """Configure `work` from the file; add what our machine needs. Returns what was added, and a remark."""
     source, root = findings.inputs.source.path, fitted.plan.root_format
+    row = named(fitted.plan.architecture)
     work.mkdir(parents=True, exist_ok=True)
-    as_it_is = dict(kbuild.configure_file(source, work, config, kbuild.Toolchain.of(presumed())).symbols)
+    as_it_is = dict(kbuild.configure_file(source, work, config, kbuild.Toolchain.of(row)).symbols)
     wanted = [*NEEDED, ROOT_SYMBOL[root], *(("VIRTIO_NET",) if fitted.plan.network else ())]
     missing = tuple(name for name in wanted if as_it_is.get(name) != "y")
     if not missing:
         return (), "as it is"
     whole = work / "whole.config"
     whole.write_text(config.read_text() + "".join(f"CONFIG_{name}=y\n" for name in missing))
-    now = dict(kbuild.configure_file(source, work, whole, kbuild.Toolchain.of(presumed())).symbols)
+    now = dict(kbuild.configure_file(source, work, whole, kbuild.Toolchain.of(row)).symbols)
     lost = [name for name in missing if now.get(name) != "y"]
     if lost:
         raise BuildError(f"{config} cannot have {', '.join(lost)}", hint="this peer cannot boot on our machine")
@@ -195,15 +203,15 @@ def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> t
     return missing, f"as it is it {cannot}; measured with {', '.join(missing)} added"
 
 
-def _built(store: Store, key: str, source: Path, work: Path, title: str) -> Path:
+def _built(store: Store, key: str, source: Path, work: Path, title: str, row: Architecture) -> Path:
     def fill(folder: Path) -> None:
         symbols = dot_config.parse((work / ".config").read_text())
         kept = tuple((name, value) for name, value in symbols.items() if value != "n")
         configured = Configured(str(work), str(source), str(work / ".config"), kept, ())
         compiled = kbuild.compile_kernel(
-            configured, ("vmlinux",), kbuild.Toolchain.of(presumed()), title=f"compiling {title}'s kernel"
+            configured, (row.kernel.target,), kbuild.Toolchain.of(row), title=f"compiling {title}'s kernel"
         )
-        records.save(collect(presumed(), configured, compiled, folder), folder / "kernel.json")
+        records.save(collect(row, configured, compiled, folder), folder / "kernel.json")
 
     return store.get("kernel", key, fill)
 
@@ -247,6 +255,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fit the examples and print the table of figures.")
     names = sorted(path.parent.name for path in EXAMPLES.glob("*/image.toml"))
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="some of the examples")
+    parser.add_argument("--arch", help="fit for this processor, as vmtailor names it; this host's by default")
     parser.add_argument("--out", type=Path, default=Path("build/bench-fit.json"), help="where the documents go")
     parser.add_argument("--boots", type=int, default=3, help="boots of each side")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=CONFIG", help="another configuration file")
@@ -260,7 +269,7 @@ def arguments() -> argparse.Namespace:
 
 def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result:
     """Peers and removals of one image."""
-    findings, fitted = found_again(result.name, folder, chosen.boots)
+    findings, fitted = found_again(result.name, folder, chosen.boots, chosen.arch)
     removals = []
     for number, name in enumerate(drawn(fitted, chosen.removals, chosen.seed), 1):
         say(f"=== {result.name} without {name} ({number} of {chosen.removals})")
@@ -300,7 +309,7 @@ def main() -> None:
         for name in chosen.only:
             if chosen.cold:
                 start_cold(downloads, cold_cache(folder, name))
-            results.append(fit(name, folder, chosen.boots))
+            results.append(fit(name, folder, chosen.boots, chosen.arch))
             save(results, chosen.out)
         if chosen.peer or chosen.removals:
             if chosen.cold:
@@ -309,7 +318,7 @@ def main() -> None:
             save(results, chosen.out)
     except VmtailorError as error:
         raise SystemExit(f"error: {error.message}\n{error.details}") from error
-    missed = show_all(results, chosen.markdown)
+    missed = show_all(results, chosen.markdown, chosen.arch or presumed().name)
     for goal in missed:
         of_it = goal.startswith(f"{GOALS_OF}:")
         print(f"goal missed: {goal}" + ("" if of_it else f" (the goals are for {GOALS_OF})"))

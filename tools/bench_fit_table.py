@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -145,6 +147,24 @@ ROWS = (
 )  # fmt: skip
 
 
+#: Unit in a row's title → what one is of what is counted.
+SCALES = {"(M)": 1e6, "(MB)": 1e6, "(MiB)": float(1 << 20), "(s)": 1.0}
+GOALS = Path(__file__).with_name("bench_goals.toml")
+
+
+def rows_for(architecture: str) -> tuple[Row, ...]:
+    """The rows, with the goals of a processor."""
+    goals = tomllib.loads(GOALS.read_text("utf-8")).get(architecture, {})
+
+    def of(row: Row) -> Row:
+        if row.title not in goals:
+            return row
+        most = goals[row.title] * SCALES[row.title.rsplit(maxsplit=1)[-1]]
+        return replace(row, goal=f"≤ {goals[row.title]}", good=lambda value, result: value <= most)
+
+    return tuple(map(of, ROWS))
+
+
 #: Unit in a row's title → how its value is written.
 UNITS: dict[str, Callable[[Any], str]] = {
     "(M)": lambda value: f"{value / 1e6:.2f}",
@@ -165,13 +185,13 @@ def shown(title: str, value: Any) -> str:
     return write(value)
 
 
-def table_of(results: Sequence[Result]) -> tuple[list[str], list[list[str]], list[str]]:
+def table_of(results: Sequence[Result], rows_of: Sequence[Row] = ROWS) -> tuple[list[str], list[list[str]], list[str]]:
     """Head, rows, and the goals that are missed. Each image has a column, each baseline and each peer one too."""
     head = ["figure", "goal"]
     for result in results:
         head += [result.name, f"{result.name}: baseline", *(f"{result.name}: {peer.name}" for peer in result.peers)]
     rows, missed = [], []
-    for row in ROWS:
+    for row in rows_of:
         cells = [row.title, row.goal]
         for result in results:
             value = row.of_run(result)
@@ -209,9 +229,9 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], as_mark
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def show_all(results: Sequence[Result], as_markdown: bool) -> list[str]:
+def show_all(results: Sequence[Result], as_markdown: bool, architecture: str = "") -> list[str]:
     """Print every table; returns the goals that are missed."""
-    head, rows, missed = table_of(results)
+    head, rows, missed = table_of(results, rows_for(architecture))
     show("Figures", head, rows, as_markdown)
     for result in results:
         if not result.timing.cold:

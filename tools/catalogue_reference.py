@@ -70,7 +70,9 @@ def condition(when: When, if_possible: bool) -> str:
     for title, value in (("architecture", when.arch), *given, ("CPUs", when.cpus)):
         if value:
             words.append(f"{title} {', '.join(value) if isinstance(value, tuple) else value}")
-    for title, flag in (("network", when.network), ("terminal", when.terminal), ("writable root", when.writable)):
+    asked = (("network", when.network), ("terminal", when.terminal), ("writable root", when.writable))
+    own = (("init of its own", when.own_init), ("partition as root", when.partitioned), ("modules", when.modules))
+    for title, flag in (*asked, *own):
         if flag is not None:
             words.append(title if flag else f"no {title}")
     return ", ".join(words + (["where possible"] if if_possible else []))

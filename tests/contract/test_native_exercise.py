@@ -357,3 +357,11 @@ def test_after_its_load_it_holds_until_the_host_has_done_its_part(drive: Drive) 
 def test_a_program_that_ends_while_the_host_works_has_failed(drive: Drive) -> None:
     did = drive(exercise(HEALTHY, command("one")), "exit 0", RESTS, "exit 0", "entry 0", hold=True)
     assert did.results[-1]["why"] == "the entry point ended during the load"
+
+
+def test_where_nothing_is_asked_inside_the_host_says_when_it_is_ready(drive: Drive) -> None:
+    """A system with an init of its own that is ready by a line of its console."""
+    did = drive(exercise(AT_END, command("one")), "wait 100", "go", RESTS, "exit 0", "wait 10", "go", hold=True)
+    assert did.marks == ["ready", "load", "load_end", "stop"] and did.ms("mark ready") == 100
+    never = drive(exercise(AT_END, command("one")), "wait 3000", hold=True)
+    assert "ready" not in never.marks and "stop" in never.marks

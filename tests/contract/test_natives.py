@@ -12,7 +12,9 @@ import pytest
 from vmtailor.base.files.elf import interpreter
 from vmtailor.base.natives import ADDRESSES, SOURCES, elf_symbols, locate
 from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.drivers.qemu.kvm import PROBE, SAID_WHEN_FINE, probe_command
 from vmtailor.drivers.rootfs.tracer_volume import libraries, write_tools_volume
+from vmtailor.model.architecture import every, named
 
 pytestmark = pytest.mark.contract
 
@@ -80,6 +82,22 @@ def test_a_processor_that_the_sources_do_not_know_is_named(tmp_path: Path) -> No
     with pytest.raises(CommandFailed) as failed:
         make(SOURCES, tmp_path, "ARCH=pdp11")
     assert "there is no native/arch/pdp11/arch.h" in str(failed.value.details)
+
+
+@pytest.mark.parametrize("name", [row.name for row in every() if row.emulator.kvm_probe is not None])
+def test_what_tries_kvm_runs_under_emulation(tmp_path: Path, name: str) -> None:
+    """The same guest as under KVM on a host of that processor, which is decided by what it says."""
+    row = named(name)
+    cross = "" if row.is_host else row.kernel.cross
+    for program in (f"{cross}gcc", row.emulator.program):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+    run([require_tool("make"), "-C", str(SOURCES / "arch" / name / "kvm-probe"), f"OUT={tmp_path}", f"CROSS={cross}"],
+        timeout_s=60)  # fmt: skip
+    assert row.emulator.kvm_probe is not None
+    argv = probe_command(row.emulator.program, str(tmp_path / PROBE), "tcg", row.emulator.kvm_probe)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0 and SAID_WHEN_FINE in done.stdout, done.stderr
 
 
 def test_another_processor_is_another_folder(tmp_path: Path) -> None:

@@ -91,6 +91,52 @@ def tree(root: Path, *, machine: int = 62, kernel: bool = True, separate_boot: b
     return root
 
 
+INITTAB = """\
+::sysinit:/etc/rc
+::respawn:/bin/httpd -f -p 80 -h /srv/www
+::shutdown:/bin/umount -a -r
+"""
+RC = """\
+#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -o remount,rw /
+ifconfig lo 127.0.0.1 up
+echo "tiny: up"
+"""
+APPLETS = "sh mount umount reboot httpd ifconfig touch sleep grep"
+
+
+def busybox_tree(root: Path, kernel: Path, modules: Path, release: str, *, rc: str = RC) -> Path:
+    """A system of one program, with a packaged kernel inside and the modules that its disk needs: it starts in seconds.
+    `modules`: lib/modules/RELEASE."""
+    put(root, "bin/busybox", Path("/usr/bin/busybox").read_bytes())
+    for name in APPLETS.split():
+        put(root, f"bin/{name}", "-> busybox")
+    put(root, "sbin/init", "-> ../bin/busybox")
+    put(root, "etc/inittab", INITTAB)
+    put(root, "etc/rc", rc)
+    put(root, "etc/os-release", "ID=tiny\nPRETTY_NAME='A system of one program'\n")
+    put(root, "srv/www/index.html", "hello from a system\n")
+    for name in ("bin/busybox", "etc/rc"):
+        (root / name).chmod(0o755)
+    for name in ("proc", "sys", "dev", "mnt", "tmp", "root"):
+        (root / name).mkdir()
+    put(root, f"boot/vmlinuz-{release}", kernel.read_bytes())
+    for path in modules.rglob("*.ko*"):
+        if path.name.split(".ko")[0].replace("-", "_") in DISK_MODULES:
+            put(root, f"usr/lib/modules/{release}/{path.relative_to(modules)}", path.read_bytes())
+    put(root, "lib", "-> usr/lib")
+    return root
+
+
+#: What a disk with ext4 needs of packaged kernels that have these as modules.
+DISK_MODULES = (
+    "virtio", "virtio_ring", "virtio_pci", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_blk", "ext4",
+    "jbd2", "mbcache", "crc16", "crc32c_generic", "crc32c_intel",
+)  # fmt: skip
+
+
 def boot_tree(root: Path) -> Path:
     """What a /boot of its own has, with entries of the Boot Loader Specification."""
     put(root, f"vmlinuz-{RELEASE}", b"k" * 2000)

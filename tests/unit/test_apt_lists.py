@@ -54,7 +54,8 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = bin_folder / "apt-get"
     program.write_text(
         f'#!/bin/sh\ncase "$*" in *indextargets*) cat {tmp_path}/targets;; '
-        f'*) echo "$*" >>{asked}; test ! -e {tmp_path}/broken;; esac\n',
+        f'*) echo "$*" >>{asked}; test ! -e {tmp_path}/broken || exit 100\n'
+        f"for d in {tmp_path}/cache/package-lists/*/lists; do touch $d/x_Packages; done;; esac\n",
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
@@ -75,6 +76,17 @@ def test_they_are_fetched_once_and_again_when_the_hosts_are_newer(apt: Path) -> 
     os.utime(lists.folder / "fetched", (2, 2))
     assert apt_lists.of(row, store).state() != before
     assert len(asked.read_text().splitlines()) == 2
+
+
+def test_lists_that_are_there_in_part_are_used_and_it_is_said(apt: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mirrors are renewed list by list."""
+    lists = apt_lists.known(named("arm64"), Store(apt / "cache"))
+    assert lists.folder is not None
+    (lists.folder / "lists").mkdir()
+    (lists.folder / "lists" / "mirror.test_debian_dists_bookworm_main_binary-arm64_Packages").touch()
+    (apt / "broken").touch()
+    assert apt_lists.of(named("arm64"), Store(apt / "cache")) == lists
+    assert "some package lists of arm64 could not be fetched" in capsys.readouterr().err
 
 
 def test_lists_that_cannot_be_fetched_say_so(apt: Path) -> None:

@@ -216,6 +216,15 @@ def test_system_calls_have_their_numbers_from_either_form_of_table() -> None:
     assert call_tables.read_table(lambda path: None, tables) == ()
 
 
+def test_programs_of_32_bits_take_what_the_family_calls_it() -> None:
+    tree = read_tree()
+    for name, symbol in (("x86_64", "IA32_EMULATION"), ("arm64", "COMPAT")):
+        rules = demand_rules.load(row=architecture.named(name))
+        demands = Demands(tree.facts, rules, {symbol: "y"}, lambda path: b"\x7fELF\x01")
+        demands.program("/old", "here")
+        assert {one for found in demands.result() for one in found.symbols} == {symbol}
+
+
 # ---- which architecture a fit is for
 
 

@@ -27,6 +27,15 @@ def bench() -> ModuleType:
     return module
 
 
+def test_another_processor_has_goals_of_its_own(bench: ModuleType) -> None:
+    usual, other = ({row.title: row for row in bench.rows_for(name)} for name in ("x86_64", "arm64"))
+    assert tuple(usual.values()) == bench.ROWS
+    memory = "least memory (MiB)"
+    assert (usual[memory].goal, other[memory].goal) == ("≤ 32", "≤ 24")
+    assert other[memory].good(24 << 20, None) and not other[memory].good(25 << 20, None)
+    assert other["verified"] is usual["verified"]
+
+
 def test_goals_and_what_misses_them(bench: ModuleType) -> None:
     run = fit_run()
     good = replace(

@@ -182,9 +182,9 @@ def test_derived_from_the_image() -> None:
     assert derive(image(exposed_ports=(Port(53, "udp"),))) == Exercise("run-to-end", Ready(ReadyKind.EXIT))
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/exercise.toml")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/image.toml")), ids=lambda path: path.parent.name)
 def test_the_examples(path: Path) -> None:
-    found = load(path, CHECKED)
+    found = load(path.with_name("exercise.toml"), CHECKED)
     assert found.ready.kind == ReadyKind.EXIT or sum(step.repeat for step in found.load) > 10
 
 

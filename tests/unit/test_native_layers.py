@@ -15,6 +15,8 @@ from vmtailor.base.natives import SOURCES
 LAYERS = ("arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise", "init")
 #: Programs of one folder each, with the layers they take from.
 PROGRAMS = {
+    # Init's exercise without its container: what that asks of one is the attendant's own.
+    "attendant": {"arch", "common", "init/base", "init/settings", "init/machine", "init/container", "init/exercise"},
     "client": {"common"},
     "stage1": {"common"},
     "collector": {"arch"},

@@ -22,12 +22,8 @@ static int line = -1;
 static uint8_t key[WIRE_KEY];
 static uint8_t sequence;
 
-void line_open(void) {
-    /* The kernel opened /dev/console for us, which is the serial line. It has no node where the root has none. */
-    line = isatty(0) ? 0 : -1;
-    if (line < 0)
-        return;
-    line = fcntl(0, F_DUPFD_CLOEXEC, 10);
+void line_take(int fd) {
+    line = fd;
     struct termios mode;
     if (tcgetattr(line, &mode) == 0) {
         cfmakeraw(&mode);
@@ -35,6 +31,14 @@ void line_open(void) {
         mode.c_cc[VMIN] = 0; /* who else reads must not keep us waiting */
         tcsetattr(line, TCSANOW, &mode);
     }
+}
+
+void line_open(void) {
+    /* The kernel opened /dev/console for us, which is the serial line. It has no node where the root has none. */
+    line = -1;
+    if (!isatty(0))
+        return;
+    line_take(fcntl(0, F_DUPFD_CLOEXEC, 10));
     ioctl(line, TIOCEXCL); /* nobody else opens it who may not administer the machine: neither to write nor to read */
     /* From here on the kernel is silent on this line (but for a panic): its log is sent at the end. */
     klogctl(KLOG_CONSOLE_OFF, NULL, 0);

@@ -11,6 +11,8 @@
 #include "init/base/marks.h"
 
 void line_open(void);
+/* Another line than the console's. */
+void line_take(int fd);
 /* Frames are tagged with this key from now on. */
 void line_key(const uint8_t key[WIRE_KEY]);
 int line_fd(void);

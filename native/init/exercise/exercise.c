@@ -106,6 +106,10 @@ void exercise_start(void) {
 void exercise_go(void) {
     if (state == HOLDING)
         stop();
+    else if (state == WAITING && settings.ready.kind == STEP_EXIT && settings.hold) {
+        is_ready();
+        settle();
+    }
 }
 
 static void ready_tried(bool right) {

@@ -12,7 +12,7 @@ void exercise_start(void);
 uint64_t exercise_advance(void);
 /* A process has ended: was it the exercise's? */
 bool exercise_exit(pid_t pid, int status);
-/* From the host: its part of the load is done. */
+/* From the host: its part of the load is done; or (where nothing is asked in the guest, and the load is held) ready. */
 void exercise_go(void);
 /* The entry point ended. */
 void exercise_entry_ended(int exit_code);

@@ -68,6 +68,11 @@ class Natives:
         return self.guest / "small-init"
 
     @property
+    def attendant(self) -> Path:
+        """What drives systems with an init of their own."""
+        return self.guest / "attendant"
+
+    @property
     def launch(self) -> Path:
         return self.folder / "launch"
 
@@ -97,12 +102,14 @@ def locate() -> Natives:
     Raises HostError when they are not there and cannot be made."""
     tools = ("musl-tools", "gcc", "make")
     if (SOURCES / "Makefile").is_file():
-        made = [FOLDER / name for name in ("init", "stage1", "client", "launch", "guard", "libvtnetguard.so")]
+        made = [
+            FOLDER / name for name in ("init", "stage1", "client", "attendant", "launch", "guard", "libvtnetguard.so")
+        ]
         if (SOURCES / "tcg-plugin" / "Makefile").is_file():
             made += [Natives(FOLDER).plugin(api) for api in PLUGIN_APIS]
         _up_to_date(FOLDER, made, (), tools)
     natives = Natives(FOLDER)
-    missing = _missing((natives.init, natives.stage1, natives.client, natives.launch))
+    missing = _missing((natives.init, natives.stage1, natives.client, natives.attendant, natives.launch))
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",
@@ -117,7 +124,9 @@ def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> N
 
     Raises HostError when they are not there and cannot be made."""
     natives = Natives(locate().folder, FOLDER / architecture)
-    programs = (natives.init, natives.stage1, natives.client, natives.collector, natives.small_init)
+    programs = (
+        natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init,
+    )  # fmt: skip
     hint = installing.command(*packages, "make")
     if (SOURCES / "Makefile").is_file():
         if _stale(list(programs)) and on_path(compiler) is None:

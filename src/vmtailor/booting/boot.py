@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from vmtailor.booting import exercised, watched
+from vmtailor.booting import attended, exercised, watched
 from vmtailor.booting.counting import Counting
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import Exercised, Workload
+from vmtailor.model.boots.workload import Attended, Exercised, Workload
 from vmtailor.model.machine import Machine
 
 #: Called with the host seconds since the start, while a machine runs.
@@ -31,6 +31,8 @@ def boot(
     happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts."""
     if isinstance(workload, Exercised):
         return exercised.boot(machine, workload, scratch, counting, on_progress)
+    if isinstance(workload, Attended):
+        return attended.boot(machine, workload, scratch, counting, on_progress)
     return watched.boot(machine, workload, scratch, counting, on_progress)
 
 

@@ -19,6 +19,7 @@ from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.qemu.plugin import PluginConfig
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
@@ -93,9 +94,9 @@ def load(path: Path, store: Store | None = None) -> Loaded:
 @dataclass(frozen=True)
 class Chosen:
     """What the user chose of a bundle's machine. `append`: further words of its command line. `memory_bytes`: None for
-    what it was fitted with."""
+    what it was fitted with, an empty CPU model for the architecture's."""
 
-    cpu_model: str = "max"
+    cpu_model: str = ""
     accelerator: Accelerator = Accelerator.TCG
     clock: Clock = Clock.WALL
     append: tuple[str, ...] = ()
@@ -109,11 +110,12 @@ def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
     bundle = loaded.bundle
     stamped = any(word.startswith("printk.time=") for word in chosen.append)
     stamps = STAMPS if chosen.clock is Clock.WALL and not stamped else ()
+    model = chosen.cpu_model or named(bundle.architecture).emulator.cpu_model
     return Machine(
         architecture=bundle.architecture, kind=bundle.machine,
         memory_bytes=chosen.memory_bytes or bundle.memory_bytes, cpus=bundle.cpus,
         kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
-        network=bundle.network, cpu_model=chosen.cpu_model, accelerator=chosen.accelerator, clock=chosen.clock,
+        network=bundle.network, cpu_model=model, accelerator=chosen.accelerator, clock=chosen.clock,
     )  # fmt: skip
 
 

@@ -99,10 +99,13 @@ class Listener:
 
 
 @contextlib.contextmanager
-def listening(machine: Machine, *, plugin: Plugin | None = None, probe: bool = False) -> Iterator[Listener]:
-    """Start a machine and listen to it; it is gone when the block is left. `probe`: it has a second serial port. Raises
+def listening(
+    machine: Machine, *, plugin: Plugin | None = None, probe: bool = False, attendant: bool = False
+) -> Iterator[Listener]:
+    """Start a machine and listen to it; it is gone when the block is left. `probe`: it has a second serial port;
+    `attendant`: one for a conversation, which is not listened to here. Raises
     HostError or GuestError, with QEMU's words, when it does not start."""
-    with qemu.start(machine, plugin=plugin, qmp=True, probe=probe) as running:
+    with qemu.start(machine, plugin=plugin, qmp=True, probe=probe, attendant=attendant) as running:
         assert running.qmp is not None
         with contextlib.closing(Listener(running, running.qmp)) as listener:
             if machine.ports:

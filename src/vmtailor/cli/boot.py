@@ -26,19 +26,23 @@ from vmtailor.booting.counted import Settled
 from vmtailor.cli import boot_bundle
 from vmtailor.cli.boot_bundle import BundleRequest
 from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.cli.systems import boot_system
+from vmtailor.cli.systems.boot_system import SystemRequest
+from vmtailor.cli.systems.requests import refuse_beside, show_requests
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, parse_signal, words_for
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.rootfs import disk as disks
-from vmtailor.model.architecture import every_kind, of_host
+from vmtailor.model.architecture import every_kind, named, names, of_host
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import Nothing, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
 from vmtailor.pipeline import machine_bench, trying
+from vmtailor.pipeline.systems.subjects import DISK
 from vmtailor.stages.boot import attribution, profile
 
 
@@ -60,7 +64,19 @@ class BootRequest:
 def boot(
     subject: Annotated[
         Path | None,
-        typer.Argument(help="A bundle, or a disk image (raw or qcow2), which is never written.", show_default=False),
+        typer.Argument(
+            help="A bundle, or a disk image (raw or qcow2; with or without disk: before it), which is never written.",
+            show_default=False,
+        ),
+    ] = None,
+    exercise: Annotated[
+        Path | None,
+        typer.Option(
+            "--exercise",
+            "-x",
+            help="Drive the system on a disk by this exercise (TOML), and shut it down.",
+            show_default=False,
+        ),
     ] = None,
     kernel: Annotated[Path | None, typer.Option(help="Boot this kernel directly (packed, or a vmlinux).")] = None,
     initrd: Annotated[Path | None, typer.Option(help="Its initial RAM disk.")] = None,
@@ -89,7 +105,16 @@ def boot(
         str | None, typer.Option(help="Memory of the guest, such as 512M; 2G, or what a bundle was fitted with.")
     ] = None,
     cpus: Annotated[int | None, typer.Option(min=1, max=255, help="Virtual CPUs; 1 where nothing is said.")] = None,
-    cpu: Annotated[str, typer.Option(help="QEMU's CPU model.")] = "max",
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Processor of a kernel or disk ({', '.join(names())}); a bundle has its own. Default: this host's.",
+            show_default=False,
+        ),
+    ] = None,
+    cpu: Annotated[
+        str | None, typer.Option(help="QEMU's CPU model. Default: the processor's.", show_default=False)
+    ] = None,
     accel: Annotated[
         Accelerator, typer.Option(help="tcg works everywhere; kvm where `vmtailor doctor` says so.")
     ] = Accelerator.TCG,
@@ -121,6 +146,14 @@ def boot(
             "QEMU's processor time."
         ),
     ] = JudgedBy.READY,
+    requests: Annotated[
+        Path | None,
+        typer.Option(
+            help="Boot the disk once by its own kernel with every system call of its init and all its descendants "
+            "seen; the log, and what each module was loaded for, are kept in this folder.",
+            show_default=False,
+        ),
+    ] = None,
     qemu: Annotated[list[str] | None, typer.Option(help="One more argument for QEMU; may be repeated.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for consoles and records.")] = Path("build/boots"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -128,33 +161,65 @@ def boot(
     """Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.
 
     A guest that panics or never gets ready is a result: it is shown with its console, and the exit code is 5."""
-    if subject is not None and bundle_folder.is_bundle(subject):
+    if subject is not None and str(subject).startswith(DISK) and exercise is None:
+        subject = Path(str(subject).removeprefix(DISK))
+    if subject is not None and exercise is None and bundle_folder.is_bundle(subject):
         boot_bundle.refuse(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--also", also), ("--mark", mark),
-             ("--sample", sample), ("--qemu", qemu), ("--machine", machine), ("--cpus", cpus)]
+             ("--sample", sample), ("--qemu", qemu), ("--machine", machine), ("--cpus", cpus), ("--arch", arch)]
         )  # fmt: skip
         words = (*append.split(), *(profile.INITCALLS if debug_initcalls else ()))
-        own = Chosen(cpu, accel, clock, words, parse_memory(memory) if memory else None)
+        own = Chosen(cpu or "", accel, clock, words, parse_memory(memory) if memory else None)
         asked = BundleRequest(subject, own, timeout, times, out, _changes(try_), judge)
         if attribute:
             _print_cost(boot_bundle.attribute(asked), out, json, boot_bundle.architecture_of(subject))
         else:
             _print(boot_bundle.boots(asked), out, json)
         return
+    if exercise is not None:
+        boot_system.refuse(
+            [("--ready", ready != "login"), ("--also", also), ("--mark", mark), ("--sample", sample), ("--try", try_),
+             ("--attribute", attribute), ("--debug-initcalls", debug_initcalls), ("--qemu", qemu), ("--disk", disk),
+             ("--initrd without --kernel", initrd and not kernel), ("--arch", arch)]
+        )  # fmt: skip
+        if subject is None:
+            raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
+        row = of_host()
+        asked_machine = replace(
+            machines.usual(row), kind=row.machine_type(machine or row.usual).kind, cpus=cpus or 1,
+            memory_bytes=parse_memory(memory or "2G", least=16 << 20, most=1 << 44), kernel=_file(kernel),
+            initrd=_file(initrd), append=tuple(append.split()), accelerator=accel, clock=clock,
+            cpu_model=cpu or row.emulator.cpu_model,
+        )  # fmt: skip
+        _check(asked_machine, sample, exercised=True)
+        if clock is Clock.INSTRUCTIONS:
+            asked_machine = machines.countable(asked_machine)
+        _print(boot_system.boots(SystemRequest(str(subject), exercise, asked_machine, times, timeout, out)), out, json)
+        return
     signal = parse_signal(ready)
+    if requests is not None:
+        refuse_beside(
+            [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--append", append), ("--sample", sample),
+             ("--qemu", qemu), ("--machine", machine), ("--try", try_), ("--attribute", attribute), ("--arch", arch)]
+        )  # fmt: skip
+        show_requests(
+            subject, _workload(signal, tuple(parse_signal(text) for text in also or ()), mark or [], timeout),
+            requests, parse_memory(memory or "2G", least=16 << 20, most=1 << 44), cpus or 1, json=json,
+        )  # fmt: skip
+        return
     also_signals = tuple(parse_signal(text) for text in also or ())
     line = append.split()
     for wanted in (signal, *also_signals):
         line += [word for word in words_for(wanted) if word not in line]
-    row = of_host()
+    row = named(arch) if arch else of_host()
     workload = _workload(signal, also_signals, mark or [], timeout)
     size = parse_memory(memory or "2G", least=16 << 20, most=1 << 44)
     wanted_machine = replace(
         machines.usual(row), kind=row.machine_type(machine or row.usual).kind, memory_bytes=size,
         cpus=cpus or 1, kernel=_file(kernel),
         initrd=_file(initrd), append=tuple(line), disks=_disks(subject, disk or [], kernel),
-        ports=machines.on_loopback(workload.ports), cpu_model=cpu, accelerator=accel, clock=clock,
-        options=tuple(qemu or ()),
+        ports=machines.on_loopback(workload.ports), cpu_model=cpu or row.emulator.cpu_model, accelerator=accel,
+        clock=clock, options=tuple(qemu or ()),
     )  # fmt: skip
     _check(wanted_machine, sample)
     if isinstance(workload, Nothing) and (sample or try_):
@@ -264,10 +329,12 @@ def _disks(subject: Path | None, more: list[Path], kernel: Path | None) -> tuple
     return found
 
 
-def _check(machine: Machine, sample: bool) -> None:
+def _check(machine: Machine, sample: bool, exercised: bool = False) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if machine.kernel is None and machine.append:
+    if sample and not machine.type.second_port:
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.kind} has not")
+    if machine.kernel is None and machine.append and not exercised:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
         raise UserInputError("the instruction clock needs one CPU and TCG")

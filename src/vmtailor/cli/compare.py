@@ -8,14 +8,17 @@ from typing import Annotated
 
 import typer
 
+from vmtailor.analysis.compare import processors
 from vmtailor.analysis.compare.compare import compare_sides, load_side, side_names
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.analysis.compare.rows import THRESHOLDS
 from vmtailor.analysis.statistics.stats import Thresholds
 from vmtailor.base import output as printed
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import to_bytes, write_atomic
 from vmtailor.base.terminal import Console, Table, Text
 from vmtailor.base.words.text import encodable, plural
+from vmtailor.cli.tables import processors_table
 from vmtailor.cli.tables.boot_view import duration
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
@@ -66,7 +69,21 @@ def compare(
     top: Annotated[int, typer.Option("--top", min=1, help="How many items to print.")] = 30,
     all_rows: Annotated[bool, typer.Option("--all", help="Print what stayed the same too.")] = False,
 ) -> None:
-    """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided."""
+    """Show what changed between boots: phases and items gone, new, faster, slower, moved, or undecided.
+
+    Bundles of several processors are set side by side: their figures, and what only one of them needs; a third one is
+    given with --after."""
+    bundles = [before, *(more_before or ()), after, *(more_after or ())]
+    runs = processors.runs_of(bundles)
+    if runs is not None:
+        if output is not None:
+            raise UserInputError("there is no page of several processors", hint="--json has everything")
+        platforms = processors.compare_processors([encodable(path.resolve().name) for path in bundles], runs)
+        if json:
+            printed.json_bytes([to_bytes(platforms)])
+        else:
+            processors_table.show(platforms, Console(), top)
+        return
     left, right = load_side([before, *(more_before or ())]), load_side([after, *(more_after or ())])
     names = side_names(before, after)
     found = compare_sides(

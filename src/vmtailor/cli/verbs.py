@@ -90,6 +90,11 @@ VERBS = (
         "gate",
         "Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing.",
     ),
+    Verb(
+        "bench",
+        "bench.verb",
+        "Run the same container in every way, and compare what it costs: natively, by engines, in machines.",
+    ),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),
     Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),

@@ -19,6 +19,7 @@ from typing import Any
 
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import strict_toml
+from vmtailor.model.processor.code import Code
 
 #: Where the rows are; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
@@ -49,7 +50,8 @@ class MachineType:
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device."""
+    own loader starts it. `network`: options of a fit's network device. `second_port`: there is a second serial port,
+    on which a system can be watched."""
 
     kind: str
     bus: Bus
@@ -62,6 +64,7 @@ class MachineType:
     usual: tuple[str, ...] = ()
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
+    second_port: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,12 @@ class Emulator:
 @dataclass(frozen=True)
 class Header:
     """Where a packed kernel says its release: at `magic_at` stands `magic`; the 16-bit number at `pointer_at`, plus
-    `base`, is where the text begins."""
+    `base`, is where the text begins. Without `pointer_at` the file is not packed: the release is in its banner."""
 
     magic_at: int
     magic: str
-    pointer_at: int
-    base: int
+    pointer_at: int = 0
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class Kernel:
     `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
     that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
     family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
+    `of_32_bits`: what a kernel needs in order to execute programs of 32 bits.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
     are make's targets; `baseline` are symbols that the machines need of it."""
@@ -135,6 +139,7 @@ class Kernel:
     command_line_bytes: int
     least_memory_mib: int
     after_early: tuple[str, ...] = ()
+    of_32_bits: tuple[str, ...] = ()
     header: Header | None = None
 
 
@@ -189,98 +194,6 @@ class CallTable:
 
     file: str
     abis: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """How one kind of instruction looks: the 8 bytes from its first on, read as a little-endian number, are `value`
-    under `mask`. Its operand are the `bits` bits from bit `low` on, signed, times 2^`shift`; what it names lies at the
-    operand plus `base`, counted from the instruction's own address unless it is `absolute`."""
-
-    value: int
-    mask: int
-    low: int
-    bits: int
-    base: int = 0
-    shift: int = 0
-    absolute: bool = False
-
-
-@dataclass(frozen=True)
-class Part:
-    """Bits of an operand that stand apart: `bits` bits from bit `low` of the instruction on are bits `at` and up."""
-
-    low: int
-    bits: int
-    at: int = 0
-
-
-@dataclass(frozen=True)
-class Half:
-    """One of two instructions that name an address together: its 4 bytes are `value` under `mask`; `parts` are its
-    operand, signed where `signed`. The register that joins both stands in the 5 bits from `register` on."""
-
-    value: int
-    mask: int
-    parts: tuple[Part, ...]
-    register: int
-    signed: bool = False
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two instructions that name an address together: `first` puts what is near into a register, counted from its own
-    address, less the bits under `page`; `second` adds the rest, at most `within` bytes later."""
-
-    first: Half
-    second: Half
-    page: int = 0
-    within: int = 32
-
-
-@dataclass(frozen=True)
-class Code:
-    """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
-    names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
-
-    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number` and
-    `system_arguments`: the registers that it takes; `result`: the one that its answer is in, where it is not `number`;
-    `stack`: the one that points to the stack; `arguments`: those of C functions; `kept`: those that functions keep;
-    `registers`: the narrower names of each that has some.
-
-    `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
-    the words of such instructions; `both`: of those that write two registers. `writes_base`: an operand in memory may
-    change the register that it is counted from. `direct_calls`, `jumps`: patterns of what goes to an address of code;
-    `references`: of what takes an address; `slots`: of what uses a pointer at an address; `paired_references` and
-    `paired_slots`: the same where it takes two instructions."""
-
-    elf_machine: int
-    capstone: tuple[str, str]
-    system_call: str
-    system_call_word: str
-    number: str
-    stack: str
-    system_arguments: tuple[str, ...]
-    arguments: tuple[str, ...]
-    kept: tuple[str, ...]
-    registers: dict[str, tuple[str, ...]]
-    moves: tuple[str, ...]
-    clears: tuple[str, ...]
-    pushes: tuple[str, ...]
-    pops: tuple[str, ...]
-    calls: tuple[str, ...]
-    reads: tuple[str, ...]
-    leaves: tuple[str, ...]
-    direct_calls: tuple[Pattern, ...]
-    jumps: tuple[Pattern, ...]
-    references: tuple[Pattern, ...]
-    slots: tuple[Pattern, ...]
-    unit: int = 1
-    paired_references: tuple[Pair, ...] = ()
-    paired_slots: tuple[Pair, ...] = ()
-    result: str = ""
-    both: tuple[str, ...] = ()
-    writes_base: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.architecture import names as architectures
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.stages.plan import read_tree
+from vmtailor.stages.plan import Tree, read_tree
 
 _GIVE = "give a kernel configuration: /boot/config-RELEASE, a .config, or a copy of /proc/config.gz"
 
@@ -91,6 +91,24 @@ def source_for(
     return SourceAtHand(_known(tree, architecture, store), tree.version, note)
 
 
+@dataclass(frozen=True)
+class WholeSource:
+    """A source with all that is known of it: its folder and digest, what it can be asked for, and its tree."""
+
+    tree: SourceTree
+    known: KnownSource
+    read: Tree
+
+
+def whole_source(version: str, architecture: str | None, store: Store) -> WholeSource | None:
+    """The source of this very version, where the cache has it; None otherwise."""
+    tree = _cached(version, store, exact=True)
+    if tree is None:
+        return None
+    read = read_tree(tree.path, tree.version, tree.digest, store, architecture=_row(architecture).name)
+    return WholeSource(tree, _known(tree, architecture, store), read)
+
+
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     if Path(given.partition(",")[0]).expanduser().exists():
         return kernel_source.provide(store, given)
@@ -152,4 +170,4 @@ def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSou
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
         more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
-    return KnownSource(read.facts, more, demand_rules.load().for_kernel(tree.version), read.kconfig)
+    return KnownSource(read.facts, more, demand_rules.load(row=row).for_kernel(tree.version), read.kconfig)

@@ -114,7 +114,8 @@ def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
 
 def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
     """What the image could ask the kernel for, and the symbols that takes: of those that the baseline has."""
-    row, rules = named(inputs.options.architecture), demand_rules.load()
+    row = named(inputs.options.architecture)
+    rules = demand_rules.load(row=row)
     baseline = {name: value for name, value in inputs.config.items() if value in ("y", "m")}
     with step("reach: what the image could ask for"):
         kernel = reaching.names_of(tree.facts, inputs.source.path, row)
@@ -188,8 +189,9 @@ def planned(
     inputs = findings.inputs
     options = inputs.options
     demands = plan.find_demands(
-        inputs.image.config, inputs.exercise, findings.events, findings.tree, inputs.config, head=findings.archive.head
-    )
+        inputs.image.config, inputs.exercise, findings.events, findings.tree, inputs.config,
+        head=findings.archive.head, architecture=options.architecture,
+    )  # fmt: skip
     read = facts.reader(inputs.source.path)
     demand.of_modules(findings.trace.modules_requested, demands, lambda path: modules.symbol_of(path, read))
     refused.of_observed(findings.observed, demands, inputs.config)

@@ -149,7 +149,8 @@ def _shown(
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
-    if machine.initrd is not None:
+    sampled = machine.initrd is not None and machine.type.second_port
+    if sampled:
         seeing = profile.with_collector(seeing, natives.collector, out)
 
     def progress(seconds: float) -> None:
@@ -159,7 +160,7 @@ def _shown(
     # Logging costs time: what is near its limit without would miss it.
     patient: Workload = replace(workload, timeout_s=2 * workload.timeout_s)
     if isinstance(patient, OwnInit):
-        patient = replace(patient, collector=machine.initrd is not None)
+        patient = replace(patient, collector=sampled)
     boot, gathered = booter(seeing, patient, out, on_progress=progress)
     series.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):

@@ -16,6 +16,9 @@ from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
+from vmtailor.model.systems.exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
+from vmtailor.model.systems.exercise import STEP_TIMEOUT_S, STOP, SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.systems.exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 
 #: Ready kind that stands for the image's own health check.
 HEALTHCHECK = "healthcheck"
@@ -32,6 +35,7 @@ _KEY_PARTS = 100
 PORTS_MAX = 16
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,200}\.[a-z]{4,10}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
 _EXAMPLE = "docs/reference/exercise.md shows all keys"
@@ -84,6 +88,16 @@ class _Table:
             raise self.wrong(key, f"has a word of more than {WORD_BYTES} bytes, which no program can be given")
         return tuple(value)
 
+    def numbers(self, key: str, low: int, high: int, most: int) -> tuple[int, ...]:
+        values = self._left.pop(key, [])
+        fits = isinstance(values, list) and all(type(value) is int and low <= value <= high for value in values)
+        if not fits or len(values) > most:
+            raise self.wrong(key, f"must be a list of at most {most} numbers from {low} to {high}")
+        return tuple(values)
+
+    def has(self, key: str) -> bool:
+        return key in self._left
+
     def table(self, key: str) -> _Table | None:
         if key not in self._left:
             return None
@@ -102,14 +116,22 @@ class _Table:
 
 def load(path: Path, image: Image) -> Exercise:
     """Read an exercise file for an image. Raises UserInputError naming file and key."""
+    return parse(_document(path), image, path.name)
+
+
+def load_system(path: Path) -> SystemExercise:
+    """Read an exercise file for a system with an init of its own. Raises UserInputError naming file and key."""
+    return parse_system(_document(path), path.name)
+
+
+def _document(path: Path) -> dict[str, Any]:
     data = read_regular(path, "the exercise", FILE_BYTES, hint=_EXAMPLE)
     try:
-        document = _decoded(data)
+        return _decoded(data)
     except RecursionError:
         raise UserInputError(f"{path} is not TOML that can be read: it is nested too deep", hint=_EXAMPLE) from None
     except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
         raise UserInputError(f"{path} is not TOML: {str(error)[:300]}", hint=_EXAMPLE) from error
-    return parse(document, image, path.name)
 
 
 def _decoded(data: bytes) -> dict[str, Any]:
@@ -144,6 +166,61 @@ def parse(document: Mapping[str, Any], image: Image, origin: str) -> Exercise:
     if ready.kind == ReadyKind.EXIT and load_steps:
         raise top.wrong("load", "has steps, but the program runs to its end: there is nothing left to drive")
     return Exercise(origin, ready, load_steps, expect, stop_signal, stop_timeout_s)
+
+
+def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
+    """A system's exercise from what a TOML file says. Raises UserInputError naming the key."""
+    top = _Table(origin, "", dict(document))
+    ready_table = top.table("ready")
+    if ready_table is None:
+        raise top.wrong("ready", "is missing: when does the system count as ready?")
+    ready = _system_ready(ready_table)
+    tables = top.tables("load")
+    if len(tables) > STEPS_MAX:
+        raise top.wrong("load", f"has {len(tables)} steps; at most {STEPS_MAX} can be driven")
+    steps = tuple(_step(table) for table in tables)
+    ports = top.numbers("ports", 1, 65535, PORTS_MAX)
+    step_timeout_s = top.seconds("step_timeout_s", STEP_TIMEOUT_S)
+    stop = top.table("stop") or _Table(origin, "stop", {})
+    command = stop.argv() if stop.has("argv") else STOP
+    stop_timeout_s = stop.seconds("timeout_s", SYSTEM_STOP_TIMEOUT_S)
+    stop.end()
+    top.end()
+    for number, step in enumerate(steps, 1):
+        asked = {int(found) for word in step.argv for found in HOST_PORT.findall(word)}
+        if step.kind is StepKind.HOST_COMMAND and not asked <= set(ports):
+            missing = ", ".join(map(str, sorted(asked - set(ports))))
+            raise top.wrong(f"load[{number}].argv", f"asks for port {missing}, which `ports` does not name")
+    return SystemExercise(origin, ready, steps, ports, step_timeout_s, command, stop_timeout_s)
+
+
+def _system_ready(table: _Table) -> SystemReady:
+    kind = table.text("kind")
+    if kind not in set(SystemReadyKind):
+        raise table.wrong("kind", f"must be one of {', '.join(SystemReadyKind)}, not {shown(kind)}")
+    timeout_s = table.seconds("timeout_s", SYSTEM_READY_TIMEOUT_S)
+    step, unit, pattern = None, "", ""
+    if kind == SystemReadyKind.COMMAND:
+        expect = _expect(table, ("exit_code", "stdout", "contains"), exit_code=0, ended=False)
+        step = Step(StepKind.COMMAND, argv=table.argv(), expect=expect)
+    elif kind == SystemReadyKind.TCP:
+        step = Step(StepKind.TCP, port=_port(table))
+    elif kind == SystemReadyKind.HTTP:
+        step = _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
+    elif kind == SystemReadyKind.UNIT:
+        unit = table.text("unit") or ""
+        if not _UNIT.fullmatch(unit):
+            raise table.wrong("unit", f"must be the name of a unit, such as multi-user.target, not {shown(unit, 60)}")
+    else:
+        pattern = table.text("pattern") or ""
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise table.wrong("pattern", f"is no regular expression: {error}") from error
+        if not pattern:
+            raise table.wrong("pattern", "is missing")
+    table.end()
+    return SystemReady(SystemReadyKind(kind), step, unit, pattern, timeout_s)
 
 
 def _require_host_ports(top: _Table, steps: Sequence[Step], image: Image) -> None:

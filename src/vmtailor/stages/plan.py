@@ -67,7 +67,8 @@ class Wishes:
     """What the user says: symbols to keep (`NAME` or `NAME=value`) and to drop, machine, CPUs, format of the root.
 
     `network`: None lets the trace decide. `terminal`: the entry point gets one. `writable`: the root can be written.
-    `margins`: what is kept beyond what was demanded.
+    `margins`: what is kept beyond what was demanded. `own_init`: the root has an init of its own; `partitioned`: it is
+    a partition of its disk; `on_demand`: symbols that are modules in the root where they are demanded.
     """
 
     architecture: str = field(default_factory=presumed_name)
@@ -80,6 +81,9 @@ class Wishes:
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     margins: tuple[Margin, ...] = ()
+    own_init: bool = False
+    partitioned: bool = False
+    on_demand: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -125,10 +129,12 @@ def find_demands(
     baseline: Mapping[str, str],
     *,
     head: Head = lambda path: b"",
+    architecture: str | None = None,
 ) -> Demands:
     """All that the container demands. `baseline`: the configuration traced on; `head`: first bytes of a file."""
+    row = presumed() if architecture is None else named(architecture)
     enabled = {n: v for n, v in baseline.items() if v in ("y", "m")}
-    demands = Demands(tree.facts, demand_rules.load(), enabled, head)
+    demands = Demands(tree.facts, demand_rules.load(row=row), enabled, head)
     demand.of_image(image, demands)
     demand.of_exercise(exercise, demands)
     demand.of_events(events, demands)
@@ -136,7 +142,7 @@ def find_demands(
 
 
 def make_plan(
-    image: ImageConfig,
+    image: ImageConfig | None,
     demands: Demands,
     tree: Tree,
     baseline: Mapping[str, str],
@@ -147,15 +153,18 @@ def make_plan(
     reached: Sequence[Reached] = (),
     catalogue: Catalogue | None = None,
 ) -> Plan:
-    """Choose the configuration. `ran`: symbol → what it cost in the trace, which is what is expected of leaving it out,
-    and nothing else depends on it. `tried`: symbols that trials put back, or have shown to be unneeded, in their order.
+    """Choose the configuration. `image`: None for a system with an init of its own. `ran`: symbol → what it cost in the
+    trace, which is what is expected of leaving it out, and nothing else depends on it. `tried`: symbols that trials put
+    back, or have shown to be unneeded, in their order.
     `reached`: what the image could ask for, of which the margin `reachable` keeps what is near to what was opened.
 
     Raises BuildError when a symbol that must be there cannot be set on this tree, with the dependency that lost it;
     UserInputError when the user keeps or drops an unknown symbol.
     """
     book = catalogue if catalogue is not None else catalogues.load(architecture=wishes.architecture)
-    network = demand.wants_network(image, demands) if wishes.network is None else wishes.network
+    network = wishes.network
+    if network is None:
+        network = image is None or demand.wants_network(image, demands)
     situation = Situation(
         wishes.machine,
         wishes.root_format,
@@ -165,11 +174,15 @@ def make_plan(
         wishes.terminal,
         wishes.writable,
         wishes.architecture,
+        wishes.own_init,
+        wishes.partitioned,
+        bool(wishes.on_demand),
     )
     entries = book.chosen(situation)
     margin = (*_server(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))
     wanted = _collect(demands.result(), entries, margin, tried, tree.kconfig, wishes)
-    closure, given_up = _close(tree.kconfig, wanted, wishes)
+    modules = frozenset(name for name, value in baseline.items() if value == "m") if wishes.on_demand else frozenset()
+    closure, given_up = _close(tree.kconfig, wanted, wishes, modules)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
     reasons = _reasons(tree.kconfig, resolution, wanted, closure, dict(fragment))
@@ -223,7 +236,7 @@ def _collect(
     kconfig: Kconfig,
     wishes: Wishes,
 ) -> _Wanted:
-    wanted = _wanted(demands, entries, margin, kconfig)
+    wanted = _wanted(demands, entries, margin, kconfig, wishes.on_demand)
     for change in tried:
         name, value = change.setting.name, change.setting.value or "n"
         if value == "n":
@@ -247,6 +260,7 @@ def _wanted(
     entries: Sequence[CatalogueEntry],
     margin: Sequence[tuple[str, str, Reason]],
     kconfig: Kconfig,
+    on_demand: Container[str],
 ) -> _Wanted:
     """What is wanted whatever was tried, and before the user has said anything of single symbols."""
     wanted = _Wanted()
@@ -259,7 +273,8 @@ def _wanted(
     for found in demands:
         for name in found.symbols:
             if kconfig.known(name):
-                wanted.add(name, "y", Reason(Cause.DEMANDED, found.reference, found.text))
+                value = "m" if name in on_demand else "y"
+                wanted.add(name, value, Reason(Cause.DEMANDED, found.reference, found.text))
     for name, value, reason in margin:  # a margin that cannot be had is given up, whatever it is
         if kconfig.known(name):
             wanted.add(name, value, reason, optional=True)
@@ -271,7 +286,9 @@ def _require_known(kconfig: Kconfig, name: str) -> None:
         raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
 
 
-def _close(kconfig: Kconfig, wanted: _Wanted, wishes: Wishes) -> tuple[Closure, tuple[str, ...]]:
+def _close(
+    kconfig: Kconfig, wanted: _Wanted, wishes: Wishes, modules: Container[str] = ()
+) -> tuple[Closure, tuple[str, ...]]:
     """Add what dependencies need. What is lost is given up where it may be, and an error otherwise.
 
     What the user drops excuses only what falls with it, and what the user keeps only policy that cannot be had beside
@@ -279,7 +296,7 @@ def _close(kconfig: Kconfig, wanted: _Wanted, wishes: Wishes) -> tuple[Closure, 
     dropped, kept = _names(wishes.drop), _names(wishes.keep)
     given_up: list[str] = []
     while True:
-        closure = close(kconfig, wanted.values.items())
+        closure = close(kconfig, wanted.values.items(), modules)
         lost = [item for item in closure.lost if item.name not in dropped]
         hard = [item for item in lost if item.name not in wanted.optional]
         if hard and (dropped or kept):

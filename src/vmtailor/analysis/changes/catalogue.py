@@ -10,7 +10,8 @@ Format of `data/platform/*.toml`, `data/policy/*.toml` and `data/margins/*.toml`
     words    = ["quiet"]                 # kernel command line; may be left out
     if_possible = true                   # a symbol that cannot be set here (compiler, architecture) is no error
     when     = { arch = ["NAME"], machine = ["KIND"], bus = ["mmio"], root = ["erofs"], kernel = ">=6.2,<6.13",
-                 cpus = ">=2", network = true, terminal = true, writable = true }
+                 cpus = ">=2", network = true, terminal = true, writable = true, own_init = true,
+                 partitioned = true, modules = true }
                                          # all must hold; what is left out does not matter
 
 What belongs to one architecture stands in its file of `data/architectures`, in the same form: `[[platform]]` and
@@ -46,12 +47,27 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
 _ENTRY_KEYS = {"id", "reason", "symbols", "words", "if_possible", "when"}
-_WHEN_KEYS = {"arch", "machine", "bus", "root", "kernel", "cpus", "network", "terminal", "writable"}
+_WHEN_KEYS = {
+    "arch",
+    "machine",
+    "bus",
+    "root",
+    "kernel",
+    "cpus",
+    "network",
+    "terminal",
+    "writable",
+    "own_init",
+    "partitioned",
+    "modules",
+}
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`."""
+    """What the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`. `own_init`: the
+    root has an init of its own; `partitioned`: it is a partition of its disk; `modules`: some of it stays
+    a module."""
 
     machine: str
     root_format: RootFormat
@@ -61,6 +77,9 @@ class Situation:
     terminal: bool = False
     writable: bool = True
     architecture: str = field(default_factory=architectures.presumed_name)
+    own_init: bool = False
+    partitioned: bool = False
+    modules: bool = False
 
     @property
     def bus(self) -> Bus:
@@ -81,6 +100,9 @@ class When:
     network: bool | None = None
     terminal: bool | None = None
     writable: bool | None = None
+    own_init: bool | None = None
+    partitioned: bool | None = None
+    modules: bool | None = None
 
     def holds(self, situation: Situation) -> bool:
         """True when every condition given holds in `situation`."""
@@ -88,6 +110,9 @@ class When:
             (self.network, situation.network),
             (self.terminal, situation.terminal),
             (self.writable, situation.writable),
+            (self.own_init, situation.own_init),
+            (self.partitioned, situation.partitioned),
+            (self.modules, situation.modules),
         )
         return (
             (not self.arch or situation.architecture in self.arch)

@@ -215,7 +215,7 @@ class Demands:
                 EvidenceKind.BINARY_FORMAT, "#!", ["BINFMT_SCRIPT"], where, f"{path} is a script with an interpreter"
             )
         elif start.startswith(b"\x7fELF\x01"):
-            self.add(EvidenceKind.BINARY_FORMAT, "ELF32", ["IA32_EMULATION"], where, f"{path} is a 32-bit program")
+            self.add(EvidenceKind.BINARY_FORMAT, "ELF32", self._rules.of_32_bits, where, f"{path} is a 32-bit program")
         elif start.startswith(b"\x7fELF"):
             self.add(EvidenceKind.BINARY_FORMAT, "ELF", ["BINFMT_ELF"], where, f"{path} is an ELF program")
 

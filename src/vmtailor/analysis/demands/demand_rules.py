@@ -54,6 +54,7 @@ from typing import Any, TypeVar
 
 from vmtailor.analysis.changes.catalogue import in_bounds
 from vmtailor.base.files import toml_rows
+from vmtailor.model.architecture import Architecture, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -183,6 +184,8 @@ class Rules:
     company: tuple[CompanyRule, ...] = ()
     harmless: tuple[HarmlessRule, ...] = ()
     untold: tuple[UntoldRule, ...] = ()
+    #: What a kernel needs in order to execute programs of 32 bits; empty where no processor of the family can.
+    of_32_bits: tuple[str, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -202,6 +205,7 @@ class Rules:
             self.company,
             self.harmless,
             self.untold,
+            self.of_32_bits,
         )
 
 
@@ -226,8 +230,9 @@ def parse(text: str, origin: str) -> Rules:
     )
 
 
-def load(folder: Traversable | Path | None = None) -> Rules:
-    """All rules that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+def load(folder: Traversable | Path | None = None, row: Architecture | None = None) -> Rules:
+    """All rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError when two
+    have one id."""
     every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
     found = Rules(
         tuple(rule for one in every for rule in one.calls),
@@ -236,6 +241,7 @@ def load(folder: Traversable | Path | None = None) -> Rules:
         tuple(rule for one in every for rule in one.company),
         tuple(rule for one in every for rule in one.harmless),
         tuple(rule for one in every for rule in one.untold),
+        (row or presumed()).kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_rows.require_unique(ids, "rules of data/demand")

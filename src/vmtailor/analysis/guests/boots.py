@@ -108,7 +108,7 @@ def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
     if report.exit_reason:
         found.append(report.exit_reason)
     found += _unready(report, exercise)
-    found += _wrong_steps(report, exercise)
+    found += wrong_steps(report, exercise)
     if exercise.ready.kind is ReadyKind.EXIT or exercise.expect != Expect():
         found += _wrong_end(report, exercise.expect)
     return tuple(dict.fromkeys(found))
@@ -125,7 +125,8 @@ def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     return [f"the container did not become ready within {exercise.ready.timeout_s:g} s{why}{ended}"]
 
 
-def _wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
+def wrong_steps(report: GuestReport, exercise: Exercise) -> list[str]:
+    """Steps of the load that were not answered right, in sentences."""
     by_number = {result.step: result for result in report.results}
     found = []
     number = 0

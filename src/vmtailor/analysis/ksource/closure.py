@@ -7,7 +7,7 @@ prompt is reached through the cheapest of its selectors and defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,9 @@ class Closure:
     lost: tuple[Lost, ...]
 
 
-def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
-    """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added."""
+def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = ()) -> Closure:
+    """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added.
+    `modules`: symbols that are added as m where something that is m needs them, and y otherwise."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}
@@ -52,7 +53,9 @@ def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]]) -> Closure:
             if item.wanted in ("y", "m") and kconfig.known(item.name):
                 for extra, (parent, how) in (search.visible(item.name) or {}).items():
                     if extra not in values and extra not in added:
-                        found.setdefault(extra, Added(extra, "y", parent, how))
+                        value = "m" if item.wanted == "m" and extra in modules else "y"
+                        if found.get(extra, Added(extra, "m", parent, how)).value == "m":
+                            found[extra] = Added(extra, value, parent, how)
         if not found:
             return Closure(tuple(fragment), tuple(added.values()), lost)
         added |= found

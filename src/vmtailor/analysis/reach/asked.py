@@ -16,7 +16,8 @@ from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.reach import Ask, Reach, ReachedFile
 
 #: Key of a binary format or a credential → the symbols that it takes.
-_FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF32": ("IA32_EMULATION",), "ELF": ("BINFMT_ELF",)}
+_FORMATS = {"#!": ("BINFMT_SCRIPT",), "ELF": ("BINFMT_ELF",)}
+_OF_32_BITS = "ELF32"
 _CREDENTIALS = {"setuid": ("MULTIUSER",), "file capabilities": ("MULTIUSER",)}
 
 
@@ -81,7 +82,7 @@ def _symbols(ask: Ask, asked: AskedSymbols) -> tuple[str, ...]:
 def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     """The symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
-        yield _FORMATS.get(ask.key, ())
+        yield asked.rules.of_32_bits if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
     elif ask.kind is EvidenceKind.PSEUDO_FILE and not _is_harmless(ask, asked.rules):
         yield from (symbols for _, symbols, _ in asked.path(ask.key))
     elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import LoadSegment, Numbers
-from vmtailor.model.architecture import Code, Half, Pair, Pattern
+from vmtailor.model.processor.code import Code, Half, Pair, Pattern
 
 if TYPE_CHECKING:
     import capstone

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
 from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by, named_by_pairs
-from vmtailor.model.architecture import Code
+from vmtailor.model.processor.code import Code
 
 #: One function's code that is read instruction by instruction, and all of one file's.
 _LONGEST = 1 << 16

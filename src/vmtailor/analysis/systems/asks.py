@@ -27,8 +27,6 @@ _BPF = re.compile(r"(?:prog_type|map_type)=(BPF_(?:PROG|MAP)_TYPE_\w+)")
 _CONTROLLER = re.compile(r"\+([a-z_]+)")
 _MOST_CONTROLLERS = 32
 _CGROUP_FILE = re.compile(r"/sys/fs/cgroup/(?:.*/)?((?!cgroup\.)[a-z_]+)\.[\w.]+\Z", re.S)
-#: Files of a control group of the first version lie below a folder named by their controllers.
-_FIRST_VERSION = re.compile(r"/sys/fs/cgroup/([a-z_,]+)/", re.S)
 _XTABLES = re.compile(
     r"\b(IP6?T|EBT|ARPT)_SO_(SET_REPLACE|GET_INFO|GET_ENTRIES|GET_REVISION_MATCH|GET_REVISION_TARGET)\b"
 )
@@ -99,15 +97,9 @@ def _opened(event: SyscallEvent) -> Asks:
     path = descriptor_path(event.args[0]) + "/" if event.args and event.args[0].startswith("AT_FDCWD<") else ""
     named = next((unquote(one) for one in event.args[:2] if one.startswith('"')), "")
     whole = named if named.startswith("/") else path + named
-    if not whole.startswith("/sys/fs/cgroup/"):
-        return
     found = _CGROUP_FILE.match(whole)
-    first = _FIRST_VERSION.match(whole)
-    names = [found[1]] if found else []
-    if first and not found:
-        names += first[1].split(",")[:_MOST_CONTROLLERS]
-    for name in names:
-        yield Question("controller", name), f"{event.task} uses files of the control group controller {name}"
+    if found:
+        yield Question("controller", found[1]), f"{event.task} uses files of the control group controller {found[1]}"
 
 
 def _mounted(event: SyscallEvent) -> Asks:

@@ -30,7 +30,8 @@ _LOOKING = frozenset({
     "stat", "lstat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "statfs",
     "name_to_handle_at", "chmod", "fchmodat", "chown", "lchown", "fchownat", "mknod", "mknodat", "utimensat",
     "getxattr", "lgetxattr", "setxattr", "lsetxattr", "listxattr", "llistxattr", "inotify_add_watch", "mkdir",
-    "mkdirat", "unlink", "unlinkat", "rmdir", "chdir", "symlink", "symlinkat", "rename", "renameat", "renameat2", "umount2", "open_tree",
+    "mkdirat", "unlink", "unlinkat", "rmdir", "chdir", "symlink", "symlinkat", "rename", "renameat", "renameat2",
+    "umount2", "open_tree",
 })  # fmt: skip
 _BRIDGE = "net/bridge/"
 #: Different questions that are looked up.

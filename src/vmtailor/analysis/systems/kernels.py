@@ -41,6 +41,16 @@ def _kernel(root: Root, release: str) -> InstalledKernel:
     return InstalledKernel(release, image, image_bytes, config, initrd, initrd_bytes, len(modules), sum(modules))
 
 
+def module_paths(root: Root, release: str) -> dict[str, str]:
+    """The modules of a release by name, as the kernel names them, with their paths."""
+    top = f"/lib/modules/{release}"
+    return {
+        _MODULE.sub("", path.rpartition("/")[2]).replace("-", "_"): f"{top}/kernel/{path}"
+        for path, node in root.walk(f"{top}/kernel")
+        if _is_module(path, node.kind)
+    }
+
+
 def _is_module(path: str, kind: NodeKind) -> bool:
     return kind is NodeKind.FILE and _MODULE.search(path) is not None
 

@@ -124,7 +124,8 @@ class Noted:
             return made(LoadedFor.PERHAPS if quiet else LoadedFor.NAME, what)
         if name in devices:
             return made(LoadedFor.DEVICE, devices[name].alias)
-        return made(LoadedFor.NAME, event.name)
+        # PID 1 goes on without what it loads itself; if it could not, nothing would go on.
+        return made(LoadedFor.PERHAPS if event.pid == 1 else LoadedFor.NAME, event.name)
 
 
 def _ours(event: KernelEvent) -> bool:

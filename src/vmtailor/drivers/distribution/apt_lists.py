@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import process
+from vmtailor.base import output, process
 from vmtailor.base.cache.store import Store, locked
 from vmtailor.base.errors import HostError
 from vmtailor.base.progress import step
@@ -145,15 +145,18 @@ def _fetch(lists: Lists, folder: Path, row: Architecture) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "status").touch()
     (folder / "sources.list").write_text("".join(source.line(lists.architecture) for source in there))
-    try:
-        with step(f"fetching the package lists of {row.title} ({', '.join(dict.fromkeys(s.release for s in there))})"):
-            process.run([apt_get, *lists.options, "-qq", "--error-on=any", "update"], timeout_s=_UPDATE_S)
-    except process.CommandFailed as error:
+    with step(f"fetching the package lists of {row.title} ({', '.join(dict.fromkeys(s.release for s in there))})"):
+        update = [apt_get, *lists.options, "-qq", "--error-on=any", "update"]
+        finished = process.run(update, timeout_s=_UPDATE_S, ok=(0, 100))
+    # A mirror that is just being renewed has some lists, and not others: what is there can be used.
+    if not any("_Packages" in path.name for path in (folder / "lists").iterdir()):
         raise HostError(
             f"the package lists of {row.title} cannot be fetched",
             hint="check the network, and that the host's repositories have this architecture",
-            details=error.details,
-        ) from error
+            details=finished.error_text[-2000:],
+        )
+    if finished.returncode:
+        output.note(f"some package lists of {row.title} could not be fetched: {finished.error_text.strip()[:300]}")
     (folder / "fetched").touch()
 
 

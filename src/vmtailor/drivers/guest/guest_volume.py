@@ -44,7 +44,8 @@ def tells_refused(init: bytes) -> bool:
     return _TELLS_REFUSED in init
 
 
-def _records(pairs: Iterable[tuple[str, str]]) -> bytes:
+def records(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """Pairs as a text of records. Raises UserInputError for a NUL in a value."""
     out = bytearray(b"vmtailor 1\0")
     for key, value in pairs:
         if "\0" in value:
@@ -55,7 +56,7 @@ def _records(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 def config_bytes(config: ImageConfig, hostname: str = "vm") -> bytes:
     """The content of `/.vmtailor/config`: the image's configuration. Raises UserInputError for a NUL or bad signal."""
-    return _records(
+    return records(
         [
             *(("arg", arg) for arg in config.argv),
             *(("env", f"{name}={value}") for name, value in config.env),
@@ -97,12 +98,12 @@ def run_bytes(run: Run) -> bytes:
     if run.terminal is not None:
         pairs += [("terminal", "1"), ("rows", str(run.terminal.rows)), ("cols", str(run.terminal.columns))]
     if run.exercise is not None:
-        pairs += _exercise_records(run.exercise)
+        pairs += exercise_records(run.exercise)
     stop = run.stop_signal or (run.exercise.stop_signal if run.exercise else "")
     if stop:
         pairs.append(("stop", str(signal_number(stop))))
-    records = _records(pairs)
-    data = b"vtrun %d\n" % len(records) + records
+    text = records(pairs)
+    data = b"vtrun %d\n" % len(text) + text
     return data + bytes(-len(data) % _SECTOR)
 
 
@@ -113,7 +114,8 @@ def write_run_volume(path: Path, run: Run) -> None:
     path.write_bytes(run_bytes(run))
 
 
-def _exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
+def exercise_records(exercise: Exercise) -> list[tuple[str, str]]:
+    """What drives the load, as records."""
     ready = exercise.ready
     pairs = [
         ("stop-timeout-ms", str(_ms(exercise.stop_timeout_s))),

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -47,6 +48,7 @@ class RunningMachine:
         serial: SerialLine,
         qmp: Qmp | None,
         probe: SerialLine | None,
+        attendant: socket.socket | None,
         command: str,
         errors: IO[bytes],
         emulator: Emulator,
@@ -54,6 +56,7 @@ class RunningMachine:
         self.serial = serial
         self.qmp = qmp
         self.probe = probe
+        self.attendant = attendant
         self.command = command
         self.started_s = time.monotonic()
         self._emulator = emulator
@@ -172,6 +175,7 @@ def launch(
     architecture: str | None = None,
     qmp: bool = False,
     probe: bool = False,
+    attendant: bool = False,
     greeted: bool = True,
 ) -> Iterator[RunningMachine]:
     """Start QEMU with the argument list that `build` gives, shut in as far as the host allows. When the block is left,
@@ -188,9 +192,14 @@ def launch(
         monitor = stack.enter_context(Qmp()) if qmp else None
         serial = stack.enter_context(SerialLine())
         second = stack.enter_context(SerialLine()) if probe else None
+        ours, theirs = _pair(stack) if attendant else (None, None)
         given = stack.enter_context(handed(wanted, qemu))
         ends = Ends(
-            monitor.theirs if monitor else None, second.guest_out if second else None, given.names, tuple(given.sets)
+            monitor.theirs if monitor else None,
+            second.guest_out if second else None,
+            given.names,
+            tuple(given.sets),
+            theirs.fileno() if theirs else None,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]
@@ -202,13 +211,15 @@ def launch(
                 stdout=serial.guest_out,
                 stderr=errors,
                 env=given.environment,
-                pass_fds=[one for one in (ends.qmp, ends.probe, *given.descriptors) if one is not None],
+                pass_fds=[one for one in (ends.qmp, ends.probe, ends.attendant, *given.descriptors) if one is not None],
             )
         )
         serial.started()
         if second is not None:
             second.started()
-        running = RunningMachine(process, serial, monitor, second, shown, errors, row.emulator)
+        if theirs is not None:
+            theirs.close()
+        running = RunningMachine(process, serial, monitor, second, ours, shown, errors, row.emulator)
         if monitor is not None:
             monitor.started()
             if greeted:
@@ -217,10 +228,26 @@ def launch(
         yield running
 
 
+def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Our end of a second serial port, which does not wait, and QEMU's."""
+    ours, theirs = socket.socketpair()
+    stack.callback(theirs.close)
+    stack.callback(ours.close)
+    ours.setblocking(False)
+    return ours, theirs
+
+
 def start(
-    machine: Machine, *, plugin: Plugin | None = None, qmp: bool = False, probe: bool = False, greeted: bool = True
+    machine: Machine,
+    *,
+    plugin: Plugin | None = None,
+    qmp: bool = False,
+    probe: bool = False,
+    attendant: bool = False,
+    greeted: bool = True,
 ) -> contextlib.AbstractContextManager[RunningMachine]:
-    """Start a machine; `launch` says what else holds. `probe`: with a second serial port. Raises UserInputError for a
+    """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
+    `attendant`: for a conversation. Raises UserInputError for a
     disk image that stands on another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
@@ -236,4 +263,6 @@ def start(
         low_ports=any(0 < port.host_port < 1024 for port in machine.ports),
         variables=net_guard.variables(machine, installed(machine.architecture).program),
     )
-    return launch(build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, greeted=greeted)
+    return launch(
+        build, wanted, architecture=machine.architecture, qmp=qmp, probe=probe, attendant=attendant, greeted=greeted
+    )

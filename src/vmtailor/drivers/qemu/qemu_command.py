@@ -31,13 +31,15 @@ _MODES = {
 @dataclass(frozen=True)
 class Ends:
     """What QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected socket.
-    `probe`: a descriptor for the output of a second serial port. `names`: what it calls a file, where that is not its
+    `probe`: a descriptor for the output of a second serial port; `attendant`: a connected socket that is one, in its
+    place. `names`: what it calls a file, where that is not its
     path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor set that it is in."""
 
     qmp: int | None = None
     probe: int | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     sets: tuple[tuple[int, int], ...] = ()
+    attendant: int | None = None
 
     def name(self, path: str) -> str:
         """What QEMU calls the file at a path."""
@@ -101,6 +103,8 @@ def _lines(ends: Ends) -> list[str]:
         argv += ["-add-fd", f"fd={ends.probe},set={ends.probe}"]
         # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
         argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe},append=on", "-serial", "chardev:probe"]
+    elif ends.attendant is not None:
+        argv += ["-chardev", f"socket,id=attendant,fd={ends.attendant}", "-serial", "chardev:attendant"]
     if ends.qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock
+from vmtailor.model.systems.exercise import SystemExercise
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16
@@ -169,6 +170,22 @@ class OwnInit:
 
 
 @dataclass(frozen=True)
+class Attended:
+    """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
+    (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
+    tags what the attendant says."""
+
+    exercise: SystemExercise
+    volume: Path
+    key: bytes
+    timeout_s: float
+
+    @property
+    def signal(self) -> ReadySignal:
+        return ReadySignal(ReadyBy.EXERCISE)
+
+
+@dataclass(frozen=True)
 class Nothing:
     """The machine is left alone for so many seconds of host time. It counts as ready when it still runs then, and has
     not said that it is lost."""
@@ -185,4 +202,4 @@ class Nothing:
         return ()
 
 
-Workload = Exercised | OwnInit | Nothing
+Workload = Exercised | OwnInit | Attended | Nothing

@@ -27,7 +27,7 @@ class LoadedFor(StrEnum):
     DEVICE = "a device that is there"
     REQUEST = "a request of the kernel, on behalf of a program"
     NAME = "a program that asked for it by name"
-    PERHAPS = "a program that asked for it by name, and does without"  # modprobe -q
+    PERHAPS = "a program that asked for it by name, and does without"  # modprobe -q, or PID 1 itself
     DEPENDENCY = "another module"
     ROOT = "the way into the root"  # loaded by the initial RAM disk
     WATCHING = "our tracer"

@@ -103,7 +103,9 @@ def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
     baseline = baseline_config(loaded)
     enabled = {name: value for name, value in baseline.items() if value in ("y", "m")}
     known = facts if facts is not None else Facts(loaded.bundle.kernel_version, {}, {}, {})
-    demands = Demands(known, demand_rules.load(), enabled, _Heads(loaded.files, store))
+    demands = Demands(
+        known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded.files, store)
+    )
     found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
     return WatchedRun(observed, found, facts is not None)
 

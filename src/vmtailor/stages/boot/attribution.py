@@ -55,12 +55,19 @@ def release_of(kernel: Path) -> str:
         head = file.read(65536)
     for header in (row.kernel.header for row in every()):
         if header is not None and head[header.magic_at :].startswith(header.magic.encode()):
+            if not header.pointer_at:
+                return _release_in(kernel)
             at = int.from_bytes(head[header.pointer_at : header.pointer_at + 2], "little") + header.base
             return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
     if head[:4] == b"\x7fELF":
-        found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
-        return found[1].decode("ascii", "replace") if found else ""
+        return _release_in(kernel)
     return ""
+
+
+def _release_in(kernel: Path) -> str:
+    """The release in a kernel's own banner."""
+    found = re.search(rb"Linux version (\S{1,120}) ", kernel.read_bytes())
+    return found[1].decode("ascii", "replace") if found else ""
 
 
 def of_package(

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the benchmarks run within an instance: it says what it runs in, calls back, and does work of a known amount.
+// Static, and of one source, so that exactly these bytes run in every runtime. Each command prints one JSON object.
+//
+//   bench report [FILE]       what is seen from inside; with FILE, calls back first by creating it
+//   bench hold [FILE]         says that it is there, as report does, and waits to be ended
+//   bench serve PORT          answers HTTP requests with "bench"
+//   bench null                does nothing
+//   bench times N PROGRAM     starts a program so many times, one after the other, and says how long each took
+//   bench stream BYTES TIMES  STREAM's four kernels over three arrays of so many bytes each
+//   bench spin SECONDS        rounds of integer arithmetic in so many seconds
+#define _GNU_SOURCE
+#include "common/sha256.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <float.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LONGEST_TEXT = 16384 };
+
+static double now_s(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static int fail(const char *what) {
+    fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
+    return 1;
+}
+
+// A JSON string. What files hold is bytes: those outside ASCII are shown by number.
+static void put_string(const char *text) {
+    putchar('"');
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            printf("\\%c", *at);
+        else if (*at < 32 || *at > 126)
+            printf("\\u%04x", *at);
+        else
+            putchar(*at);
+    }
+    putchar('"');
+}
+
+static void put_member(const char *name, const char *text) {
+    printf(",\n \"%s\": ", name);
+    put_string(text);
+}
+
+// A small file as a string; empty where it cannot be read.
+static void put_file(const char *name, const char *path) {
+    static char text[LONGEST_TEXT];
+    size_t length = 0;
+    FILE *file = fopen(path, "r");
+    if (file) {
+        length = fread(text, 1, sizeof(text) - 1, file);
+        fclose(file);
+    }
+    text[length] = 0;
+    put_member(name, text);
+}
+
+static void put_link(const char *name, const char *path) {
+    char text[256];
+    ssize_t length = readlink(path, text, sizeof(text) - 1);
+    text[length < 0 ? 0 : length] = 0;
+    put_member(name, text);
+}
+
+static void put_own_digest(void) {
+    struct sha256 hash;
+    uint8_t digest[32];
+    char hex[65] = "";
+    static char block[65536];
+    size_t length;
+    FILE *file = fopen("/proc/self/exe", "r");
+    if (file) {
+        sha256_start(&hash);
+        while ((length = fread(block, 1, sizeof(block), file)) > 0)
+            sha256_add(&hash, block, length);
+        sha256_end(&hash, digest);
+        sha256_hex(digest, hex);
+        fclose(file);
+    }
+    put_member("program_sha256", hex);
+}
+
+// Name in our report, and the files that have it: cgroup v2, then v1.
+static const char *const LIMITS[][3] = {
+    {"memory_limit", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"},
+    {"cpu_quota", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"},
+    {"cpu_period", "", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"},
+    {"pids_limit", "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"},
+};
+
+static int report(const char *call_back) {
+    static const char *const NAMESPACES[] = {"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"};
+    struct utsname kernel;
+    double at = now_s();
+    int made = call_back ? open(call_back, O_CREAT | O_WRONLY | O_CLOEXEC, 0666) : 0;
+    if (made < 0)
+        return fail(call_back);
+    uname(&kernel);
+    printf("{\"schema\": \"vmtailor/bench-report/1\",\n \"monotonic_s\": %.9f,\n \"pid\": %d", at, (int)getpid());
+    put_member("kernel", kernel.release);
+    put_member("version", kernel.version);
+    put_member("machine", kernel.machine);
+    put_member("hostname", kernel.nodename);
+    for (size_t i = 0; i < sizeof(NAMESPACES) / sizeof(NAMESPACES[0]); i++) {
+        char path[64], name[32];
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", NAMESPACES[i]);
+        snprintf(name, sizeof(name), "ns_%s", NAMESPACES[i]);
+        put_link(name, path);
+    }
+    for (size_t i = 0; i < sizeof(LIMITS) / sizeof(LIMITS[0]); i++)
+        put_file(LIMITS[i][0], access(LIMITS[i][1], R_OK) == 0 ? LIMITS[i][1] : LIMITS[i][2]);
+    put_file("cgroup", "/proc/self/cgroup");
+    put_file("status", "/proc/self/status");
+    put_file("lsm", "/proc/self/attr/current");
+    put_file("mounts", "/proc/self/mounts");
+    put_file("interfaces", "/proc/self/net/dev");
+    put_file("command_line", "/proc/cmdline");
+    put_file("processors", "/sys/devices/system/cpu/online");
+    printf(",\n \"processors_allowed\": %ld", sysconf(_SC_NPROCESSORS_ONLN));
+    put_own_digest();
+    puts("\n}");
+    return 0;
+}
+
+static volatile sig_atomic_t asked_to_end;
+
+static void on_signal(int number) {
+    (void)number;
+    asked_to_end = 1;
+}
+
+static void heed_signals(void) {
+    struct sigaction heed = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &heed, NULL);
+    sigaction(SIGINT, &heed, NULL);
+}
+
+static int hold(const char *call_back) {
+    sigset_t ends, before;
+    if (call_back && open(call_back, O_CREAT | O_WRONLY | O_CLOEXEC, 0666) < 0)
+        return fail(call_back);
+    heed_signals();
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    puts("{\"held\": true}");
+    fflush(stdout);
+    while (!asked_to_end)
+        sigsuspend(&before);
+    return 0;
+}
+
+static int serve(const char *port) {
+    static const char ANSWER[] = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nbench\n";
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    char request[4096];
+    int yes = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0)
+        return fail("socket");
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (bind(listener, (struct sockaddr *)&here, sizeof(here)) < 0 || listen(listener, 512) < 0)
+        return fail("listen");
+    heed_signals();
+    puts("{\"serving\": true}");
+    fflush(stdout);
+    while (!asked_to_end) {
+        int client = accept(listener, NULL, NULL);
+        if (client < 0)
+            continue;
+        if (read(client, request, sizeof(request)) > 0 && write(client, ANSWER, sizeof(ANSWER) - 1) < 0)
+            fail("write");
+        shutdown(client, SHUT_WR);
+        close(client);
+    }
+    return 0;
+}
+
+// --- STREAM: the four kernels as its definition has them, the best of the repetitions but the first.
+static double *a, *b, *c;
+static size_t elements;
+
+static void copy(void) {
+    for (size_t i = 0; i < elements; i++)
+        c[i] = a[i];
+}
+
+static void scale(void) {
+    for (size_t i = 0; i < elements; i++)
+        b[i] = 3.0 * c[i];
+}
+
+static void add(void) {
+    for (size_t i = 0; i < elements; i++)
+        c[i] = a[i] + b[i];
+}
+
+static void triad(void) {
+    for (size_t i = 0; i < elements; i++)
+        a[i] = b[i] + 3.0 * c[i];
+}
+
+static const struct {
+    const char *name;
+    void (*work)(void);
+    int arrays;
+} KERNELS[] = {{"copy", copy, 2}, {"scale", scale, 2}, {"add", add, 3}, {"triad", triad, 3}};
+
+static int stream(size_t bytes, int times) {
+    double best[4] = {DBL_MAX, DBL_MAX, DBL_MAX, DBL_MAX};
+    elements = bytes / sizeof(double);
+    a = malloc(bytes), b = malloc(bytes), c = malloc(bytes);
+    if (!a || !b || !c)
+        return fail("malloc");
+    for (size_t i = 0; i < elements; i++)
+        a[i] = 1, b[i] = 2, c[i] = 0;
+    for (int round = 0; round < times; round++)
+        for (int k = 0; k < 4; k++) {
+            double before = now_s(), took;
+            KERNELS[k].work();
+            took = now_s() - before;
+            if (round > 0 && took < best[k])
+                best[k] = took;
+        }
+    // Each array follows from the ones before: what was computed is checked, and cannot be left out.
+    double x = 1, y = 2, z = 0;
+    for (int round = 0; round < times; round++)
+        z = x, y = 3 * z, z = x + y, x = y + 3 * z;
+    for (size_t i = 0; i < elements; i += elements / 7 + 1)
+        if (a[i] != x || b[i] != y || c[i] != z) {
+            fprintf(stderr, "bench: the arrays are wrong\n");
+            return 1;
+        }
+    printf("{");
+    for (int k = 0; k < 4; k++)
+        printf("%s\"%s\": %.1f", k ? ", " : "", KERNELS[k].name, KERNELS[k].arrays * (double)bytes / best[k] / 1e6);
+    puts("}");
+    return 0;
+}
+
+static int spin(double seconds) {
+    uint64_t rounds = 0;
+    uint32_t value = 1;
+    double before = now_s(), took;
+    do {
+        for (int i = 0; i < 100000; i++)
+            value = value * 1664525u + 1013904223u;
+        rounds++;
+        __asm__ volatile("" : "+r"(value));
+        took = now_s() - before;
+    } while (took < seconds);
+    printf("{\"rounds_per_s\": %.3f}\n", (double)rounds / took);
+    return 0;
+}
+
+static int times(int rounds, char **program) {
+    printf("{\"seconds\": [");
+    for (int round = 0; round < rounds; round++) {
+        int status;
+        double before = now_s();
+        pid_t child = vfork();
+        if (child < 0)
+            return fail("vfork");
+        if (child == 0) {
+            execv(program[0], program);
+            _exit(127);
+        }
+        waitpid(child, &status, 0);
+        if (status != 0)
+            return 1;
+        printf("%s%.9f", round ? ", " : "", now_s() - before);
+    }
+    puts("]}");
+    return 0;
+}
+
+int main(int count, char **words) {
+    const char *command = count > 1 ? words[1] : "";
+    if (!strcmp(command, "report"))
+        return report(count > 2 ? words[2] : NULL);
+    if (!strcmp(command, "hold"))
+        return hold(count > 2 ? words[2] : NULL);
+    if (!strcmp(command, "serve") && count == 3)
+        return serve(words[2]);
+    if (!strcmp(command, "null"))
+        return 0;
+    if (!strcmp(command, "times") && count > 3)
+        return times(atoi(words[2]), words + 3);
+    if (!strcmp(command, "stream") && count == 4)
+        return stream(strtoull(words[2], NULL, 10), atoi(words[3]));
+    if (!strcmp(command, "spin") && count == 3)
+        return spin(atof(words[2]));
+    fprintf(stderr, "usage: bench report [FILE] | hold [FILE] | serve PORT | null | times N PROGRAM | stream BYTES "
+                    "TIMES | spin SECONDS\n");
+    return 2;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attendant/attend.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attendant/programs.h"
+#include "attendant/reports.h"
+#include "common/wire.h"
+#include "init/base/event_loop.h"
+#include "init/base/marks.h"
+#include "init/base/power_off.h"
+#include "init/base/read_file.h"
+#include "init/base/serial_line.h"
+#include "init/exercise/exercise.h"
+#include "init/settings/settings.h"
+
+#define MOST (4 << 20)
+
+struct settings settings;
+
+static void from_host(void *context, char type, const uint8_t *payload, size_t length) {
+    (void)context;
+    (void)payload;
+    (void)length;
+    if (type == WIRE_GO)
+        exercise_go();
+}
+
+static struct wire_decoder decoder;
+
+static void hear_host(struct watch *watch, short events) {
+    (void)events;
+    uint8_t data[512];
+    ssize_t got = read(watch->fd, data, sizeof data);
+    if (got > 0)
+        wire_decode(&decoder, data, (size_t)got, from_host, NULL);
+}
+
+static void reaped(pid_t pid, int status) {
+    if (!reports_exit(pid, status))
+        exercise_exit(pid, status);
+}
+
+void attend_prepare(int port) {
+    size_t length;
+    settings_default(&settings);
+    char *text = read_file("/config", MOST, &length);
+    const char *wrong = text == NULL ? strerror(errno) : settings_read(&settings, text, length);
+    if (wrong != NULL)
+        fatal("", "/config: %s", wrong);
+    reports_read();
+    programs_hold_client();
+    line_take(port);
+    line_key(settings.key);
+}
+
+_Noreturn void attend(void) {
+    static struct watch host;
+    line_text(WIRE_HELLO, "init 1");
+    line_mark("init", vt_mark_init());
+    memcpy(decoder.key, settings.key, sizeof decoder.key);
+    loop_start(reaped);
+    loop_add(&host, line_fd(), POLLIN, hear_host);
+    exercise_start();
+    for (;;)
+        loop_step(exercise_advance());
+}

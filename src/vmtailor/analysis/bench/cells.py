@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials → cells: one figure of one test in one runtime, with its interval, and against native."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vmtailor.analysis.statistics import bootstats, stats
+from vmtailor.analysis.statistics.bootstats import Summary
+from vmtailor.model.bench.results import BenchFailure, BenchTrial, HostRun
+from vmtailor.model.verdict import Verdict
+
+#: What all others are compared with.
+NATIVE = "native"
+#: Differences below this share are of no interest.
+THRESHOLDS = stats.Thresholds(relative=0.02)
+#: A share of processor time that others took from which on it is said.
+NOISY = 0.10
+
+
+@dataclass(frozen=True)
+class CellKey:
+    """What a cell is of. `figure`: its name, as the suite gives it."""
+
+    suite: str
+    test: str
+    figure: str
+    count: int
+    variant: str
+    runtime: str
+
+    @property
+    def row(self) -> tuple[str, str, str, int, str]:
+        """The same without the runtime: cells of one row are compared."""
+        return self.suite, self.test, self.figure, self.count, self.variant
+
+
+@dataclass(frozen=True)
+class Against:
+    """A cell against the native one of its row. `ratio`, with its 95 % interval, of medians; `verdict` of the cell:
+    better, worse, same or undecided."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`values`: one a repetition, the mean over instances that ran at once (Data_N). `summary` is None where all
+    trials failed. `floor`: the mean of the lowest 30 (of times) where there are as many, never instead of the
+    median."""
+
+    key: CellKey
+    unit: str
+    larger_is_better: bool
+    values: tuple[float, ...]
+    summary: Summary | None
+    against: Against | None = None
+    failures: tuple[BenchFailure, ...] = ()
+    unstable: bool = False
+    noisy: bool = False
+    spread_over_instances: float | None = None
+    command: str = ""
+    floor: float | None = None
+
+
+def cells_of(run: HostRun) -> list[Cell]:
+    """The cells of one host's run, in the order in which they were first met. Warm-ups count for nothing."""
+    return cells(run.trials)
+
+
+def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
+    """The same of any trials, which are of one host and image."""
+    values: dict[CellKey, list[float]] = defaultdict(list)
+    units: dict[CellKey, tuple[str, bool]] = {}
+    rows: dict[CellKey, list[BenchTrial]] = defaultdict(list)
+    spreads: dict[CellKey, list[float]] = defaultdict(list)
+    counted = [trial for trial in trials if trial.block > 0]
+    names: dict[tuple[str, str, int, str], dict[str, tuple[str, bool]]] = defaultdict(dict)
+    for trial in counted:
+        for figure in trial.figures:
+            names[_test(trial)].setdefault(figure.name, (figure.unit, figure.larger_is_better))
+    for trial in counted:
+        for name, unit in (names[_test(trial)] or {trial.test: ("", False)}).items():
+            key = CellKey(trial.suite, trial.test, name, trial.count, trial.variant, trial.runtime)
+            units[key] = unit
+            rows[key].append(trial)
+            several = [figure.value for figure in trial.figures if figure.name == name]
+            if several:
+                values[key].append(statistics.fmean(several))
+                if len(several) > 1:
+                    spreads[key].append(max(several) - min(several))
+    natives = {key.row: values[key] for key in rows if key.runtime == NATIVE}
+    return [
+        _cell(key, units[key], values[key], rows[key], spreads[key], natives.get(key.row, [])) for key in list(rows)
+    ]
+
+
+def _test(trial: BenchTrial) -> tuple[str, str, int, str]:
+    return trial.suite, trial.test, trial.count, trial.variant
+
+
+def _cell(
+    key: CellKey,
+    unit: tuple[str, bool],
+    values: Sequence[float],
+    trials: Sequence[BenchTrial],
+    spreads: Sequence[float],
+    native: Sequence[float],
+) -> Cell:
+    noise = [trial.noise.others + trial.noise.steal for trial in trials if trial.noise is not None]
+    return Cell(
+        key,
+        unit[0],
+        unit[1],
+        tuple(values),
+        bootstats.summarise(values),
+        against(native, values, larger_is_better=unit[1]) if key.runtime != NATIVE else None,
+        tuple(trial.failure for trial in trials if trial.failure is not None),
+        stats.unstable(values),
+        bool(noise) and statistics.median(noise) >= NOISY,
+        statistics.median(spreads) if spreads else None,
+        next((trial.command for trial in trials if trial.command), ""),
+        statistics.fmean(sorted(values)[:30]) if len(values) >= 30 and not unit[1] else None,
+    )
+
+
+def against(native: Sequence[float], values: Sequence[float], *, larger_is_better: bool) -> Against | None:
+    """One side against another; None where either has no values, or nothing can be a share of it."""
+    if not native or not values:
+        return None
+    sign = -1 if larger_is_better else 1
+    found = stats.compare([sign * v for v in native], [sign * v for v in values], THRESHOLDS)
+    before = statistics.median(native)
+    if before <= 0:
+        return None
+    ends = [None, None] if found.low is None or found.high is None else [found.low, found.high]
+    ratios = sorted(1 + sign * end / before for end in ends if end is not None)
+    low, high = (ratios[0], ratios[1]) if ratios else (None, None)
+    return Against(statistics.median(values) / before, low, high, found.verdict)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order trials run: randomised balanced blocks, so that what drifts meets every runtime alike."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmtailor.model.bench.results import SuiteName
+
+
+@dataclass(frozen=True)
+class BenchTest:
+    """One test of a suite: `count` instances at once, run in the way `variant` says. `cost`: seconds that one trial
+    takes, about; only for what is left to wait for."""
+
+    suite: SuiteName
+    test: str
+    count: int = 1
+    variant: str = ""
+    cost: float = 1.0
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """`block` 0 is the warm-up."""
+
+    test: BenchTest
+    runtime: str
+    block: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str, int]:
+        test = self.test
+        return test.suite, test.test, self.runtime, test.count, test.variant, self.block
+
+
+def orders(runtimes: Sequence[str], repeat: int, seed: str) -> Iterator[tuple[str, ...]]:
+    """The order of the runtimes in each of the repetitions: a random one, then the same backwards (A B B A), then
+    another. With an even number, every runtime stands as early as it stands late."""
+    chance = random.Random(seed)
+    forward: tuple[str, ...] = ()
+    for number in range(repeat):
+        if number % 2 == 0:
+            forward = tuple(chance.sample(list(runtimes), len(runtimes)))
+            yield forward
+        else:
+            yield forward[::-1]
+
+
+def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed: int) -> list[PlannedTrial]:
+    """All trials in their order: test by test, a warm-up of each runtime, then the blocks."""
+    found = []
+    for test in tests:
+        name = f"{seed}/{test.suite}/{test.test}/{test.count}/{test.variant}"
+        found += [PlannedTrial(test, runtime, 0) for runtime in runtimes]
+        for number, order in enumerate(orders(runtimes, repeat, name), 1):
+            found += [PlannedTrial(test, runtime, number) for runtime in order]
+    return found

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a system that an attendant drove left behind → the record of its boot, what was wrong with it, and what it says
+of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vmtailor.analysis.guests import kernel_log
+from vmtailor.analysis.guests.boots import wrong_steps
+from vmtailor.analysis.timeline import bootmarks
+from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
+from vmtailor.model.boots.ending import Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.guest import READY_STEP, GuestReport
+from vmtailor.model.systems.exercise import SystemExercise, SystemReadyKind
+
+#: The file in which the attendant sends what systemd says of failed units.
+FAILED_UNITS = "failed-units"
+_UNIT = re.compile(r"^(?:[●×*] )?(\S+\.[a-z]+)\s+\S+\s+failed\b")
+#: A kernel says this when it was asked to end, whatever its console shows.
+_FAREWELL = re.compile(r"reboot: (?:Restarting system|Power down|System halted)")
+_PANICKED = "the kernel panicked"
+#: Units and messages that are kept.
+_MOST = 500
+
+
+def boot_of(gathered: Gathered, exercise: SystemExercise, lost: str, outside: Sequence[str] = ()) -> Boot:
+    """The record of one boot. `lost`: why it was given up, or ""; `outside`: what steps from outside found wrong."""
+    found = (*failures(gathered, exercise, lost), *outside)
+    report = gathered.report
+    return Boot(
+        outcome=_outcome(report, found, lost),
+        milestones=_milestones(gathered),
+        seconds=gathered.end.seconds,
+        command=gathered.end.command,
+        failures=found,
+        cpu_s=gathered.cpu_s,
+        container=ContainerRun(
+            answers_right=not found, requests=sum(r.done for r in report.results if r.step != READY_STEP)
+        ),
+        kernel_warnings=tuple(complaints(gathered))[:_MOST],
+    )
+
+
+def failures(gathered: Gathered, exercise: SystemExercise, lost: str) -> tuple[str, ...]:
+    """What the exercise asked for and did not get, in sentences; empty when the system works."""
+    report, found = gathered.report, [lost] if lost else []
+    if gathered.end.ending is Ending.DIED:
+        found.append(f"QEMU ended with status {gathered.end.returncode}")
+    if report.fatal is not None:
+        found.append(f"the attendant gave up: {report.fatal.text}")
+    if not report.marks and not lost:
+        found.append("the machine ended before the system was started")
+    found += [note.text for note in report.notes if "ended without a shutdown" in note.text]
+    if report.marks:
+        found += [] if lost else _unready(report, exercise)
+        found += wrong_steps(report, exercise.inside())
+        shutdown = report.mark("stop") is not None
+        if shutdown and not lost and not found and not _said_farewell(gathered):
+            found.append("it did not shut down: the machine ended without a word of its kernel")
+        if not shutdown and not lost and not found:
+            found.append("the machine ended by itself during the exercise")
+    return tuple(dict.fromkeys(found))
+
+
+def _unready(report: GuestReport, exercise: SystemExercise) -> list[str]:
+    if report.mark("ready") is not None:
+        return []
+    ready, result = exercise.ready, report.ready
+    if result is None and report.mark("stop") is None:
+        return ["the machine ended by itself before its system was ready: it was switched off, or started again"]
+    what = {SystemReadyKind.UNIT: f"unit {ready.unit}", SystemReadyKind.LOG: f"the line {ready.pattern}"}.get(
+        ready.kind, str(ready.kind)
+    )
+    why = f": {result.why}" if result is not None and result.why else ""
+    return [f"the system did not become ready ({what}) within {ready.timeout_s:g} s{why}"]
+
+
+def _said_farewell(gathered: Gathered) -> bool:
+    return any(_FAREWELL.search(line) for _, line in gathered.lines[-50:])
+
+
+def _outcome(report: GuestReport, found: Sequence[str], lost: str) -> Outcome:
+    if not found:
+        return Outcome.READY
+    if lost.startswith(_PANICKED):
+        return Outcome.PANIC
+    if report.mark("ready") is not None:
+        return Outcome.WRONG
+    return Outcome.TIMEOUT if lost.startswith("it was not done") or report.mark("stop") else Outcome.STOPPED
+
+
+def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
+    lines = bootmarks.lines_of(gathered.lines)
+    found = {one.name: one for one in bootmarks.milestones(lines)}
+    for mark in gathered.report.marks:
+        name = "attendant" if mark.name == "init" else mark.name
+        wall_s = mark.host_s - gathered.started_s
+        found[name] = Milestone(name, None, mark.monotonic_ns, wall_s, "mark of the attendant")
+    return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
+
+
+def failed_units(report: GuestReport) -> tuple[str, ...]:
+    """Units that systemd calls failed after the exercise; empty for other inits."""
+    rows = (_UNIT.match(line) for line in report.file(FAILED_UNITS).splitlines())
+    return tuple(dict.fromkeys(row[1] for row in rows if row))[:_MOST]
+
+
+def complaints(gathered: Gathered) -> list[str]:
+    """What the kernel complained of, in its log as the attendant sent it."""
+    return kernel_log.complaints(gathered.report.file("kernel-log"))
+
+
+def degraded(one: Gathered, other: Gathered) -> tuple[str, ...]:
+    """What `other` says of itself that `one`, the baseline, did not: units newly failed, kernel warnings newly
+    there."""
+    before, after = failed_units(one.report), failed_units(other.report)
+    units = [f"unit {name} failed, which it did not on the baseline" for name in after if name not in before]
+    warned = kernel_log.new_complaints(complaints(other), complaints(one))
+    return (*units, *(f"the kernel complains: {text}" for text in warned))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A boot of a system with an init of its own that an attendant of ours drives by its exercise: from the start of QEMU
+to its shutdown."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.guests import attended as judging
+from vmtailor.analysis.timeline import bootmarks
+from vmtailor.base.files import temporary
+from vmtailor.booting import counting
+from vmtailor.booting.counting import Counting
+from vmtailor.booting.listener import Listener, listening
+from vmtailor.drivers.guest.attendant_volume import PROGRAM
+from vmtailor.drivers.guest.guest import GuestSession
+from vmtailor.drivers.guest.ready import ConsoleWatcher
+from vmtailor.drivers.host import host_client
+from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Attended
+from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.systems.exercise import SystemReadyKind
+
+#: Seconds between two looks at the attendant's line and the console.
+_LOOK_S = 0.1
+#: Seconds that a guest may go on printing after a line that says it is lost; that QEMU has to end, with a plugin.
+_LAST_WORDS_S, _END_S, _END_COUNTED_S = 2.0, 3.0, 60.0
+_TAIL_BYTES = 65536
+#: Words by which a kernel mounts its root itself; the attendant's disk takes their place.
+_ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
+
+
+def with_attendant(machine: Machine, volume: Path) -> Machine:
+    """The machine with the attendant's disk behind its own, told to start from it."""
+    device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
+    words = tuple(word for word in machine.append if word.partition("=")[0] not in _ROOT_WORDS)
+    own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
+    return replace(machine, disks=(*machine.disks, Disk(str(volume))), append=(*own, *words))
+
+
+def boot(
+    machine: Machine,
+    work: Attended,
+    scratch: Path,
+    wanted: Counting | None,
+    on_progress: Callable[[float], None] | None,
+) -> tuple[Boot, Gathered]:
+    """Boot, drive, shut down. `machine.disks[0]` has the system."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
+        loaded = counting.prepare(wanted, folder)
+        driven = with_attendant(machine, work.volume)
+        listener = stack.enter_context(listening(driven, plugin=loaded, attendant=True))
+        conversation = _Conversation(listener, work)
+        lost = conversation.run(on_progress)
+        end, cpu_s = _end(listener), listener.machine.cpu_s
+        listener.quit(_END_COUNTED_S if loaded is not None else _END_S)
+        conversation.session.pump(0)
+        return _recorded(listener, conversation, end, cpu_s, lost, loaded, work)
+
+
+class _Conversation:
+    """With the attendant and the console, until the machine ends or cannot go on."""
+
+    def __init__(self, listener: Listener, work: Attended) -> None:
+        assert listener.machine.attendant is not None
+        self.session = GuestSession(listener.machine.attendant, key=work.key)
+        self._listener = listener
+        self._work = work
+        ready = work.exercise.ready
+        self._line = ConsoleWatcher(re.compile(ready.pattern)) if ready.kind is SystemReadyKind.LOG else None
+        # After its own load the attendant waits for a word, as it is told (attendant_volume.config_bytes).
+        self._waits = bool(work.exercise.host_steps) or self._line is not None
+        self.outside: list[str] = []
+        self._seen = 0
+        self._lost, self._lost_at = "", 0.0
+
+    def run(self, on_progress: Callable[[float], None] | None) -> str:
+        """Why the guest was given up; "" when it ended by itself."""
+        while not self._listener.ended:
+            self.session.pump(_LOOK_S)
+            text = self._listener.pump(0.0)
+            now = self._listener.now
+            if self._line is not None and text and self._line.console(text):
+                self._line = None
+                self.session.go()
+            self._drive_from_outside()
+            if on_progress is not None:
+                on_progress(now)
+            if self._is_lost(now):
+                return self._lost
+            if now > self._work.timeout_s:
+                return f"it was not done after {self._work.timeout_s:.0f} s"
+        self._listener.drain()
+        return self._lost
+
+    def _drive_from_outside(self) -> None:
+        if self._waits and any(mark.name == "load_end" for mark in self.session.marks):
+            self._waits = False
+            asked = replace(self._work.exercise.inside(), load=self._work.exercise.host_steps)
+            self.outside = host_client.wrong_answers(asked, self._listener.forwards)
+            self.session.go()
+
+    def _is_lost(self, now: float) -> bool:
+        for _, line in self._listener.console.lines[self._seen :]:
+            self._lost = self._lost or bootmarks.dead_end(line)
+        self._seen = len(self._listener.console.lines)
+        if self._lost:
+            self._lost_at = self._lost_at or now
+        return bool(self._lost) and now - self._lost_at > _LAST_WORDS_S
+
+
+def _end(listener: Listener) -> End:
+    machine = listener.machine
+    code = machine.returncode
+    tail = bytes(listener.console.raw[-_TAIL_BYTES:]).decode("utf-8", "replace")
+    ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
+    return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
+
+
+def _recorded(
+    listener: Listener,
+    said: _Conversation,
+    end: End,
+    cpu_s: float | None,
+    lost: str,
+    loaded: Plugin | None,
+    work: Attended,
+) -> tuple[Boot, Gathered]:
+    counts, counters = counting.counted(loaded)
+    timed = tuple(listener.console.timed())
+    gathered = Gathered(
+        end=end,
+        started_s=listener.machine.started_s,
+        report=said.session.report(),
+        console=bytes(listener.console.raw),
+        lines=timed,
+        cpu_s=cpu_s,
+        counts=counts,
+        counters=counters,
+    )
+    return judging.boot_of(gathered, work.exercise, lost, said.outside), gathered

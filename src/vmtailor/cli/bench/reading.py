@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that are there: shown, merged, compared, exported. None of it needs root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.analysis.bench.advising import advise as analyse
+from vmtailor.analysis.bench.advising import parse_weights
+from vmtailor.analysis.bench.comparing import Compared, compared, sides
+from vmtailor.analysis.bench.export import csv_of
+from vmtailor.analysis.bench.merging import merged
+from vmtailor.analysis.bench.page import bench_page
+from vmtailor.base import output as printed
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.files.records import to_bytes, write_atomic
+from vmtailor.cli.bench.tables import show, show_advice, show_compared
+from vmtailor.model.bench.results import BenchResults
+
+
+def load(files: Sequence[Path]) -> BenchResults:
+    """Results of all files, merged. Raises UserInputError."""
+    if not files:
+        raise UserInputError("no results were named", hint="vmtailor bench report bench.json")
+    return merged([records.load(BenchResults, file) for file in files])
+
+
+def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: bool) -> None:
+    """Results as tables, page, CSV or JSON."""
+    found = load(files)
+    if out is not None:
+        write_atomic(out, bench_page(found).encode())
+        printed.note(f"written: {out}")
+    if csv is not None:
+        write_csv(found, csv)
+    if json:
+        printed.json_bytes([to_bytes(found)])
+    elif out is None and csv is None:
+        show(found)
+
+
+def compare(files: Sequence[Path], *, json: bool) -> None:
+    """Two files, cell by cell."""
+    if len(files) != 2:
+        raise UserInputError("compare takes two files of results", hint="vmtailor bench compare BEFORE.json AFTER.json")
+    before, after = sides(records.load(BenchResults, files[0]), records.load(BenchResults, files[1]))
+    found = compared(before, after)
+    if json:
+        printed.document({"schema": "vmtailor/bench-compare/1", "cells": [_document(one) for one in found]})
+    else:
+        show_compared(before, after, found)
+
+
+def _document(one: Compared) -> dict[str, Any]:
+    sides_ = (one.before, one.after)
+    medians = [None if cell is None or cell.summary is None else cell.summary.median for cell in sides_]
+    change = None if one.change is None else msgspec.to_builtins(one.change)
+    return {"cell": msgspec.to_builtins(one.key), "before": medians[0], "after": medians[1], "change": change}
+
+
+def advise(files: Sequence[Path], weights: str | None, *, json: bool) -> None:
+    """Which runtime, for the weights; of each host's run."""
+    if weights is None:
+        raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
+    asked = parse_weights(weights)
+    runs = load(files).runs
+    found = [(run, analyse(run, asked)) for run in runs]
+    if json:
+        rows = [{"host": run.host.id, "quick": run.quick, **msgspec.to_builtins(one)} for run, one in found]
+        printed.document({"schema": "vmtailor/bench-advice/1", "weights": asked, "runs": rows})
+    else:
+        for run, one in found:
+            show_advice(run, one, asked)
+
+
+def write_csv(found: BenchResults, file: Path) -> None:
+    """Every sample, one a line."""
+    write_atomic(file, csv_of(found).encode())
+    printed.note(f"written: {file}")

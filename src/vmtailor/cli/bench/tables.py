@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of benchmarks as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from vmtailor.analysis.bench.advising import Advice
+from vmtailor.analysis.bench.cells import Cell, cells_of
+from vmtailor.analysis.bench.comparing import Compared
+from vmtailor.analysis.bench.wording import amount, isolation_row, title_of
+from vmtailor.base.terminal import Console, Table, Text, for_table
+from vmtailor.model.bench.results import BenchResults, HostRun
+from vmtailor.model.verdict import Verdict
+
+_COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "dim"}
+
+
+def show(found: BenchResults) -> None:
+    """All runs, one after the other."""
+    for run in found.runs:
+        _show_run(run)
+
+
+def _show_run(run: HostRun) -> None:
+    console = for_table()
+    quick = "  QUICK: durations at a tenth, not to be set beside published tables" if run.quick else ""
+    console.print(Text.assemble((run.host.id, "bold"), f", cgroup {run.host.cgroup}", (quick, "yellow")))
+    console.print(isolation_table(run))
+    order = {one.runtime: number for number, one in enumerate(run.identities)}
+    for (suite, test, _, count, variant), group in groupby(cells_of(run), key=_row):
+        rows = list(group)
+        console.print(cell_table(title_of(suite, test, count, variant), rows, order))
+    for text in run.left_out:
+        console.print(Text.assemble(("left out: ", "yellow"), text))
+    Console().print(
+        "Intervals are 95 %; ratios are of medians, to native of the same run. undecided: the samples do not tell.",
+        style="dim",
+    )
+
+
+def _row(cell: Cell) -> tuple[str, str, str, int, str]:
+    suite, test, _, count, variant = cell.key.row
+    return suite, test, "", count, variant
+
+
+def isolation_table(run: HostRun) -> Table:
+    """How each runtime isolates and controls, as its instance saw it."""
+    table = Table(title="Isolation, seen from inside", title_justify="left", title_style="bold", box=None)
+    for name in ("runtime", "kernel", "namespaces of its own", "limits set", "capabilities", "seccomp", "version"):
+        table.add_column(name, overflow="fold")
+    for one in run.identities:
+        table.add_row(*(Text(cell) for cell in isolation_row(one)))
+    return table
+
+
+def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Table:
+    """Figures of one test, row by row. `order`: of the runtimes."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
+    for name in ("figure", "runtime", "median", "95 %", "to native", "95 %", "n", ""):
+        table.add_column(name, justify="left" if name in ("figure", "runtime", "") else "right")
+    before = ""
+    for cell in sorted(rows, key=lambda cell: (cell.key.figure, order.get(cell.key.runtime, len(order)))):
+        figure = "" if cell.key.figure == before else cell.key.figure
+        before = cell.key.figure
+        table.add_row(Text(figure), Text(cell.key.runtime), *_cells(cell))
+    return table
+
+
+def _cells(cell: Cell) -> tuple[Text, ...]:
+    marks = [
+        word
+        for word, there in (
+            ("unstable", cell.unstable),
+            ("noisy host", cell.noisy),
+            ("two modes", cell.summary is not None and cell.summary.two_modes),
+            (f"{len(cell.failures)} failed: {cell.failures[0].reason if cell.failures else ''}", bool(cell.failures)),
+        )
+        if there
+    ]
+    doubt = Text(", ".join(marks), style="yellow")
+    if cell.summary is None:
+        return Text("–"), Text(""), Text(""), Text(""), Text("0"), doubt
+    s, a = cell.summary, cell.against
+    interval = f"{amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}"
+    ratio, between, verdict = "", "", Text("")
+    if a is not None:
+        ratio = f"{a.ratio:.2f}×"
+        between = f"{a.low:.2f} … {a.high:.2f}" if a.low is not None and a.high is not None else ""
+        verdict = Text(str(a.verdict), style=_COLOURS[a.verdict])
+    note = Text.assemble(verdict, " " if marks and ratio else "", doubt)
+    return (
+        Text(amount(s.median, cell.unit)),
+        Text(interval, style="dim"),
+        Text(ratio),
+        Text(between, style="dim"),
+        Text(str(s.count)),
+        note,
+    )
+
+
+def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) -> None:
+    """Two runs, cell by cell."""
+    console = for_table()
+    console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
+    console.print(Text.assemble(("after  ", "dim"), (after.host.id, "bold")))
+    table = Table(box=None, header_style="dim")
+    for name in ("test", "figure", "runtime", "before", "after", "ratio", "95 %", ""):
+        table.add_column(name, justify="left" if name in ("test", "figure", "runtime", "") else "right")
+    for one in found:
+        key, change = one.key, one.change
+        ratio, between, verdict = "", "", Text("")
+        if change is not None:
+            ratio = f"{change.ratio:.2f}×"
+            if change.low is not None and change.high is not None:
+                between = f"{change.low:.2f} … {change.high:.2f}"
+            verdict = Text(str(change.verdict), style=_COLOURS[change.verdict])
+        table.add_row(
+            Text(title_of(key.suite, key.test, key.count, key.variant)), Text(key.figure), Text(key.runtime),
+            _median(one.before), _median(one.after), ratio, between, verdict,
+        )  # fmt: skip
+    console.print(table)
+    if before.host.id != after.host.id:
+        console.print("Two hosts: a ratio tells of both machines, not of the runtime alone.", style="yellow")
+
+
+def _median(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("not measured", style="dim")
+    return Text("failed", style="red") if cell.summary is None else Text(amount(cell.summary.median, cell.unit))
+
+
+def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> None:
+    """A ranking with its doubts."""
+    console = for_table()
+    told = ", ".join(f"{suite} {weight:g}" for suite, weight in weights.items())
+    console.print(Text.assemble((run.host.id, "bold"), f": weights {told}; {advice.rows} figures"))
+    if not advice.ranked:
+        console.print("cannot tell: fewer than two runtimes have values for the same figures", style="yellow")
+    else:
+        suites = [name for name, _ in advice.ranked[0].suites]
+        table = Table(box=None, header_style="dim")
+        for name in ("runtime", "score", *suites, "first in"):
+            table.add_column(name, justify="left" if name == "runtime" else "right")
+        for one in advice.ranked:
+            parts = [f"{score:.2f}" for _, score in one.suites]
+            table.add_row(Text(one.runtime), f"{one.score:.2f}", *parts, f"{100 * one.first:.0f} %")
+        console.print(table)
+        best = advice.ranked[0].runtime
+        if advice.decided:
+            console.print(Text.assemble((f"{best} is first", "green"), ", whichever of the samples are drawn"))
+        else:
+            console.print(f"cannot tell who is first: {best} is so in {100 * advice.ranked[0].first:.0f} % of draws")
+        for suite, factor, other in advice.moved:
+            console.print(f"with {suite} weighing {factor:g} times as much, {other} is first")
+    for text in advice.left_out:
+        console.print(Text.assemble(("left out: ", "yellow"), text))
+    console.print("Scores: 1 is the middle of the field, 2 twice as good.", style="dim")

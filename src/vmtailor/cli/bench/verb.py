@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor bench`: the same container, every way to run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vmtailor.base import output as printed
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.records import to_bytes
+from vmtailor.cli.bench import reading
+from vmtailor.cli.bench.tables import show
+from vmtailor.drivers.runtimes import description
+from vmtailor.model.bench.results import SuiteName
+from vmtailor.pipeline.bench.benching import BenchOptions
+from vmtailor.pipeline.bench.benching import bench as measure
+from vmtailor.pipeline.bench.suites.known import SUITES
+
+#: Repetitions of a cell, and of the quick form.
+REPEAT, QUICK_REPEAT = 10, 6
+RESULTS = "bench.json"
+_SUITES = ", ".join(SUITES)
+
+
+def bench(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help=f"Suites to run, joined by commas ({_SUITES}, or all); or, of results that are there: report, "
+            "compare, advise."
+        ),
+    ],
+    files: Annotated[list[Path] | None, typer.Argument(help="Results that are there; several merge.")] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            help=f"Runtimes, joined by commas: {', '.join(description.known())}, or a file NAME.toml that describes "
+            "one. Default: all that are known.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[
+        str, typer.Option("--n", help="Instances at once, joined by commas, for tests that take several.")
+    ] = "1,4",
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=1000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick.",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Durations at a tenth, marked as such.")] = False,
+    only: Annotated[str | None, typer.Option("--only", help="Tests of the suites to run, joined by commas.")] = None,
+    image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
+        "oci:build/images/bench"
+    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help=f"Where results go ({RESULTS} in the working folder; those that are there of the "
+            "same host go on), or the page of report.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write every sample as CSV here.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:  # fmt: skip
+    """Run the same container in every way, and compare what it costs: natively, by engines, in machines."""
+    if what == "report":
+        return reading.report(files or [], output, csv, json=json)
+    if what == "compare":
+        return reading.compare(files or [], json=json)
+    if what == "advise":
+        return reading.advise(files or [], weights, json=json)
+    if files:
+        raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
+    options = BenchOptions(
+        suites_of(what),
+        runtimes_of(on),
+        image,
+        output or Path(RESULTS),
+        Store(),
+        counts_of(count),
+        repeat or (QUICK_REPEAT if quick else REPEAT),
+        quick,
+        tuple(name.strip() for name in only.split(",")) if only else (),
+    )
+    found = measure(options)
+    printed.note(f"written: {options.out}")
+    if csv is not None:
+        reading.write_csv(found, csv)
+    if json:
+        printed.json_bytes([to_bytes(found)])
+    else:
+        show(found)
+
+
+def suites_of(what: str) -> tuple[SuiteName, ...]:
+    """The suites that are named. Raises UserInputError."""
+    names = list(SUITES) if what == "all" else [name.strip() for name in what.split(",")]
+    for name in names:
+        if name not in SUITES:
+            raise UserInputError(
+                f"no suite {name[:64]!r} is known",
+                hint=f"known: {_SUITES}, all; or report, compare and advise of results",
+            )
+    return tuple(SuiteName(name) for name in dict.fromkeys(names))
+
+
+def runtimes_of(on: str | None) -> tuple[str, ...]:
+    """The runtimes that are named, each once."""
+    names = description.known() if on is None else [name.strip() for name in on.split(",") if name.strip()]
+    if not names:
+        raise UserInputError("--on names no runtime", hint=f"known: {', '.join(description.known())}")
+    return tuple(dict.fromkeys(names))
+
+
+def counts_of(text: str) -> tuple[int, ...]:
+    """Numbers of instances, ascending. Raises UserInputError."""
+    try:
+        found = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        found = [0]
+    if not found or found[0] < 1 or found[-1] > 256:
+        raise UserInputError(f"--n {text[:64]!r} is no list of numbers from 1 to 256", hint="for example --n 1,2,4,8")
+    return tuple(found)

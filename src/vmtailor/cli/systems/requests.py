@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor boot DISK --requests FOLDER`: a system's own boot with every call seen, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from vmtailor.base import natives, output
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import ExitCode, UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.terminal import BREAK, Console, Table, Text, box
+from vmtailor.base.words import figures
+from vmtailor.base.words.text import plural
+from vmtailor.model.boots.workload import Nothing, OwnInit
+from vmtailor.model.plan import Plan
+from vmtailor.model.systems.trace import LoadedFor, SystemTrace
+from vmtailor.pipeline.systems import planning, subjects, tracing
+from vmtailor.stages.plan import Wishes
+
+
+def refuse_beside(options: Sequence[tuple[str, object]]) -> None:
+    """Raise UserInputError for options that do not go with --requests, rather than to do without them silently."""
+    given = [name for name, value in options if value]
+    if given:
+        raise UserInputError(
+            f"{', '.join(given)}: --requests starts the disk's own kernel in a way of its own",
+            hint="give the disk, --requests and --ready",
+        )
+
+
+def show_requests(
+    subject: Path | None, workload: OwnInit | Nothing, folder: Path, memory_bytes: int, cpus: int, *, json: bool
+) -> None:
+    """Trace a disk's system into `folder`, or show what that has already, and plan from it where the kernel's source is
+    at hand; exits with 5 when the system did not get ready."""
+    if subject is None:
+        raise UserInputError("--requests needs a disk", hint="vmtailor boot DISK --requests FOLDER --ready SIGNAL")
+    if isinstance(workload, Nothing):
+        raise UserInputError("--requests needs a moment to be ready at", hint="--ready log:REGEX, tcp:PORT, systemd …")
+    store = Store()
+    with subjects.opened(f"{subjects.DISK}{subject}", store) as found:
+        record = tracing.traced(
+            found, workload, folder.absolute(), natives.locate(), memory_bytes=memory_bytes, cpus=cpus
+        )
+        plan = None if record.boot.failures else planning.planned(found, record, folder.absolute(), Wishes(), store)
+    if json:
+        output.json_bytes([records.to_bytes(record)])
+    else:
+        console = Console()
+        show(record, folder, console)
+        show_plan(plan, record, folder, console)
+    if record.boot.failures:
+        raise typer.Exit(ExitCode.GUEST)
+
+
+def show(record: SystemTrace, folder: Path, console: Console) -> None:
+    """Print what was seen: how much, the modules by what they were loaded for, and what the kernel started itself."""
+    seen = record.figures
+    if record.boot.failures:
+        console.print(Text(f"not ready under the tracer: {record.boot.problem}", "bold yellow"))
+        console.print(Text("what was seen until then is kept", "dim"))
+    console.print(
+        Text.assemble(
+            (f"{figures.grouped(seen.calls)} calls of {plural(seen.processes, 'process', 'processes')}", "bold"),
+            f" in {figures.seconds(seen.guest_seconds)} ({figures.seconds(record.plain_seconds)} without the tracer)",
+        )
+    )
+    for sentence in _doubts(record):
+        console.print(Text(sentence, "yellow"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for name in ("module", "loaded for", "which", "by"):
+        table.add_column(name, overflow="fold")
+    order = list(LoadedFor)
+    for load in sorted(record.loads, key=lambda one: order.index(one.reason)):
+        table.add_row(load.module, Text(load.reason.value, "dim"), load.what, load.task)
+    console.print(table)
+    if record.kernel_programs:
+        started = ", ".join(f"{one.path} {one.count} times" for one in record.kernel_programs)
+        console.print(Text.assemble(BREAK, ("started by the kernel itself  ", "bold"), started))
+    console.print(Text.assemble(BREAK, ("the log  ", "bold"), (str(folder / record.requests_file), "cyan")))
+
+
+def show_plan(plan: Plan | None, record: SystemTrace, folder: Path, console: Console) -> None:
+    """Print how large the configuration is that has what was asked for."""
+    if plan is None:
+        if not record.boot.failures:
+            why = "the source of its kernel is not in the cache, or the disk does not have its configuration"
+            console.print(Text(f"no plan was made: {why}", "dim"))
+        return
+    later = [c.id for c in plan.symbols if c.setting.value == "m" and c.setting.chosen]
+    count = plural(plan.prompted_y + len(later), "symbol")
+    console.print(
+        Text.assemble(
+            (f"planned for {plan.machine}  ", "bold"),
+            f"{count} with a prompt, {len(later)} of them modules that are loaded when they are asked for  ",
+            (str(folder / planning.PLAN), "cyan"),
+        )
+    )
+
+
+def _doubts(record: SystemTrace) -> list[str]:
+    seen, said = record.figures, []
+    if not record.events:
+        said.append("this kernel does not tell what modules it asked for and which programs it started itself")
+    if not seen.whole:
+        said.append("the log was too long to be read whole")
+    if seen.skipped:
+        said.append(f"{plural(seen.skipped, 'line')} of the log were not understood")
+    return said

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attendant's disk: a shell of ours that drives a system with an init of its own, and is no part of it
+(native/attendant). The kernel is told to start from it; it mounts the system's root, and becomes the system's init."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives
+from vmtailor.drivers.guest.guest_volume import exercise_records, records
+from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
+from vmtailor.model.plan import RootFormat
+from vmtailor.model.systems.exercise import SystemExercise, SystemReadyKind
+
+#: The program on the disk that the kernel starts.
+PROGRAM = "/attendant"
+#: Where an initial RAM disk of the system's own moves what it has mounted, and where the system's root is mounted.
+_FOLDERS = ("dev", "proc", "sys", "run", "root")
+
+
+@dataclass(frozen=True)
+class SystemRoot:
+    """Where a system is in its machine, as the kernel would mount it without us. `init`: what is started there."""
+
+    device: str
+    type: str = "ext4"
+    writable: bool = False
+    init: str = "/sbin/init"
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A command whose output tells how the system stands, after the load. `name`: of the file that it comes as."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+#: What systemd says of its units; other inits have no such command, and send nothing.
+FAILED_UNITS = Saying("failed-units", ("systemctl", "--failed", "--plain", "--no-legend", "--no-pager", "--full"))
+
+
+def write(
+    out: Path,
+    natives: Natives,
+    root: SystemRoot,
+    exercise: SystemExercise,
+    key: bytes,
+    sayings: Sequence[Saying] = (FAILED_UNITS,),
+) -> None:
+    """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
+    the key is in it. Raises HostError where a tool is missing."""
+    entries = [
+        *(Extra(name, ExtraKind.DIRECTORY, mode=0o755) for name in _FOLDERS),
+        Extra("attendant", data=natives.attendant, mode=0o755),
+        Extra("client", data=natives.client, mode=0o755),
+        Extra("system", data=f"{root.device} {root.type} {'rw' if root.writable else 'ro'} {root.init}\n".encode()),
+        Extra("config", data=config_bytes(exercise, key), mode=0o600),
+        Extra("reports", data=_reports(sayings)),
+    ]
+    with temporary.held_folder() as folder:
+        empty = folder / "empty.tar"
+        with tarfile.open(empty, "w"):
+            pass
+        build(empty, out, RootFormat.EXT4, entries)
+    out.chmod(0o600)
+
+
+def config_bytes(exercise: SystemExercise, key: bytes) -> bytes:
+    """What the attendant is told. Raises UserInputError for a NUL in a word."""
+    pairs = [("key", key.hex())]
+    pairs += [("arg", word) for word in exercise.stop]
+    if exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG:
+        pairs.append(("hold", "1"))
+    return records([*pairs, *_patient(exercise_records(exercise.inside()), exercise.step_timeout_s)])
+
+
+def _patient(pairs: Iterable[tuple[str, str]], timeout_s: float) -> Iterable[tuple[str, str]]:
+    """Steps with the time that each has."""
+    for key, value in pairs:
+        yield key, value
+        if key in ("ready", "step"):
+            yield ".timeout-ms", str(round(timeout_s * 1000))
+
+
+def _reports(sayings: Sequence[Saying]) -> bytes:
+    out = bytearray()
+    for one in sayings:
+        out += f"name {one.name}\0".encode()
+        for word in one.argv:
+            out += f"arg {word}\0".encode()
+    return bytes(out)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This host as the records of benchmarks name it, and what it does besides while they run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.model.bench.results import BenchHost, HostNoise
+
+_PROC = Path("/proc")
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def this_host(cgroup: str, *, kvm: bool, name: str = "this host") -> BenchHost:
+    """What it is. `cgroup`: the version; `kvm`: whether it works."""
+    text = (_PROC / "cpuinfo").read_text("utf-8", "replace")
+    model = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    return BenchHost(
+        name,
+        platform.release(),
+        model[1].strip() if model else platform.machine(),
+        len(os.sched_getaffinity(0)),
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        platform.machine(),
+        cgroup,
+        kvm,
+        bool(re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE)),
+        clock_mhz(),
+    )
+
+
+def clock_mhz() -> float | None:
+    """The clock of the first processor just now, where the kernel tells."""
+    file = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+    if file.is_file():
+        return int(file.read_text()) / 1000
+    found = re.search(r"^cpu MHz\s*:\s*([\d.]+)", (_PROC / "cpuinfo").read_text("utf-8", "replace"), re.MULTILINE)
+    return float(found[1]) if found else None
+
+
+def available_bytes() -> int:
+    """MemAvailable."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", (_PROC / "meminfo").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+@dataclass(frozen=True)
+class ProcessorTimes:
+    """Seconds since the host started: of all processors, of idle ones, taken by the hypervisor for others."""
+
+    all_s: float
+    idle_s: float
+    steal_s: float
+
+    @classmethod
+    def now(cls) -> ProcessorTimes:
+        words = [int(word) * _TICK_S for word in (_PROC / "stat").read_text().splitlines()[0].split()[1:9]]
+        return cls(sum(words), words[3] + words[4], words[7])
+
+    def noise_since(self, before: ProcessorTimes, own_s: float) -> HostNoise:
+        """What others did since then; `own_s`: processor time that the benchmark used itself."""
+        whole = self.all_s - before.all_s
+        if whole <= 0:
+            return HostNoise(0.0, 0.0, clock_mhz())
+        steal = self.steal_s - before.steal_s
+        busy = whole - (self.idle_s - before.idle_s) - steal
+        return HostNoise(steal / whole, max(0.0, busy - own_s) / whole, clock_mhz())

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scope: engines are driven where nothing that they start or make can outlive us (native/scope/scope.c). Processes,
+mounts, devices and /run are the kernel's to take back. What it does not, a cgroup and a folder, is named by the scope,
+held by a lock, and removed by whoever comes next: we, the process that watches us, or the next scope."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError
+from vmtailor.base.natives import locate
+from vmtailor.drivers.runtimes.instance_cgroups import remove_tree
+
+#: What begins the name of every folder and cgroup of ours.
+PREFIX = "vtb-"
+#: Where scopes lie: engines keep their layers there, which no memory file system takes.
+PLACE = Path("/var/tmp")
+_SWEPT_S = 60.0
+#: What all instances together may have, of the host's memory, and how many processes: the host survives.
+MEMORY_SHARE = 0.8
+MOST_PROCESSES = 16384
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A scope that can be used. `words`: what goes before a command that shall run in it."""
+
+    name: str
+    folder: Path
+
+    def words(self) -> list[str]:
+        return [str(locate().folder / "scope"), str(self.folder), self.name]
+
+
+def require_root() -> None:
+    """Engines, mounts and cgroups need root; nothing else of the program does. Raises HostError."""
+    if os.geteuid() != 0:
+        raise HostError(
+            "running engines needs root: mounts, cgroups and network namespaces of their own",
+            hint="run `sudo vmtailor bench …`; compare, advise and report of results that are there need none",
+        )
+
+
+@contextlib.contextmanager
+def held(place: Path = PLACE) -> Iterator[Scope]:
+    """A new scope. When the block is left, or when we are killed, nothing of it is left. Raises HostError."""
+    require_root()
+    sweep(place)
+    scope = Scope(PREFIX + secrets.token_hex(4), place)
+    folder = place / scope.name
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    theirs, ours = os.pipe()
+    # Another process, in another session, so that what kills us does not kill it; it waits for our end of the pipe.
+    watcher = subprocess.Popen(
+        [sys.executable, "-I", "-m", "vmtailor.drivers.runtimes.sweeper", str(place), scope.name],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        make_cgroups(scope.name)
+        yield Scope(scope.name, folder)
+    finally:
+        os.close(lock)
+        os.close(ours)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            watcher.wait(_SWEPT_S)
+        if watcher.poll() is None:
+            watcher.kill()
+            watcher.wait()
+        sweep_one(place, scope.name)
+    if (left := leftovers(place, scope.name)) != []:
+        raise HostError("the benchmark left something behind", hint="remove it by hand", details="\n".join(left))
+
+
+def hierarchies() -> list[Path]:
+    """Where cgroups are mounted on this host. Raises HostError where none are."""
+    rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    found = [Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")]
+    if not found:
+        raise HostError("no cgroups are mounted", hint="mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+    return found
+
+
+def make_cgroups(name: str) -> None:
+    """The scope's cgroup in every hierarchy, with the caps that keep the host alive."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for root in hierarchies():
+        folder = root / name
+        folder.mkdir()
+        if (folder / "cpuset.cpus").is_file() and not (root / "cgroup.controllers").is_file():
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                (folder / file).write_text((root / file).read_text())
+        for file, text in (
+            ("memory.max", str(int(total * MEMORY_SHARE))),
+            ("memory.limit_in_bytes", str(int(total * MEMORY_SHARE))),
+            ("pids.max", str(MOST_PROCESSES)),
+        ):
+            if (folder / file).is_file():
+                (folder / file).write_text(text)
+
+
+def sweep(place: Path = PLACE) -> None:
+    """Remove what scopes left whose processes are gone: those that nobody holds locked."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(place)):
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                sweep_one(place, entry.name)
+
+
+def sweep_one(place: Path, name: str) -> None:
+    """Remove a scope, unless somebody holds it. Its processes are ended first, whatever state they are in."""
+    folder = place / name
+    lock = None
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if os.fstat(lock).st_uid != os.geteuid():
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for root in hierarchies():
+            remove_tree(root / name)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def leftovers(place: Path, name: str) -> list[str]:
+    """What is still there of a scope: its folder, cgroups, and mounts in it."""
+    found = [str(path) for path in (place / name, *(root / name for root in hierarchies())) if path.exists()]
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]

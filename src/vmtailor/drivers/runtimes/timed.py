@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command with the moments that matter: its start, the instance's own report, its first output, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import struct
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.process import spawn
+
+_IN_CREATE, _IN_NONBLOCK, _IN_CLOEXEC = 0x100, 0o4000, 0o2000000
+_EVENT = struct.Struct("iIII")
+#: Most that is kept of what a command says.
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds since just before the command was started; None for what did not happen. `returncode` is None when it was
+    ended because its time was over."""
+
+    reports: tuple[float, ...]
+    first_output_s: float | None
+    exit_s: float
+    returncode: int | None
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def said(self) -> str:
+        return (self.stderr or self.stdout)[-2000:].decode("utf-8", "replace").strip()
+
+
+class CallBacks:
+    """A folder in which instances create files to say that they are there. The moment of each is when the kernel tells
+    of it."""
+
+    def __init__(self, folder: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC)
+        if self.fd < 0 or libc.inotify_add_watch(self.fd, os.fsencode(folder), _IN_CREATE) < 0:
+            raise OSError(ctypes.get_errno(), "inotify")
+
+    def take(self) -> int:
+        """How many have come since the last time."""
+        try:
+            data = os.read(self.fd, 65536)
+        except BlockingIOError:
+            return 0
+        count = at = 0
+        while at < len(data):
+            count += 1
+            at += _EVENT.size + _EVENT.unpack_from(data, at)[3]
+        return count
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+@contextlib.contextmanager
+def watching(folder: Path) -> Iterator[CallBacks]:
+    """Watch a folder for call-backs."""
+    found = CallBacks(folder)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def timed(
+    words: Sequence[str],
+    *,
+    deadline_s: float,
+    callbacks: CallBacks | None = None,
+    env: Mapping[str, str] | None = None,
+    reports_only: bool = False,
+) -> Timed:
+    """Run a command to its end, or end it after `deadline_s`. `reports_only`: what it started holds its output, too; it
+    is over when it ends itself."""
+    started = time.monotonic()
+    reports: list[float] = []
+    kept: dict[int, bytearray] = {}
+    first: float | None = None
+    returncode: int | None = None
+    with spawn(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+        assert process.stdout is not None and process.stderr is not None
+        out, err = process.stdout.fileno(), process.stderr.fileno()
+        kept = {out: bytearray(), err: bytearray()}
+        ended = os.pidfd_open(process.pid)
+        open_ends = {out, err, ended, *([callbacks.fd] if callbacks else [])}
+        poll = select.poll()
+        for one in open_ends:
+            poll.register(one, select.POLLIN)
+        exit_s = deadline_s
+        awaited = {ended} if reports_only else {out, err, ended}
+        while open_ends & awaited and (left := started + deadline_s - time.monotonic()) > 0:
+            events = poll.poll(1000 * left)
+            at = time.monotonic() - started
+            for one, _ in events:
+                if callbacks and one == callbacks.fd:
+                    reports += [at] * callbacks.take()
+                elif one == ended:
+                    exit_s = at
+                    poll.unregister(one)
+                    open_ends.discard(one)
+                elif data := os.read(one, 65536):
+                    first = at if one == out and first is None else first
+                    kept[one] += data[: MOST_BYTES - len(kept[one])]
+                else:
+                    poll.unregister(one)
+                    open_ends.discard(one)
+        os.close(ended)
+        if ended not in open_ends:
+            returncode = process.wait()
+    return Timed(tuple(reports), first, exit_s, returncode, bytes(kept[out]), bytes(kept[err]))

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One instance of a container, as it is asked of a runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an instance may use; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    cpuset: str | None = None
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A folder of the host in an instance."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class InstanceSpec:
+    """`name` is unique in a run, letters, digits and hyphens. `network`: path of the network namespace it is put in;
+    empty: one of its own with nothing in it."""
+
+    name: str
+    command: tuple[str, ...]
+    limits: Limits = Limits()
+    volumes: tuple[Volume, ...] = ()
+    network: str = ""

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be measured: decided outside the scope, done within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vmtailor.model.bench.results import SuiteName
+
+
+# vmtailor/bench-job/1: the first.
+@dataclass(frozen=True)
+class BenchJob:
+    """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
+    the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
+    `only`: tests to run; empty: all. `counts`: instances at once."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/1"
+
+    suites: tuple[SuiteName, ...]
+    runtimes: tuple[str, ...]
+    counts: tuple[int, ...]
+    repeat: int
+    quick: bool
+    seed: int
+    image_digest: str
+    archive: str
+    image_archive: str
+    program_sha256: str
+    folder: str
+    out: str
+    only: tuple[str, ...] = ()

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of benchmarks: every raw sample with its conditions, from one host or from several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class SuiteName(StrEnum):
+    STARTUP = "startup"
+    EFFICIENCY = "efficiency"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class BenchHost:
+    """Where it was measured. `clock_mhz`: of the first processor, before the run; None where nobody tells."""
+
+    name: str
+    kernel: str
+    processor: str
+    cpus: int
+    memory_bytes: int
+    architecture: str
+    cgroup: str
+    kvm: bool
+    virtualised: bool
+    clock_mhz: float | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.name} ({self.processor}, {self.cpus} CPUs, Linux {self.kernel})"
+
+
+@dataclass(frozen=True)
+class BenchFigure:
+    """One number of one trial. `instance`: which of several at once, from 0. `larger_is_better` of, say, a rate."""
+
+    name: str
+    value: float
+    unit: str
+    larger_is_better: bool = False
+    instance: int = 0
+
+
+@dataclass(frozen=True)
+class BenchFailure:
+    """Why a trial gave no figures: in a sentence, and what the programs said (its tail)."""
+
+    reason: str
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class HostNoise:
+    """What the host did besides, while a trial ran: shares of all processor time. `clock_mhz` as it was then."""
+
+    steal: float
+    others: float
+    clock_mhz: float | None = None
+
+
+@dataclass(frozen=True)
+class BenchTrial:
+    """One run of one test in one runtime. `count`: instances at once; `variant`: how (cold, warm, limited); `block`:
+    which of the repetitions, 0 the warm-up, whose figures count for nothing. `command`: gives this trial again."""
+
+    suite: SuiteName
+    test: str
+    runtime: str
+    count: int
+    variant: str
+    block: int
+    started_unix_s: float
+    seconds: float
+    figures: tuple[BenchFigure, ...] = ()
+    failure: BenchFailure | None = None
+    noise: HostNoise | None = None
+    command: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str, int]:
+        """What makes it the one planned trial that it is."""
+        return self.suite, self.test, self.runtime, self.count, self.variant, self.block
+
+
+class Isolated(StrEnum):
+    """What a runtime keeps from an instance, seen from inside."""
+
+    SHARED = "shared"  # the same as the harness has
+    OWN = "own"
+
+
+@dataclass(frozen=True)
+class RuntimeIdentity:
+    """What an instance said of itself from inside, against the harness. `namespaces`: name → own or shared; `problem`:
+    why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there."""
+
+    runtime: str
+    version: str = ""
+    kernel: str = ""
+    own_kernel: bool = False
+    namespaces: tuple[tuple[str, Isolated], ...] = ()
+    memory_limited: bool | None = None
+    cpu_limited: bool | None = None
+    pids_limited: bool | None = None
+    capabilities: int | None = None
+    seccomp: str = ""
+    no_new_privileges: bool | None = None
+    lsm: str = ""
+    program_sha256: str = ""
+    cgroup: str = ""
+    problem: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """All that was measured on one host with one image. `quick`: durations at a tenth, never beside published tables.
+    `left_out`: cells that were not measured, and why."""
+
+    host: BenchHost
+    image_digest: str
+    quick: bool
+    seed: int
+    options: tuple[tuple[str, str], ...] = ()
+    identities: tuple[RuntimeIdentity, ...] = ()
+    trials: tuple[BenchTrial, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+# vmtailor/bench/1: the first.
+@dataclass(frozen=True)
+class BenchResults:
+    """Results that can be merged: one entry a host and image."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/bench/1"
+
+    version: str
+    runs: tuple[HostRun, ...] = ()

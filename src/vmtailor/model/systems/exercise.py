@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exercise of a system with an init of its own: how it is driven, from inside and outside, and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
+
+#: What shuts a system down where its exercise names nothing. QEMU ends at a reset, which needs no power management.
+STOP = ("reboot",)
+READY_TIMEOUT_S, STEP_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 120.0, 120.0
+
+
+class SystemReadyKind(StrEnum):
+    """When a system counts as ready."""
+
+    UNIT = "unit"  # systemd says that a unit is active
+    COMMAND = "command"  # a command in it ends as expected
+    TCP = "tcp"  # a port accepts a connection, asked from inside
+    HTTP = "http"  # a request is answered as expected, asked from inside
+    LOG = "log"  # a line of the console
+
+
+@dataclass(frozen=True)
+class SystemReady:
+    """`step` for command, tcp, http; `unit` for unit; `pattern`, a regular expression, for log. `timeout_s`: of the
+    guest's time."""
+
+    kind: SystemReadyKind
+    step: Step | None = None
+    unit: str = ""
+    pattern: str = ""
+    timeout_s: float = READY_TIMEOUT_S
+
+
+# vmtailor/system-exercise/1: first.
+@dataclass(frozen=True)
+class SystemExercise:
+    """`load`: commands run in the system, as root; host commands from outside, through `ports` (of the guest).
+    `step_timeout_s`: of each command and request. `stop`: the command that shuts the system down."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/system-exercise/1"
+
+    origin: str
+    ready: SystemReady
+    load: tuple[Step, ...] = ()
+    ports: tuple[int, ...] = ()
+    step_timeout_s: float = STEP_TIMEOUT_S
+    stop: tuple[str, ...] = STOP
+    stop_timeout_s: float = STOP_TIMEOUT_S
+
+    @property
+    def host_steps(self) -> tuple[Step, ...]:
+        """The steps from outside."""
+        return tuple(step for step in self.load if step.kind is StepKind.HOST_COMMAND)
+
+    def inside(self) -> Exercise:
+        """What the attendant in the guest is told: a unit is asked for by a command, a line of the console by
+        nothing."""
+        ready = self.ready
+        if ready.kind is SystemReadyKind.LOG:
+            asked = Ready(ReadyKind.EXIT, None, ready.timeout_s)
+        elif ready.kind is SystemReadyKind.UNIT:
+            command = Step(StepKind.COMMAND, argv=("systemctl", "is-active", "--quiet", ready.unit))
+            asked = Ready(ReadyKind.COMMAND, command, ready.timeout_s)
+        else:
+            asked = Ready(ReadyKind(ready.kind.value), ready.step, ready.timeout_s)
+        return Exercise(self.origin, asked, self.load, stop_timeout_s=self.stop_timeout_s)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What suites work with: the runtimes, and the ways to have one run something."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.drivers.runtimes.described import DescribedRuntime
+from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
+from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
+from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchFailure
+
+NO_LIMITS = Limits()
+#: Where an instance calls back, inside it.
+CALL_BACK = "/callback"
+BENCH = "/bench/bench"
+TIMED_OUT = "it did not end in time"
+
+
+class TrialFailed(VmtailorError):
+    """A trial gave no figures. A result, not an end of the run."""
+
+    def __init__(self, reason: str, evidence: str = "") -> None:
+        super().__init__(reason, details=evidence)
+
+    @property
+    def record(self) -> BenchFailure:
+        return BenchFailure(self.message, self.details[-2000:])
+
+
+@dataclass
+class BenchRun:
+    """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared."""
+
+    job: BenchJob
+    folder: Path
+    cgroups: Cgroups
+    runtimes: Mapping[str, DescribedRuntime]
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count()
+        self._run = secrets.token_hex(2)
+
+    @property
+    def quick(self) -> bool:
+        return self.job.quick
+
+    def spec(self, command: Sequence[str], limits: Limits = NO_LIMITS, network: str = "") -> InstanceSpec:
+        """A new instance."""
+        return InstanceSpec(f"vt{self._run}-{next(self._numbers)}", tuple(command), limits, (), network)
+
+    def run(
+        self, runtime: str, command: Sequence[str], *, deadline_s: float, limits: Limits = NO_LIMITS, network: str = ""
+    ) -> Timed:
+        """Have a command run in a new instance, to its end. Raises TrialFailed when it does not end with 0."""
+        with self.placed(runtime, self.spec(command, limits, network)) as spec:
+            driver = self.runtimes[runtime]
+            found = timed(driver.run_words(spec), deadline_s=deadline_s, env=driver.environment())
+        return succeeded(found)
+
+    @contextlib.contextmanager
+    def placed(self, runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
+        """What an instance needs is there until the block is left; then nothing of it is."""
+        driver = self.runtimes[runtime]
+        try:
+            driver.place(spec)
+            yield spec
+        finally:
+            driver.clear(spec)
+
+    @contextlib.contextmanager
+    def calling_back(self, spec: InstanceSpec) -> Iterator[tuple[InstanceSpec, CallBacks]]:
+        """The instance with a folder of its own to call back in, watched."""
+        folder = self.folder / "callbacks" / spec.name
+        folder.mkdir(parents=True)
+        with watching(folder) as callbacks:
+            yield replace(spec, volumes=(*spec.volumes, Volume(str(folder), CALL_BACK))), callbacks
+
+
+def succeeded(found: Timed) -> Timed:
+    """The same; raises TrialFailed when the command did not end with 0."""
+    if found.returncode is None:
+        raise TrialFailed(TIMED_OUT, found.said)
+    if found.returncode != 0:
+        raise TrialFailed(f"it ended with {found.returncode}", found.said)
+    return found
+
+
+def said_object(found: Timed) -> dict[str, Any]:
+    """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
+    try:
+        said = msgspec.json.decode(found.stdout[found.stdout.find(b"{") :])
+    except msgspec.DecodeError:
+        said = None
+    if not isinstance(said, dict):
+        raise TrialFailed("it did not print its figures", found.said)
+    return said
+
+
+def number(said: object, *path: str | int) -> float:
+    """A number in what was said, by its path. Raises TrialFailed where there is none."""
+    at: Any = said
+    for key in path:
+        try:
+            at = at[key]
+        except (KeyError, IndexError, TypeError):
+            raise TrialFailed(f"no {'.'.join(map(str, path))} in what was printed") from None
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise TrialFailed(f"{'.'.join(map(str, path))} is no number")
+    return float(at)

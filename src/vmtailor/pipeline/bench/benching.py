@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A benchmark from outside: everything is fetched and made ready, the scope is made, the run goes on within it."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.process import CommandFailed, require_tool, run, spawn
+from vmtailor.base.progress import step
+from vmtailor.drivers.image import flat_archive
+from vmtailor.drivers.runtimes import description
+from vmtailor.drivers.runtimes.scope import held, require_root
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchResults, SuiteName
+from vmtailor.model.image import Image
+from vmtailor.pipeline.bench.bench_run import BENCH
+from vmtailor.pipeline.bench.measuring import TAG
+from vmtailor.stages.image import fetch
+
+_COPY_S = 600.0
+#: A run ends by itself long before this; a week.
+_LONGEST_S = 7 * 86400.0
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests."""
+
+    suites: tuple[SuiteName, ...]
+    runtimes: tuple[str, ...]
+    image: str
+    out: Path
+    store: Store
+    counts: tuple[int, ...] = (1,)
+    repeat: int = 10
+    quick: bool = False
+    only: tuple[str, ...] = ()
+
+
+def bench(options: BenchOptions) -> BenchResults:
+    """Measure, and return what the file then holds. Raises UserInputError, HostError."""
+    for name in options.runtimes:
+        description.load(name)
+    require_root()
+    image = _image(options)
+    seed = _seed(options.out)
+    with held() as scope:
+        packed = scope.folder / "image.tar"
+        with step("pack the image for the engines"):
+            _pack(options.image, packed)
+        job = BenchJob(
+            options.suites, options.runtimes, options.counts, options.repeat, options.quick, seed, image.digest,
+            image.archive, str(packed), _program(image), str(scope.folder), str(options.out.absolute()), options.only,
+        )  # fmt: skip
+        file = scope.folder / "job.json"
+        records.save(replace(job), file)
+        words = [*scope.words(), sys.executable, "-m", "vmtailor.pipeline.bench.measuring", str(file)]
+        with spawn(words, stdout=None, stderr=None) as process:
+            try:
+                status = process.wait(_LONGEST_S)
+            except subprocess.TimeoutExpired:
+                raise HostError("the benchmark did not end within a week") from None
+    if status != 0:
+        raise HostError(f"the run ended with {status}", hint="what was measured until then is kept; run it again")
+    return records.load(BenchResults, options.out)
+
+
+def _image(options: BenchOptions) -> Image:
+    try:
+        return fetch(options.image, options.store)
+    except UserInputError as error:
+        error.hint = f"{error.hint}; the image of the benchmarks: make bench-image".lstrip("; ")
+        raise
+
+
+def _seed(out: Path) -> int:
+    """That of the results which are there, so that they go on; otherwise a new one."""
+    if out.is_file():
+        runs = records.load(BenchResults, out).runs
+        if runs:
+            return runs[-1].seed
+    return random.SystemRandom().randrange(1 << 31)
+
+
+def _program(image: Image) -> str:
+    content = flat_archive.read(Path(image.archive)).content(BENCH)
+    if not content:
+        raise UserInputError(f"{image.reference} has no {BENCH}", hint="the image of the benchmarks: make bench-image")
+    return hashlib.sha256(content).hexdigest()
+
+
+def _pack(reference: str, file: Path) -> None:
+    source = reference if ":" in reference.split("/", maxsplit=1)[0] else f"oci:{reference}"
+    try:
+        run([require_tool("skopeo"), "copy", "--quiet", source, f"docker-archive:{file}:{TAG}"], timeout_s=_COPY_S)
+    except CommandFailed as error:
+        raise UserInputError(f"{reference} cannot be packed for engines", details=error.details) from error

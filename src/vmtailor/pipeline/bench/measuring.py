@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run within the scope: runtimes made ready and asked who they are, then every trial in its turn. Each one is on
+disk before the next begins, so that an interrupted run goes on where it stopped.
+
+    python3 -m vmtailor.pipeline.bench.measuring JOB.json    (started in the scope by pipeline/bench/benching.py)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vmtailor import __version__
+from vmtailor.analysis.bench import inside
+from vmtailor.analysis.bench.plan import PlannedTrial, plan
+from vmtailor.base import output, terminal
+from vmtailor.base.errors import HostError, VmtailorError
+from vmtailor.base.files import records
+from vmtailor.base.natives import locate
+from vmtailor.base.process import spawn
+from vmtailor.base.progress import step
+from vmtailor.drivers.host.bench_host import ProcessorTimes, this_host
+from vmtailor.drivers.rootfs import unpack
+from vmtailor.drivers.runtimes import description, networks
+from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
+from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
+from vmtailor.drivers.runtimes.protocol import BenchImage
+from vmtailor.drivers.runtimes.timed import timed
+from vmtailor.model.bench.instance import Limits
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import (
+    BenchFailure,
+    BenchFigure,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+)
+from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.suites.known import SUITES
+
+TAG = "bench:1"
+_UNPACK_S, _REPORT_S = 600.0, 120.0
+#: Limits under which a runtime is asked who it is: it must set them.
+ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
+
+
+def measure(job: BenchJob) -> HostRun:
+    """Do the job; returns what is known then. Raises HostError when nothing at all can be run."""
+    cgroups = Cgroups()
+    cgroups.enter_harness()
+    networks.loopback_up()
+    folder = Path(job.folder)
+    tree = folder / "tree"
+    _unpack(Path(job.archive), tree)
+    here = _seen([str(tree / BENCH.lstrip("/")), "report"])
+    with contextlib.ExitStack() as held:
+        found, runtimes = [], {}
+        for name in job.runtimes:
+            one = description.load(name)
+            driver = DescribedRuntime(one, folder / one.name, locate().folder / "enter", cgroups)
+            with step(f"make {one.title} ready"):
+                identity = _ready(held, driver, BenchImage(tree, Path(job.image_archive), TAG))
+            if identity is None:
+                runtimes[one.name] = driver
+                identity = _identity(job, folder, cgroups, driver, here)
+            found.append(identity)
+            if identity.missing or identity.problem:
+                output.note(f"! {one.name}: {identity.missing or identity.problem}")
+                runtimes.pop(one.name, None)
+        run = BenchRun(job, folder, cgroups, runtimes)
+        return _trials(job, run, tuple(found))
+
+
+def _unpack(archive: Path, tree: Path) -> None:
+    tree.mkdir(parents=True)
+    words = [sys.executable, "-I", str(unpack.__file__), str(tree), "/bin/true"]
+    with archive.open("rb") as source, spawn(words, stdin=source) as process:
+        if process.wait(_UNPACK_S) != 0:
+            raise HostError("the image could not be unpacked", hint="is there room in /var/tmp?")
+
+
+def _seen(words: list[str]) -> dict[str, Any]:
+    found = inside.parse(timed(words, deadline_s=_REPORT_S).stdout)
+    if found is None:
+        raise HostError("the image has no program that reports", hint=f"it needs {BENCH}: make bench-image")
+    return found
+
+
+def _ready(held: contextlib.ExitStack, driver: DescribedRuntime, image: BenchImage) -> RuntimeIdentity | None:
+    """Prepare a runtime; what is wrong with it, as a record, or None."""
+    if lacking := missing(driver.description):
+        return RuntimeIdentity(driver.name, missing=lacking)
+    try:
+        held.enter_context(driver).prepare(image)
+    except VmtailorError as error:
+        return RuntimeIdentity(driver.name, driver.version(), problem=f"{error.message}: {error.details[-500:]}")
+    return None
+
+
+def _identity(
+    job: BenchJob, folder: Path, cgroups: Cgroups, driver: DescribedRuntime, here: dict[str, Any]
+) -> RuntimeIdentity:
+    """What an instance says of itself, under limits."""
+    run = BenchRun(job, folder, cgroups, {driver.name: driver})
+    version = driver.version()
+    try:
+        said = run.run(driver.name, [BENCH, "report"], deadline_s=_REPORT_S, limits=ASKED)
+    except VmtailorError as error:
+        return RuntimeIdentity(driver.name, version, problem=f"{error.message}: {error.details[-500:]}")
+    seen = inside.parse(said.stdout)
+    if seen is None:
+        return RuntimeIdentity(driver.name, version, problem="it did not report what it is")
+    one = driver.description
+    return inside.identity(
+        driver.name, version, seen, here, job.program_sha256, own_kernel=one.own_kernel, chroot=one.chroot
+    )
+
+
+def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...]) -> HostRun:
+    out = Path(job.out)
+    host = this_host(run.cgroups.version, kvm=False)
+    earlier = _earlier(out, job, host.id)
+    missing_rows = tuple(f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one))
+    known = HostRun(
+        host, job.image_digest, job.quick, job.seed, (("repeat", str(job.repeat)),), identities, earlier, missing_rows
+    )
+    tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
+    planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
+    done = {trial.key for trial in earlier}
+    left = [one for one in planned if one.key not in done]
+    records.save(_with(out, known), out)
+    whole, past = sum(one.test.cost for one in left), 0.0
+    with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
+        for one in left:
+            progress.update(past, whole, f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}")
+            known = replace(known, trials=(*known.trials, _tried(run, one)))
+            records.save(_with(out, known), out)
+            past += one.test.cost
+    return known
+
+
+def _unusable(one: RuntimeIdentity) -> bool:
+    return bool(one.missing or one.problem)
+
+
+def _earlier(out: Path, job: BenchJob, host: str) -> tuple[BenchTrial, ...]:
+    """What an earlier run left there of the same job on this host."""
+    if not out.is_file():
+        return ()
+    return tuple(trial for run in records.load(BenchResults, out).runs if _same(run, job, host) for trial in run.trials)
+
+
+def _same(run: HostRun, job: BenchJob, host: str) -> bool:
+    return (run.host.id, run.image_digest, run.quick) == (host, job.image_digest, job.quick)
+
+
+def _with(out: Path, known: HostRun) -> BenchResults:
+    """The file's other runs stay as they are."""
+    before = records.load(BenchResults, out).runs if out.is_file() else ()
+    this = (known.host.id, known.image_digest, known.quick)
+    others = tuple(run for run in before if (run.host.id, run.image_digest, run.quick) != this)
+    return BenchResults(__version__, (*others, known))
+
+
+def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
+    test = planned.test
+    at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
+    began = time.monotonic()
+    figures: tuple[BenchFigure, ...] = ()
+    failure = None
+    try:
+        figures = SUITES[test.suite].trial(run, test, planned.runtime)
+    except TrialFailed as error:
+        failure = error.record
+    except VmtailorError as error:
+        failure = BenchFailure(error.message, error.details[-2000:])
+    except subprocess.TimeoutExpired as error:
+        failure = BenchFailure(TIMED_OUT, str(error)[:2000])
+    except OSError as error:
+        failure = BenchFailure(f"the host refused: {error}")
+    noise = ProcessorTimes.now().noise_since(before, run.cgroups.cpu_s() - own)
+    return BenchTrial(
+        test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
+        time.monotonic() - began, figures, failure, noise, again(run.job, planned),
+    )  # fmt: skip
+
+
+def again(job: BenchJob, planned: PlannedTrial) -> str:
+    """The command that measures this cell again."""
+    described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
+    runtimes = "native" if planned.runtime == "native" else f"native,{described}"
+    count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
+    quick = " --quick" if job.quick else ""
+    return (
+        f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
+        f"--repeat {job.repeat}{quick}"
+    )
+
+
+def main(words: list[str]) -> int:
+    """Do the job in a file. The exit code is that of the error."""
+    try:
+        measure(records.load(BenchJob, Path(words[0])))
+    except VmtailorError as error:
+        terminal.show_error(error)
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What instances cost in memory: idle ones, as PSS and as MemAvailable of the host; and the least that one starts
+in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from vmtailor.analysis.bench.plan import BenchTest
+from vmtailor.drivers.host.bench_host import available_bytes
+from vmtailor.model.bench.instance import Limits
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchFigure, SuiteName
+from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.suites.startup import drop_page_cache, holding
+
+_DEADLINE_S = 30.0
+#: The search for the least memory: from, to, and how fine, in bytes.
+LEAST, MOST, STEP = 256 << 10, 512 << 20, 256 << 10
+
+
+class Memory:
+    """The suite."""
+
+    name = SuiteName.MEMORY
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        idle = [BenchTest(self.name, "idle", count, "", 1.5 * count + 1) for count in job.counts]
+        return [*idle, BenchTest(self.name, "least", 1, "", 10.0)]
+
+    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
+        return _idle(run, runtime, test.count) if test.test == "idle" else _least(run, runtime)
+
+
+def pss_bytes(proc: Path = Path("/proc")) -> int:
+    """Proportional set size of every process in the scope but ourselves: a page that n share counts as n-ths, so that
+    nothing counts twice. It has what engines keep for their instances, too."""
+    total = 0
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                found = re.search(r"^Pss:\s*(\d+) kB", (entry / "smaps_rollup").read_text(), re.MULTILINE)
+                total += int(found[1]) * 1024 if found else 0
+    return total
+
+
+def _idle(run: BenchRun, runtime: str, count: int) -> tuple[BenchFigure, ...]:
+    drop_page_cache()
+    pss, available = pss_bytes(), available_bytes()
+    with holding(run, runtime, count, "serial"):
+        more, less = pss_bytes() - pss, available - available_bytes()
+    return (
+        BenchFigure("PSS of each", more / count, "B"),
+        BenchFigure("MemAvailable for each", less / count, "B"),
+    )
+
+
+def _least(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    low, high = LEAST, MOST  # starts in `high`, as far as we know; not in `low`
+    if not _starts(run, runtime, high):
+        raise TrialFailed(f"it does not start in {high >> 20} MiB")
+    while high - low > max(STEP, high // 16):
+        middle = (low + high) // 2 // STEP * STEP
+        low, high = (low, middle) if _starts(run, runtime, middle) else (middle, high)
+    return (BenchFigure("least that it starts in", high, "B"),)
+
+
+def _starts(run: BenchRun, runtime: str, memory_bytes: int) -> bool:
+    try:
+        run.run(runtime, [BENCH, "report"], deadline_s=_DEADLINE_S, limits=Limits(memory_bytes=memory_bytes))
+    except TrialFailed:
+        return False
+    return True

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long an instance takes to start, by boundaries that are named and never mixed.
+
+Each figure begins just before the start command is executed. It ends at the instance's own report (its first
+instruction that anybody can see: it creates a file, which the kernel tells us), at the first byte of its output as the
+runtime passes it on, at the end of the start command, or at the first right answer over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.bench.plan import BenchTest
+from vmtailor.base.process import spawn
+from vmtailor.drivers.runtimes.timed import CallBacks, timed
+from vmtailor.model.bench.instance import InstanceSpec, Volume
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchFigure, SuiteName
+from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, BenchRun, TrialFailed, succeeded
+
+DEADLINE_S = 60.0
+#: Seconds between two questions over HTTP, and between staggered starts.
+POLL_S, STAGGER_S = 0.0005, 0.05
+REPORTED, OUTPUT, EXIT, ANSWER = "own report", "first output", "exit", "first answer"
+CREATE, START, STOP, ALL = "create", "start to own report", "stop", "all reported"
+SINGLE = ("report", "http", "apart")
+MANY = ("serial", "staggered", "at-once")
+
+
+class Startup:
+    """The suite."""
+
+    name = SuiteName.STARTUP
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        found = [BenchTest(self.name, "report", 1, variant, 0.8) for variant in ("warm", "cold")]
+        found += [BenchTest(self.name, test, 1, "warm", 1.5) for test in ("http", "apart")]
+        return found + [
+            BenchTest(self.name, test, count, "warm", 1.0 * count) for count in job.counts if count > 1 for test in MANY
+        ]
+
+    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
+        if test.variant == "cold":
+            drop_page_cache()
+        if test.test == "report":
+            return _report(run, runtime)
+        if test.test == "http":
+            return _http(run, runtime)
+        if test.test == "apart":
+            return _apart(run, runtime)
+        return _many(run, runtime, test.count, test.test)
+
+
+def seconds(name: str, value: float, instance: int = 0) -> BenchFigure:
+    """A time, as a figure."""
+    return BenchFigure(name, value, "s", False, instance)
+
+
+def drop_page_cache() -> None:
+    """Forget what was read from disks. Raises TrialFailed where that is not allowed."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError as error:
+        raise TrialFailed(f"the page cache cannot be dropped here: {error.strerror}") from error
+
+
+def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with (
+        run.calling_back(run.spec([BENCH, "report", f"{CALL_BACK}/here"])) as (wanted, callbacks),
+        run.placed(runtime, wanted) as spec,
+    ):
+        words = driver.run_words(spec)
+        found = succeeded(timed(words, deadline_s=DEADLINE_S, callbacks=callbacks, env=driver.environment()))
+    if not found.reports or found.first_output_s is None:
+        raise TrialFailed("the instance did not report", found.said)
+    return seconds(REPORTED, found.reports[0]), seconds(OUTPUT, found.first_output_s), seconds(EXIT, found.exit_s)
+
+
+def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with driver.network(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
+        words = driver.run_words(spec)
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as said, spawn(words, stderr=said, env=driver.environment()) as process:
+            while not answers(link.inside):
+                if time.monotonic() - started > DEADLINE_S or process.poll() is not None:
+                    said.seek(0)
+                    raise TrialFailed("it never answered over HTTP", said.read(4000).decode("utf-8", "replace"))
+                time.sleep(POLL_S)
+            return (seconds(ANSWER, time.monotonic() - started),)
+
+
+def answers(address: str, port: int = 80) -> bool:
+    """Whether a server gives the right answer just now."""
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=0.2) as asked:
+        asked.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        said = b""
+        while piece := asked.recv(4096):
+            said += piece
+        return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
+    return False
+
+
+def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with (
+        run.calling_back(run.spec([BENCH, "hold", f"{CALL_BACK}/here"])) as (wanted, callbacks),
+        run.placed(runtime, wanted) as spec,
+    ):
+        steps = driver.steps(spec)
+        figures = []
+        if steps.create:
+            figures.append(seconds(CREATE, _all(steps.create, driver.environment())))
+        started = time.monotonic()
+        with spawn(steps.start, env=driver.environment()) as process:
+            _await(callbacks, 1, started + DEADLINE_S)
+            figures.append(seconds(START, time.monotonic() - started))
+            if not steps.stays:
+                process.wait(DEADLINE_S)
+                figures.append(seconds(STOP, _all(steps.stop, driver.environment())))
+            else:
+                before = time.monotonic()
+                process.terminate()
+                process.wait(DEADLINE_S)
+                figures.append(seconds(STOP, time.monotonic() - before))
+    return tuple(figures)
+
+
+def _all(commands: Sequence[Sequence[str]], env: dict[str, str] | None) -> float:
+    """Run commands one after the other; what they leave running keeps a file as its output, which never closes."""
+    before = time.monotonic()
+    for words in commands:
+        with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, env=env) as process:
+            if process.wait(DEADLINE_S) != 0:
+                said.seek(0)
+                raise TrialFailed(
+                    f"{words[0]} ended with {process.returncode}", said.read(4000).decode(errors="replace")
+                )
+    return time.monotonic() - before
+
+
+def _await(callbacks: CallBacks, count: int, deadline: float) -> list[float]:
+    """The moments of so many call-backs, on the monotonic clock. Raises TrialFailed."""
+    import select
+
+    found: list[float] = []
+    while len(found) < count:
+        ready, _, _ = select.select([callbacks.fd], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise TrialFailed(f"{len(found)} of {count} instances reported")
+        found += [time.monotonic()] * callbacks.take()
+    return found
+
+
+@contextlib.contextmanager
+def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
+    """So many instances that hold, until the block is left: the moments at which each was started and reported."""
+    driver = run.runtimes[runtime]
+    shared = run.spec([BENCH])
+    with contextlib.ExitStack() as held:
+        _, callbacks = held.enter_context(run.calling_back(shared))
+        folder = run.folder / "callbacks" / shared.name
+        specs = []
+        for number in range(count):
+            spec = _holder(run, folder, number)
+            specs.append(held.enter_context(run.placed(runtime, spec)))
+        commands = [driver.run_words(spec) for spec in specs]
+        starts, reports = [], []
+        for words in commands:
+            starts.append(time.monotonic())
+            held.enter_context(spawn(words, env=driver.environment()))
+            if how == "serial":
+                reports += _await(callbacks, 1, starts[-1] + DEADLINE_S)
+            elif how == "staggered":
+                time.sleep(max(0.0, starts[0] + len(starts) * STAGGER_S - time.monotonic()))
+        reports += _await(callbacks, count - len(reports), starts[0] + DEADLINE_S)
+        yield starts, reports
+
+
+def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
+    spec = run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"])
+    return replace(spec, volumes=(Volume(str(folder), CALL_BACK),))
+
+
+def _many(run: BenchRun, runtime: str, count: int, how: str) -> tuple[BenchFigure, ...]:
+    with holding(run, runtime, count, how) as (starts, reports):
+        figures = [seconds(ALL, max(reports) - starts[0])]
+        if how == "serial":  # otherwise it is not told which report is whose
+            figures += [
+                seconds(REPORTED, report - start, number)
+                for number, (start, report) in enumerate(zip(starts, reports, strict=True))
+            ]
+    return tuple(figures)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system with an init of its own, booted from its disk and driven by its exercise; the disk is never written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.guests import attended as judging
+from vmtailor.analysis.guests import machines
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives
+from vmtailor.base.words.text import plain, plural
+from vmtailor.booting import series
+from vmtailor.booting.boot import OnProgress, boot
+from vmtailor.booting.counting import counting
+from vmtailor.drivers.guest import attendant_volume
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.architecture import named
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.systems.exercise import SystemReadyKind
+from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.pipeline.systems import subjects
+from vmtailor.stages import exercise_file
+from vmtailor.stages.boot import own_kernel
+from vmtailor.stages.subject import OpenedSubject
+
+#: Where a system's own kernel is put, in the folder of its boots.
+OWN = "own-kernel"
+
+
+@dataclass(frozen=True)
+class Exercised:
+    """`notes`: what the system says of itself, in sentences, where that is no failure by itself."""
+
+    series: BootSeries
+    notes: tuple[str, ...]
+
+
+class _Noting:
+    """Boots, and notes which units the system calls failed."""
+
+    def __init__(self, natives: Natives) -> None:
+        self._natives = natives
+        self.failed: dict[str, int] = {}
+        self.boots = 0
+
+    def __call__(
+        self, machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
+    ) -> tuple[Boot, Gathered]:
+        settled = None
+        if machine.clock is Clock.INSTRUCTIONS:
+            # The plugin lets disks finish before the guest goes on: its time would depend on the host's otherwise.
+            config = PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture)
+            settled = counting(self._natives, config)
+        found, gathered = boot(machine, workload, scratch, counting=settled, on_progress=on_progress)
+        self.boots += 1
+        for name in judging.failed_units(gathered.report):
+            self.failed[name] = self.failed.get(name, 0) + 1
+        return found, gathered
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        names = ", ".join(plain(name)[:100] for name in list(self.failed)[:20])
+        return (f"{plural(len(self.failed), 'unit', 'units')} failed: {names}",) if self.failed else ()
+
+
+def exercised(
+    reference: str,
+    exercise_path: Path,
+    chosen: Machine,
+    out: Path,
+    *,
+    times: int,
+    timeout_s: float,
+    natives: Natives,
+    store: Store,
+    partition: int | None = None,
+    on_boot: series.OnBoot | None = None,
+) -> Exercised:
+    """Boot `times` times. `chosen`: the machine without the system's disk; without a kernel it gets the system's own,
+    with what its loader would tell it.
+
+    Raises UserInputError for a subject or an exercise that cannot be used."""
+    exercise = exercise_file.load_system(exercise_path)
+    if chosen.clock is Clock.INSTRUCTIONS and (exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG):
+        raise UserInputError(
+            f"{exercise_path} waits for the host (a step from outside, a line of the console), and the instruction "
+            "clock does not: an idle guest runs ahead",
+            hint="--clock wall, or an exercise that asks from inside",
+        )
+    path = subjects.disk_path(reference)
+    if path is None:
+        raise UserInputError(f"{reference} is no disk", hint="systems are booted from disks: disk:FILE")
+    with subjects.opened(reference, store, partition=partition) as found:
+        subject = found.subject
+        machine = _with_kernel(chosen, found, natives, out) if chosen.kernel is None else chosen
+    machine = replace(
+        machine, architecture=subject.architecture, disks=(disks.disk_of(path), *machine.disks),
+        ports=machines.on_loopback(exercise.ports),
+    )  # fmt: skip
+    with temporary.held_folder() as folder:
+        volume = folder / "attendant"
+        attendant_volume.write(volume, natives, root_of(subject, machine.append), exercise, FIXED_KEY)
+        noting = _Noting(natives)
+        work = Attended(exercise, volume, FIXED_KEY, timeout_s)
+        schedule = series.in_turn([series.variant("base", machine)], times)
+        made = series.run(reference, schedule, work, out, booter=noting, on_boot=on_boot)
+    return Exercised(made, noting.notes)
+
+
+def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: Path) -> Machine:
+    own = own_kernel.taken_out(found.subject, found.root, natives.folder / "small-init", out / OWN)
+    console = f"console={named(found.subject.architecture).kernel.console}"
+    words = tuple(word for word in own.words if word != "quiet")
+    more = () if any(word.startswith("console=ttyS") for word in words) else (console,)
+    return replace(
+        chosen,
+        kernel=str(own.kernel.absolute()),
+        initrd=str(own.initrd.absolute()),
+        append=(*words, *more, *chosen.append),
+    )
+
+
+def root_of(subject: SystemSubject, words: tuple[str, ...], disk_letter: str = "a") -> SystemRoot:
+    """Where a system's root is in its machine: on its first virtio disk."""
+    assert subject.disk is not None
+    number = str(subject.disk.root) if subject.disk.root else ""
+    return SystemRoot(f"/dev/vd{disk_letter}{number}", "ext4", "rw" in words, subject.init.path)

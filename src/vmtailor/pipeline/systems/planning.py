@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a system's trace to the smallest configuration that has what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.demands.demand import Demands, Head
+from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.ksource import modules
+from vmtailor.analysis.ksource.facts import reader
+from vmtailor.analysis.systems.demands import SystemDemands
+from vmtailor.analysis.systems.log import Mark, Reading
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import dot_config, records
+from vmtailor.base.progress import step
+from vmtailor.model.plan import Plan, RootFormat
+from vmtailor.model.systems.trace import LoadedFor, ModuleLoad, SystemTrace
+from vmtailor.pipeline.explaining import whole_source
+from vmtailor.stages.plan import Tree, Wishes, make_plan
+from vmtailor.stages.subject import OpenedSubject
+from vmtailor.stages.system_trace import chunks_of
+
+
+@dataclass(frozen=True)
+class SystemPlanInputs:
+    """What is planned from. `requests`: the log in pieces; `baseline`: the configuration that was traced; `source`: the
+    kernel's source folder; `known`: what it can be asked for; `head`: first bytes of a file of the system."""
+
+    record: SystemTrace
+    requests: Iterable[bytes]
+    baseline: Mapping[str, str]
+    source: Path
+    tree: Tree
+    known: KnownSource
+    head: Head = lambda path: b""
+
+
+def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
+    """All that the system demands, in one pass over its log."""
+    enabled = {name: value for name, value in inputs.baseline.items() if value in ("y", "m")}
+    demands = Demands(inputs.tree.facts, demand_rules.load(), enabled, inputs.head, who="the system")
+    found = SystemDemands(demands, inputs.known, enabled)
+    for one in Reading().read(inputs.requests):
+        if not isinstance(one, Mark):
+            found.event(one)
+    found.loads(inputs.record.loads, symbol_in(inputs.source))
+    return found
+
+
+def symbol_in(source: Path) -> Callable[[str], str | None]:
+    """A module's path in the tree, without ending → its symbol."""
+    read = reader(source)
+    return lambda path: modules.symbol_of(path, read)
+
+
+#: What was loaded for these comes after the root is there, on demand: it may stay a module.
+_LATER = (LoadedFor.REQUEST, LoadedFor.NAME, LoadedFor.PERHAPS, LoadedFor.DEPENDENCY)
+
+
+def on_demand(
+    loads: Iterable[ModuleLoad], baseline: Mapping[str, str], symbol_of: Callable[[str], str | None]
+) -> frozenset[str]:
+    """The symbols whose modules were loaded while the system worked, and not for a device or the root: what the
+    distribution has as modules and the system asks for when it needs it stays one, in its root."""
+    found = (symbol_of(load.path) for load in loads if load.reason in _LATER and load.path)
+    return frozenset(name for name in found if name is not None and baseline.get(name) == "m")
+
+
+def make_system_plan(
+    inputs: SystemPlanInputs,
+    demands: SystemDemands,
+    wishes: Wishes,
+    *,
+    as_modules: bool = True,
+    catalogue: Catalogue | None = None,
+) -> Plan:
+    """Choose the configuration. `wishes` has the target machine and what the user says; devices are that machine's
+    alone. Without `as_modules` everything is built in, and the root needs no folder of modules.
+
+    Raises as `make_plan` does."""
+    later: frozenset[str] = frozenset()
+    if as_modules:
+        later = on_demand(inputs.record.loads, inputs.baseline, symbol_in(inputs.source))
+    wishes = replace(wishes, root_format=RootFormat.EXT4, writable=False, own_init=True, on_demand=later)
+    return make_plan(None, demands.demands, inputs.tree, inputs.baseline, wishes, catalogue=catalogue)
+
+
+#: The plan's file beside a trace.
+PLAN = "plan.json"
+#: Bytes of a configuration, and of a program, that are read of a system.
+CONFIG_BYTES, HEAD_BYTES = 16 << 20, 64
+
+
+def planned(found: OpenedSubject, record: SystemTrace, folder: Path, wishes: Wishes, store: Store) -> Plan | None:
+    """Plan from the trace in `folder`, and keep it there. None where the system does not have the configuration of its
+    kernel, or the cache not the source of its version."""
+    installed = found.subject.installed
+    if installed is None or not installed.config:
+        return None
+    source = whole_source(installed.release, found.subject.architecture, store)
+    if source is None:
+        return None
+    baseline = dot_config.parse(found.root.text(installed.config, CONFIG_BYTES))
+    with step("plan: what the system asked for"):
+        inputs = SystemPlanInputs(
+            record, chunks_of(folder / record.requests_file), baseline, source.tree.path, source.read, source.known,
+            lambda path: found.root.begin(path, HEAD_BYTES),
+        )  # fmt: skip
+        disk = found.subject.disk
+        wishes = replace(wishes, partitioned=disk is not None and disk.root != 0)
+        plan = make_system_plan(inputs, find_demands(inputs), wishes)
+    records.save(plan, folder / PLAN)
+    return plan

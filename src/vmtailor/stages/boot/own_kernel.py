@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's own kernel, taken out of it so that a machine can be started with it from outside: as its loader would."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from vmtailor.analysis.systems.kernels import module_paths
+from vmtailor.analysis.systems.root import Root
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.rootfs.initramfs import archive
+from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
+from vmtailor.model.systems.subject import SystemSubject
+
+#: Longest kernel, initial RAM disk and module that are taken out.
+_MOST_KERNEL, _MOST_INITRD, _MOST_MODULE = 256 << 20, 512 << 20, 64 << 20
+#: Modules that depend on each other lie no deeper.
+_MOST_DEPTH = 64
+#: Found in the bytes as they are: no table of a stranger's file is followed.
+_DEPENDS = re.compile(rb"\0depends=([^\0]{1,4096})\0")
+
+
+@dataclass(frozen=True)
+class OwnKernel:
+    """`small`: the initial RAM disk is ours, since the system has none of its own; `modules`: those in it."""
+
+    kernel: Path
+    initrd: Path
+    words: tuple[str, ...]
+    small: bool = False
+    modules: tuple[str, ...] = ()
+
+
+def taken_out(subject: SystemSubject, root: Root, small_init: Path, out: Path) -> OwnKernel:
+    """Copy the kernel that starts by itself, and its initial RAM disk, into the folder `out`. A system without one
+    gets a small one of ours, with its own modules. Raises UserInputError where it has no kernel, or the modules are
+    not there."""
+    own = subject.installed
+    if own is None or not own.image:
+        raise UserInputError(
+            f"{subject.reference} has no kernel of its own", hint="give one: --kernel, --initrd, --append"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    kernel, initrd = out / "kernel", out / "initrd"
+    kernel.write_bytes(root.read(own.image, _MOST_KERNEL))
+    words = subject.entry.words if subject.entry is not None else ("ro",)
+    wanted = subject.entry.initrd if subject.entry is not None and subject.entry.initrd else (own.initrd,)
+    parts = [root.read(path, _MOST_INITRD) for path in wanted if path]
+    if any(parts):
+        initrd.write_bytes(b"".join(part + bytes(-len(part) % 4) for part in parts))
+        return OwnKernel(kernel, initrd, words)
+    order = _modules(root, own.release)
+    initrd.write_bytes(archive(order, small_init.read_bytes()))
+    return OwnKernel(kernel, initrd, words, True, tuple(name for name, _ in order))
+
+
+def _modules(root: Root, release: str) -> list[tuple[str, bytes]]:
+    """What the root disk needs of a release's modules, as (name, ELF content), each after those that it depends on.
+    What is built into the kernel is no module, and passed over."""
+    paths = module_paths(root, release)
+    order: dict[str, bytes] = {}
+    visiting: set[str] = set()
+
+    def visit(name: str, depth: int) -> None:
+        if name in order or name in visiting or name not in paths or depth > _MOST_DEPTH:
+            return
+        visiting.add(name)
+        content = _unpacked(root.read(paths[name], _MOST_MODULE), paths[name])
+        for needed in _DEPENDS.findall(content):
+            for one in needed.decode("ascii", "replace").split(","):
+                visit(one.replace("-", "_"), depth + 1)
+        order[name] = content
+
+    for name in (*TRANSPORTS, *FILE_SYSTEMS["ext4"]):
+        visit(name, 0)
+    return list(order.items())
+
+
+def _unpacked(data: bytes, path: str) -> bytes:
+    """A module's ELF file. It is a stranger's: no more than a module may have is unpacked."""
+    try:
+        if path.endswith(".xz"):
+            content = lzma.LZMADecompressor().decompress(data, _MOST_MODULE)
+        elif path.endswith(".gz"):
+            content = zlib.decompressobj(31).decompress(data, _MOST_MODULE)
+        elif path.endswith(".zst"):
+            content = zstandard.ZstdDecompressor().decompress(data, _MOST_MODULE)
+        else:
+            content = data
+    except (lzma.LZMAError, zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise UserInputError(f"the system's module {path} is damaged", hint="install its kernel again") from error
+    if not content.startswith(b"\x7fELF"):
+        raise UserInputError(f"the system's module {path} is damaged", hint="install its kernel again")
+    return content

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Systems with an init of their own, booted from their disks with their own kernels, and driven by an exercise: for
+real, with a system of one program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.fakes import systems
+from tests.fakes.program import Ended, run_program
+
+from vmtailor.base.cache.store import Store
+from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.model.architecture import presumed
+from vmtailor.model.kernel import KernelBaseline
+
+pytestmark = pytest.mark.system
+
+EXERCISE = """
+[ready]
+kind = "http"
+port = 80
+
+[[load]]
+kind = "http"
+port = 80
+repeat = 3
+[load.expect]
+contains = "hello from a system"
+
+[[load]]
+kind = "command"
+argv = ["grep", "-c", "rw,", "/proc/mounts"]
+
+[[load]]
+kind = "command"
+argv = ["touch", "/written"]
+
+[[load]]
+kind = "host-command"
+argv = ["true"]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> KernelBaseline:
+    return packaged.provide(choice.of_host(), presumed(), Store())
+
+
+def disk_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:
+    root = systems.busybox_tree(folder / "root", Path(kernel.vmlinuz), Path(kernel.modules_dir), kernel.release, rc=rc)
+    return systems.ext4(folder / "disk.raw", root, size_mib=48)
+
+
+def boot(folder: Path, disk: Path, exercise: str, timeout_s: int = 400) -> tuple[Ended, dict[str, Any]]:
+    (folder / "x.toml").write_text(exercise)
+    ended = run_program(
+        folder, "boot", f"disk:{disk}", "-x", folder / "x.toml", "-n", "1", "-o", folder / "out", "--memory", "256M",
+        "--timeout", str(timeout_s), "--json", timeout_s=timeout_s + 60,
+    )  # fmt: skip
+    found = msgspec.json.decode(ended.stdout)["boots"][0]["boot"] if ended.stdout else {}
+    return ended, found
+
+
+def test_a_system_is_driven_and_shuts_down_and_its_disk_stays_as_it_is(kernel: KernelBaseline, tmp_path: Path) -> None:
+    disk = disk_of(tmp_path, kernel)
+    before = disk.read_bytes()
+    ended, found = boot(tmp_path, disk, EXERCISE)
+    assert ended.code == 0, ended.stderr
+    assert found["outcome"] == "ready" and not found["failures"]
+    names = [mark["name"] for mark in found["milestones"]]
+    assert [name for name in names if name in ("attendant", "ready", "load", "load_end", "stop")] == [
+        "attendant", "ready", "load", "load_end", "stop"
+    ]  # fmt: skip
+    assert disk.read_bytes() == before and not ended.left_over and not ended.left_files
+    console = (tmp_path / "out" / "base-1" / "console.log").read_text(errors="replace")
+    assert "tiny: up" in console and "reboot: Restarting system" in console
+
+
+def test_ready_by_a_line_of_the_console_and_what_goes_wrong_is_said(kernel: KernelBaseline, tmp_path: Path) -> None:
+    wrong = """
+    [ready]
+    kind = "log"
+    pattern = "^tiny: up"
+    [[load]]
+    kind = "command"
+    argv = ["grep", "no such text", "/etc/inittab"]
+    [[load]]
+    kind = "command"
+    argv = ["no-such-program"]
+    """
+    ended, found = boot(tmp_path, disk_of(tmp_path, kernel), wrong)
+    assert ended.code == 5 and found["outcome"] == "wrong"
+    text = " ".join(found["failures"])
+    assert (
+        "load step 1 (grep no such text /etc/inittab): 0 of 1 right" in text and "load step 2 (no-such-program)" in text
+    )
+
+
+def test_a_system_that_starts_again_and_again_is_no_success(kernel: KernelBaseline, tmp_path: Path) -> None:
+    ended, found = boot(tmp_path, disk_of(tmp_path, kernel, systems.RC + "reboot -f\n"), EXERCISE)
+    assert ended.code == 5 and found["outcome"] == "stopped"
+    assert "the machine ended by itself" in " ".join(found["failures"])

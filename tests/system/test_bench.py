@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks for real: engines driven in the scope, and nothing of them left, whenever it ends. Needs root and the
+engines (make setup-bench); elsewhere each test says what is missing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.fakes.program import run_program
+
+from vmtailor.base.files import records
+from vmtailor.base.process import on_path
+from vmtailor.drivers.runtimes import scope
+from vmtailor.model.bench.results import BenchResults, HostRun
+
+REPOSITORY = Path(__file__).parents[2]
+CRUN = REPOSITORY / "examples/runtimes/crun.toml"
+#: One that only forks, one that mounts and unshares, one described by a file.
+RUNTIMES = {"native": "", "nspawn": "systemd-nspawn", str(CRUN): "crun"}
+#: Moments at which the harness is killed: a few here, all of them by `make test-all`.
+FEW, MANY = 3, 30
+RUN_S = 480.0
+#: Half a minute on a host that does nothing else.
+BUILD_S = 1800.0
+
+pytestmark = [pytest.mark.system]
+
+
+@pytest.fixture(scope="module")
+def image() -> Path:
+    """The image of the benchmarks, built again where what it is made of is newer."""
+    if os.geteuid() != 0:
+        pytest.skip("engines need root")
+    absent = [program for program in RUNTIMES.values() if program and on_path(program) is None]
+    if absent:
+        pytest.skip(f"{', '.join(absent)}: make setup-bench")
+    layout, made_of = REPOSITORY / "build/images/bench", REPOSITORY / "benchmarks/image"
+    index = layout / "index.json"
+    newest = max(path.stat().st_mtime for path in (*made_of.iterdir(), REPOSITORY / "examples/build.py"))
+    if not index.is_file() or index.stat().st_mtime < newest:
+        build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(made_of), str(layout)]
+        subprocess.run(build, check=True, timeout=BUILD_S)
+    return layout
+
+
+def words(image: Path, out: Path, *more: str) -> list[str]:
+    return ["bench", *more, "--image", f"oci:{image}", "--quick", "--repeat", "2", "-o", str(out)]
+
+
+def run_of(out: Path) -> HostRun:
+    (found,) = records.load(BenchResults, out).runs
+    return found
+
+
+def nothing_is_left() -> list[str]:
+    """What scopes left: folders, cgroups, mounts, network devices and namespaces of ours, and processes of engines."""
+    found = [str(path) for path in scope.PLACE.glob(f"{scope.PREFIX}*")]
+    found += [str(path) for root in scope.hierarchies() for path in root.glob(f"{scope.PREFIX}*")]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if scope.PREFIX in line]
+    found += [path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith("vb-")]
+    found += [path.name for path in Path("/run/netns").glob("bench*")] if Path("/run/netns").is_dir() else []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if f"/{scope.PREFIX}".encode() in line and b"pytest" not in line:
+                found.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
+    return found
+
+
+def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    on = ",".join(RUNTIMES)
+    ended = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert [one.runtime for one in run.identities] == ["native", "nspawn", "crun"]
+    assert not [one.problem or one.missing for one in run.identities if one.problem or one.missing]
+    assert len({one.program_sha256 for one in run.identities}) == 1
+    failed = [(trial.runtime, trial.test, trial.failure) for trial in run.trials if trial.failure]
+    assert not failed
+    assert len(run.trials) == 2 * 3 * (2 + 1)  # warm and cold; three runtimes; two repetitions and a warm-up
+    for trial in run.trials:
+        figures = {figure.name: figure.value for figure in trial.figures}
+        assert all(value > 0 for value in figures.values())
+        assert figures["own report"] <= figures["exit"] and figures["first output"] <= figures["exit"]
+    assert nothing_is_left() == []
+    again = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
+    assert again.code == 0 and "0 trials" in again.stderr  # what was there is not measured again
+    page = tmp_path / "page.html"
+    shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=60)
+    assert shown.code == 0 and "nspawn" in page.read_text()
+
+
+def test_a_runtime_that_is_missing_is_a_row(image: Path, tmp_path: Path) -> None:
+    absent = tmp_path / "absent.toml"
+    absent.write_text(CRUN.read_text().replace('"crun"', '"no-such-crun"').replace('name = "no-such', 'name = "no'))
+    out = tmp_path / "bench.json"
+    ended = run_program(
+        tmp_path, *words(image, out, "startup", "--only", "report", "--on", f"native,{absent}"), timeout_s=RUN_S
+    )
+    assert ended.code == 0, ended.stderr
+    (row,) = [one for one in run_of(out).identities if one.runtime != "native"]
+    assert "no-such-crun not found" in row.missing and any("no-such-crun" in text for text in run_of(out).left_out)
+
+
+def _killed_at(image: Path, folder: Path, delay_s: float, what: int) -> None:
+    """Start a run, kill it, and see that nothing stays. `what`: the signal."""
+    command = [sys.executable, "-m", "vmtailor"]
+    arguments = words(image, folder / "bench.json", "startup", "--only", "report,apart", "--on", ",".join(RUNTIMES))
+    process = subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    time.sleep(delay_s)
+    process.send_signal(what)
+    process.wait(120)
+    deadline = time.monotonic() + 60  # who sweeps is another process, and this host may be busy
+    while nothing_is_left() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert nothing_is_left() == [], f"killed after {delay_s:.2f} s by {what}"
+
+
+@pytest.mark.parametrize("number", range(FEW))
+def test_a_killed_harness_leaves_nothing(image: Path, tmp_path: Path, number: int) -> None:
+    delay = random.Random(number).uniform(1, 12)
+    _killed_at(image, tmp_path, delay, signal.SIGKILL if number % 2 == 0 else signal.SIGINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(MANY))
+def test_a_harness_killed_at_any_moment_leaves_nothing(image: Path, tmp_path: Path, number: int) -> None:
+    what = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[number % 3]
+    _killed_at(image, tmp_path, 0.2 + number * 0.7, what)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of another processor than this host's, fitted from their building on: with packages of that architecture, a
+cross-compiled kernel, and the same proof. The smallest in any test run, of which it is the second cold fit; lighttpd
+where
+time does not matter."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.program import assert_nothing_left, finish, run_program, started
+from tests.system.conftest import EXAMPLES, FIT_S
+
+from vmtailor.base.files import records
+from vmtailor.drivers.host import host_client
+from vmtailor.model.architecture import Architecture, named
+from vmtailor.model.bundle import Bundle
+from vmtailor.model.plan import Plan
+from vmtailor.model.trace import Trace
+
+pytestmark = pytest.mark.system
+#: Share of the instructions that a function, a file and a symbol are told of.
+ATTRIBUTED = 0.95
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """An image of another processor, fitted. `document` is what `fit --json` printed."""
+
+    row: Architecture
+    bundle: Path
+    document: dict[str, Any]
+
+
+def require(row: Architecture) -> None:
+    for program in (row.emulator.program, f"{row.kernel.cross}gcc"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+
+
+def fitted(name: str, architecture: str, folder: Path) -> Foreign:
+    row = named(architecture)
+    require(row)
+    layout, bundle = folder / "layout", folder / "bundle"
+    build = [sys.executable, str(EXAMPLES / "build.py"), name, str(layout), "--arch", architecture]
+    subprocess.run(build, check=True, timeout=600)
+    arguments = ("fit", f"oci:{layout}", "--exercise", EXAMPLES / name / "exercise.toml", "--margin", "none", "--json")
+    ended = run_program(folder, *arguments, "--boots", "2", "-o", bundle, timeout_s=FIT_S)
+    assert ended.code == 0, f"the fit failed with {ended.code}:\n{ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
+    assert_nothing_left(ended)
+    return Foreign(row, bundle, json.loads(ended.stdout))
+
+
+@pytest.fixture(scope="module")
+def hello_arm64(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
+    return fitted("hello", "arm64", tmp_path_factory.mktemp("arm64"))
+
+
+def check(foreign: Foreign) -> None:
+    """What holds for every fit of another processor."""
+    document, bundle = foreign.document, foreign.bundle
+    assert document["verified"] is True and document["unexplained"] == 0 and document["degraded"] == []
+    record = records.load(Bundle, bundle / "bundle.json")
+    assert record.architecture == foreign.row.name and record.machine == foreign.row.kinds[0]
+    assert record.kernel == Path(foreign.row.kernel.file).name
+    for side in ("baseline", "tailored"):
+        assert document[side]["init_instructions"] > 0 and document[side]["device_accesses"] > 0
+        assert all(spread == 0 for _, spread in document[side]["spread"]), "two boots agree to the instruction"
+    assert document["tailored"]["init_instructions"] < document["baseline"]["init_instructions"] / 4
+    plan = records.load(Plan, bundle / "plan.json")
+    assert all(symbol.reasons for symbol in plan.symbols)
+    assert records.load(Trace, bundle / "trace.json").cpu_model == foreign.row.emulator.cpu_model
+
+
+def test_hello_for_arm64(hello_arm64: Foreign) -> None:
+    check(hello_arm64)
+    tailored = hello_arm64.document["tailored"]
+    assert tailored["init_instructions_net"] <= 30e6 and tailored["kernel_bytes"] <= 5e6
+
+
+def test_it_runs_with_the_programs_own_exit_code(hello_arm64: Foreign, tmp_path: Path) -> None:
+    ended = run_program(tmp_path, "run", hello_arm64.bundle)
+    assert (ended.code, ended.stdout) == (3, "Hello from a machine made to measure.\n"), ended.stderr
+    assert_nothing_left(ended)
+
+
+def test_every_symbol_of_its_kernel_is_explained(hello_arm64: Foreign, tmp_path: Path) -> None:
+    for name, words in (("SERIAL_AMBA_PL011", "serial line"), ("ARM64_PTR_AUTH", "signed")):
+        ended = run_program(tmp_path, "explain", hello_arm64.bundle, name)
+        assert ended.code == 0 and words in " ".join(ended.stdout.split()), ended.stderr
+
+
+@pytest.mark.slow
+def test_what_each_part_of_its_kernel_costs_is_told(hello_arm64: Foreign, tmp_path: Path) -> None:
+    """The kernel once more, with debug information."""
+    words = ("boot", hello_arm64.bundle, "--attribute", "--json", "-o", tmp_path / "out")
+    ended = run_program(tmp_path, *words, timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr[-2000:]
+    cost = json.loads(ended.stdout)
+    told = [row for row in cost["functions"] if row["file"]]
+    assert sum(row["instructions"] for row in told) >= ATTRIBUTED * cost["total"]
+
+
+@pytest.mark.slow
+def test_lighttpd_for_arm64(tmp_path: Path) -> None:
+    """Goals of the published table; and a request through a published port."""
+    foreign = fitted("lighttpd", "arm64", tmp_path)
+    check(foreign)
+    tailored = foreign.document["tailored"]
+    assert tailored["init_instructions_net"] <= 30e6 and tailored["kernel_bytes"] <= 5e6
+    assert tailored["min_memory_bytes"] <= 24 << 20
+    port = host_client.free_port()
+    with started(tmp_path, "run", "-p", f"127.0.0.1:{port}:80", foreign.bundle) as running:
+        assert b"made to measure" in answered(f"http://127.0.0.1:{port}/")
+        running.process.send_signal(signal.SIGTERM)
+        assert_nothing_left(finish(running, 60.0))
+
+
+def answered(address: str, within_s: float = 120.0) -> bytes:
+    """What a server says as soon as it says something."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                return bytes(answer.read())
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runtimes as tables of commands: what is read, refused, and filled in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.runtimes import description
+from vmtailor.drivers.runtimes.described import DescribedRuntime, groups_of, missing
+from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
+from vmtailor.drivers.runtimes.protocol import BenchImage
+from vmtailor.drivers.runtimes.roots import bundle_config
+from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+
+REPOSITORY = Path(__file__).parents[3]
+EXAMPLES = sorted((REPOSITORY / "examples/runtimes").glob("*.toml"))
+LIMITED = InstanceSpec(
+    "vt-1", ("/bench/bench", "report"), Limits(256 << 20, 1.5, 64, "0"), (Volume("/a", "/b"),), "/run/netns/bench0"
+)
+SMALL = b"""
+name = "small"
+title = "Small"
+programs = ["small"]
+packages = ["small"]
+root = "image"
+[commands]
+run = ["small", "[memory]", "[volume]", "{image}", "{command}"]
+start = ["small", "start"]
+[options]
+memory = ["-m", "{memory_bytes}"]
+volume = ["-v", "{source}:{target}"]
+"""
+
+
+def test_all_that_come_with_the_program_are_read() -> None:
+    assert description.known()[0] == "native" and len(description.known()) == 7
+    for name in description.known():
+        assert description.load(name).name == name
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_all_examples_are_read(file: Path) -> None:
+    assert description.load(str(file)).name == file.stem
+
+
+@pytest.mark.parametrize("name", [*description.known(), *map(str, EXAMPLES)])
+def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path) -> None:
+    one = description.load(name)
+    runtime = DescribedRuntime(one, tmp_path, Path("/enter"), Cgroups(tmp_path))
+    runtime._image = BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1")
+    for spec in (LIMITED, InstanceSpec("vt-2", ("/bench/bench", "hold"))):
+        steps = runtime.steps(spec)
+        commands = [runtime.run_words(spec), *steps.create, steps.start, *steps.stop, *steps.remove]
+        for words in commands:
+            assert words and not [word for word in words if re.search(r"(?<!\{)\{[a-z_]+\}|^\[[a-z_]+\]$", word)]
+            assert all(words) or "" in words  # an empty entry point is a word, too
+
+
+def test_limits_and_volumes_become_words_only_where_they_are_asked_for() -> None:
+    small = description.parse(SMALL, "small.toml")
+    lists = {"command": ["run", "me"], "cgroups": []}
+    full = description.fill(small.commands.run, {"image": "i"}, lists, groups_of(LIMITED), small.options)
+    assert full == ("small", "-m", str(256 << 20), "-v", "/a:/b", "i", "run", "me")
+    bare = description.fill(
+        small.commands.run, {"image": "i"}, lists, groups_of(InstanceSpec("x", ("run", "me"))), small.options
+    )
+    assert bare == ("small", "i", "run", "me")
+
+
+@given(st.text())
+def test_what_a_field_stands_for_is_not_looked_at_again(text: str) -> None:
+    assert description.fill(["{name}"], {"name": text, "image": "no"}, {}, {}, {}) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (b'name = "small"', b'name = "../up"', "lower-case"),
+        (b'root = "image"', b'root = "hole"', "describes no runtime"),
+        (b'"{image}"', b'"{colour}"', "no field {colour}"),
+        (b'"[memory]"', b'"[colour]"', "no group"),
+        (b'"{command}"', b'"-c={command}"', "stands alone"),
+        (b"[options]", b"[options]\ncolour = []", "unknown keys: colour"),
+        (b"[commands]", b"[commands]\nrn = []", "unknown keys: rn"),
+        (b"title =", b"title", "describes no runtime"),
+    ],
+)
+def test_what_is_wrong_is_named(before: bytes, after: bytes, words: str) -> None:
+    with pytest.raises(UserInputError, match=re.escape(words)):
+        description.parse(SMALL.replace(before, after), "small.toml")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_in_words(data: bytes) -> None:
+    with pytest.raises(UserInputError, match=r"small\.toml"):
+        description.parse(data, "small.toml")
+
+
+def test_a_runtime_that_is_not_there_says_how_to_get_it() -> None:
+    told = missing(description.parse(SMALL.replace(b'["small"]', b'["no-such-program"]', 1), "small.toml"))
+    assert "no-such-program not found" in told and "small" in told
+    assert missing(description.load("native")) == ""
+
+
+def test_names_that_are_not_known_are_refused() -> None:
+    with pytest.raises(UserInputError, match="no runtime 'xen'"):
+        description.load("xen")
+
+
+def test_a_bundle_has_the_limits_the_network_and_the_volumes() -> None:
+    config = bundle_config(LIMITED)
+    assert config["linux"]["resources"]["memory"]["limit"] == 256 << 20
+    assert config["linux"]["resources"]["cpu"] == {"quota": 150_000, "period": 100_000, "cpus": "0"}
+    assert {"type": "network", "path": "/run/netns/bench0"} in config["linux"]["namespaces"]
+    assert config["mounts"][-1]["destination"] == "/b" and config["process"]["args"] == ["/bench/bench", "report"]
+    assert {"type": "network"} in bundle_config(InstanceSpec("x", ("y",)))["linux"]["namespaces"]

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Systems driven by an attendant: their exercise files, what the attendant is told, and how a boot is judged."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis.guests import attended
+from vmtailor.base.errors import UserInputError
+from vmtailor.booting.attended import with_attendant
+from vmtailor.drivers.guest import attendant_volume
+from vmtailor.drivers.guest.wire import OPEN_KEY
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.exercise import ReadyKind, StepKind
+from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, Mark, StepResult
+from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.systems.exercise import STOP, SystemExercise, SystemReadyKind
+from vmtailor.stages.exercise_file import load_system, parse_system
+
+GOOD = """
+ports = [80, 8080]
+step_timeout_s = 30
+[ready]
+kind = "unit"
+unit = "multi-user.target"
+timeout_s = 200
+[[load]]
+kind = "command"
+argv = ["true"]
+[[load]]
+kind = "host-command"
+argv = ["curl", "http://127.0.0.1:{port:80}/"]
+[stop]
+argv = ["systemctl", "poweroff"]
+timeout_s = 60
+"""
+
+
+def parsed(text: str) -> SystemExercise:
+    return parse_system(tomllib.loads(text), "x.toml")
+
+
+def test_a_systems_exercise() -> None:
+    found = parsed(GOOD)
+    assert (found.ready.kind, found.ready.unit, found.ready.timeout_s) == (
+        SystemReadyKind.UNIT,
+        "multi-user.target",
+        200,
+    )
+    assert [step.kind for step in found.load] == [StepKind.COMMAND, StepKind.HOST_COMMAND]
+    assert (found.ports, found.step_timeout_s, found.stop) == ((80, 8080), 30.0, ("systemctl", "poweroff"))
+    inside = found.inside()
+    assert inside.ready.step is not None and inside.ready.step.argv[-1] == "multi-user.target"
+    assert parsed("[ready]\nkind = 'tcp'\nport = 22\n").stop == STOP
+    log = parsed("[ready]\nkind = 'log'\npattern = 'up$'\n")
+    assert log.inside().ready.kind is ReadyKind.EXIT
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "ready is missing"), ("[ready]\nkind='exit'", "ready.kind must be one of unit, command, tcp, http, log"),
+        ("[ready]\nkind='unit'", "ready.unit must be the name of a unit"),
+        ("[ready]\nkind='unit'\nunit='a b.service'", "ready.unit must be"),
+        ("[ready]\nkind='unit'\nunit='--now.target; x'", "ready.unit must be"),
+        ("[ready]\nkind='log'", "ready.pattern is missing"), ("[ready]\nkind='log'\npattern='('", "is no regular"),
+        ("[ready]\nkind='tcp'", "ready.port is missing"),
+        ("[ready]\nkind='tcp'\nport=1\nunit='x'", "ready.unit is not"),
+        ("ports=[0]\n[ready]\nkind='tcp'\nport=1", "ports must be a list"),
+        ("ports=[true]\n[ready]\nkind='tcp'\nport=1", "ports must be a list"),
+        ("[ready]\nkind='tcp'\nport=1\n[stop]\nsignal='TERM'", "stop.signal is not known"),
+        ("[ready]\nkind='tcp'\nport=1\n[[load]]\nkind='host-command'\nargv=['{port:5}']", "asks for port 5"),
+        ("[ready]\nkind='tcp'\nport=1\n[expect]\nexit_code=0", "expect is not known"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(text: str, words: str) -> None:
+    with pytest.raises(UserInputError) as wrong:
+        parsed(text)
+    assert words in wrong.value.message and wrong.value.message.startswith("x.toml: ")
+
+
+def test_a_file_of_an_example_is_read() -> None:
+    path = Path(__file__).parents[2] / "examples" / "small-system" / "exercise.toml"
+    assert load_system(path).ready.unit == "multi-user.target"
+
+
+def test_what_the_attendant_is_told() -> None:
+    records = attendant_volume.config_bytes(parsed(GOOD), OPEN_KEY).split(b"\0")
+    assert f"key {OPEN_KEY.hex()}".encode() in records and records.count(b".timeout-ms 30000") == 2
+    assert [one for one in records if one.startswith(b"arg ")] == [b"arg systemctl", b"arg poweroff"]
+    assert b"hold 1" in records and b"step command" in records and b"ready command" in records
+    alone = replace(parsed(GOOD), load=(), ports=())
+    assert b"hold 1" not in attendant_volume.config_bytes(alone, OPEN_KEY)
+    with pytest.raises(UserInputError, match="NUL"):
+        attendant_volume.config_bytes(replace(alone, stop=("a\0b",)), OPEN_KEY)
+
+
+def test_the_machine_starts_from_the_attendants_disk() -> None:
+    words = ("root=UUID=x", "ro", "init=/bin/x", "console=ttyS0", "rootflags=a", "initcall_debug")
+    machine = Machine("q35", 1 << 28, kernel="/k", append=words, disks=(Disk("/a"), Disk("/b")))
+    driven = with_attendant(machine, Path("/volume"))
+    assert driven.append == (
+        "root=/dev/vdc", "rootfstype=ext4", "ro", "init=/attendant", "console=ttyS0", "initcall_debug"
+    )  # fmt: skip
+    assert [disk.path for disk in driven.disks] == ["/a", "/b", "/volume"]
+
+
+# --- judging ---
+
+FAREWELL = ((9.0, "[    8.1] reboot: Restarting system"),)
+
+
+def right(step: int) -> StepResult:
+    return StepResult(step, "command", 1, 1, True, 5)
+
+
+def gathered(
+    *marks: str, lines: tuple[tuple[float, str], ...] = FAREWELL, code: int | None = 0, **report: object
+) -> Gathered:
+    told = tuple(Mark(name, 0, number * 1000, 0, float(number)) for number, name in enumerate(marks, 1))
+    results = report.pop("results", (right(READY_STEP), right(0)))
+    ending = Ending.DEADLINE if code is None else Ending.DIED if code else Ending.EXITED
+    heard = GuestReport(marks=told, results=results, **report)  # type: ignore[arg-type]
+    return Gathered(End(ending, "qemu", "", "", 10.0, code), 0.0, heard, lines=lines)
+
+
+ALL = ("init", "ready", "load", "load_end", "stop")
+
+
+def test_a_system_that_did_all_and_shut_down() -> None:
+    found = attended.boot_of(gathered(*ALL), parsed(GOOD), "")
+    assert found.outcome is Outcome.READY and not found.failures and found.container is not None
+    assert found.at("attendant") == 1.0 and found.at("ready") == 2.0 and found.container.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "lost", "outside", "outcome", "words"),
+    [
+        (gathered("init", results=()), "the kernel panicked: x", (), Outcome.PANIC, "the kernel panicked: x"),
+        (gathered(lines=()), "", (), Outcome.STOPPED, "before the system was started"),
+        (gathered("init", results=()), "", (), Outcome.STOPPED, "ended by itself before its system was ready"),
+        (gathered("init", "stop", results=()), "", (), Outcome.TIMEOUT, "not become ready (unit multi-user.target)"),
+        (gathered("init", code=None), "it was not done after 9 s", (), Outcome.TIMEOUT, "not done after 9 s"),
+        (gathered(*ALL[:2]), "", (), Outcome.WRONG, "ended by itself during the exercise"),
+        (gathered(*ALL, lines=()), "", (), Outcome.WRONG, "it did not shut down"),
+        (gathered(*ALL), "", ("from the host, x: status 500",), Outcome.WRONG, "status 500"),
+        (gathered(*ALL, results=(right(READY_STEP),)), "", (), Outcome.WRONG, "load step 1 (true) was not done"),
+        (gathered(*ALL, code=1), "", (), Outcome.WRONG, "QEMU ended with status 1"),
+        (gathered(*ALL, notes=(GuestNote("", "x: the machine was ended without a shutdown"),)), "", (), Outcome.WRONG,
+         "without a shutdown"),
+        (gathered("init", fatal=GuestNote("", "no memory"), results=()), "", (), Outcome.STOPPED, "gave up: no memory"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_said(
+    said: Gathered, lost: str, outside: tuple[str, ...], outcome: Outcome, words: str
+) -> None:
+    found = attended.boot_of(said, parsed(GOOD), lost, outside)
+    assert found.outcome is outcome and words in found.problem
+
+
+SYSTEMD = """\
+● web.service loaded failed failed A web server
+  odd line
+dev-ttyS0.device masked failed failed
+fine.service loaded active running Fine
+"""
+
+
+def test_degradation_is_what_a_system_newly_says_of_itself() -> None:
+    before = gathered(
+        *ALL, files=(("failed-units", "web.service loaded failed failed x\n"), ("kernel-log", "<4>[1.0] old 12"))
+    )
+    after = gathered(*ALL, files=(("failed-units", SYSTEMD), ("kernel-log", "<4>[1.0] old 13\n<4>[2.0] new one\n<6>x")))
+    assert attended.failed_units(after.report) == ("web.service", "dev-ttyS0.device")
+    assert attended.degraded(before, after) == (
+        "unit dev-ttyS0.device failed, which it did not on the baseline", "the kernel complains: new one"
+    )  # fmt: skip
+    assert attended.degraded(before, before) == () and attended.failed_units(GuestReport()) == ()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles of one image on several processors, set side by side by `vmtailor compare`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.fakes.fit_run_data import fit_run
+from tests.fakes.program import run_program
+
+from vmtailor.analysis.compare import processors
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.model.change import Cause, Reason, symbol
+from vmtailor.model.fit import FitRun
+from vmtailor.model.processor.compared import ProcessorsCompared
+
+
+def on_arm64() -> FitRun:
+    """The same run, as if for another processor: one symbol instead of another, and other figures."""
+    run = fit_run()
+    gone = next(one for one in run.plan.changes if one.is_kept and one.setting.chosen and one.reasons)
+    own = symbol("SERIAL_AMBA_PL011", "y", Reason(Cause.PLATFORM, "platform:uart", "the serial line carries all talk"))
+    changes = tuple(own if one is gone else one for one in run.plan.changes)
+    plan = replace(run.plan, architecture="arm64", machine="virt", changes=changes)
+    return replace(run, plan=plan, tailored=replace(run.tailored, kernel_bytes=4_500_000, min_memory_bytes=None))
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> tuple[Path, Path]:
+    paths = (tmp_path / "here", tmp_path / "there")
+    for path, run in zip(paths, (fit_run(), on_arm64()), strict=True):
+        path.mkdir()
+        records.save(run, path / "run.json")
+    return paths
+
+
+def test_figures_stand_side_by_side_and_what_only_one_needs_has_its_reason() -> None:
+    runs = (fit_run(), on_arm64())
+    found = processors.compare_processors(("a", "b"), runs)
+    assert [(one.name, one.architecture) for one in found.platforms] == [("a", "x86_64"), ("b", "arm64")]
+    figures = {one.name: one for one in found.figures}
+    assert figures["kernel file"].values == (runs[0].tailored.kernel_bytes, 4_500_000.0)
+    assert figures["least memory"].values[1] is None
+    own = next(one for one in found.differing if one.symbol == "SERIAL_AMBA_PL011")
+    assert own.has == (None, "y") and own.why == "the serial line carries all talk"
+    assert len(found.differing) == 2 and {one.has for one in found.differing} == {(None, "y"), ("y", None)}
+    kept = sum(one.is_kept for one in runs[0].plan.symbols)
+    assert found.shared == kept - 1
+
+
+def test_two_bundles_of_one_processor_are_no_comparison_of_processors(bundles: tuple[Path, Path]) -> None:
+    assert processors.runs_of([bundles[0], bundles[0]]) is None
+    assert processors.runs_of([bundles[0], bundles[0].parent]) is None
+    assert processors.runs_of(bundles) is not None
+    with pytest.raises(UserInputError, match="two of these bundles are of one processor"):
+        processors.compare_processors(("a", "b", "c"), (fit_run(), fit_run(), on_arm64()))
+
+
+def test_the_verb_prints_both_forms(bundles: tuple[Path, Path], tmp_path: Path) -> None:
+    shown = run_program(tmp_path, "compare", *bundles, env={"COLUMNS": "120"})
+    assert shown.code == 0, shown.stderr
+    for words in ("x86-64", "arm64, virt", "4.50\u202fMB", "SERIAL_AMBA_PL011", "serial line", "no verdict"):
+        assert words in shown.stdout
+    document = run_program(tmp_path, "compare", *bundles, "--json")
+    assert json.loads(document.stdout)["schema"] == ProcessorsCompared.SCHEMA
+    page = run_program(tmp_path, "compare", *bundles, "-o", tmp_path / "page.html")
+    assert page.code == 2 and "--json" in page.stderr and not (tmp_path / "page.html").exists()

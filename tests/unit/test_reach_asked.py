@@ -63,6 +63,15 @@ def test_calls_that_programs_do_without_take_nothing() -> None:
     assert (reached("mbind"), reached("get_mempolicy"), reached("other")) == ((), (), ("FUTEX",))
 
 
+def test_what_libraries_name_and_do_without_takes_nothing() -> None:
+    """A look at a security module, or at the program that loads modules, is no reason for one; /proc/self/status is."""
+    pseudo = EvidenceKind.PSEUDO_FILE
+    named = ("/sys/kernel/security/apparmor/features", "/proc/sys/kernel/modprobe", "/dev/hwrng", "/proc/self/status")
+    everything = EVERYTHING | {"SECURITY_APPARMOR", "SECURITYFS", "SYSFS", "MODULES", "HW_RANDOM"}
+    found = [symbols_of(Ask(pseudo, path, by=f'names "{path}"'), FACTS, RULES, everything) for path in named]
+    assert found == [(), (), (), ("PROC_FS",)]
+
+
 def test_what_the_baseline_has_not_is_not_asked_for() -> None:
     assert symbols_of(Ask(SYSCALL, "futex", "futex"), FACTS, RULES, set()) == ()
     flag = Ask(FLAG, "fcntl(F_SETLK)", "fcntl", "F_SETLK")

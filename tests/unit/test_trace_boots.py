@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from vmtailor.drivers.rootfs import initramfs
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, StepResult
+from vmtailor.model.machine import Clock
 from vmtailor.model.trace import ModuleRequest
 from vmtailor.stages import trace
 
@@ -47,8 +50,9 @@ def test_a_boot_that_failed_ends_the_stage(
 ) -> None:
     booted: list[Any] = []
 
-    def boot(machine: Any, *_: Any, **__: Any) -> tuple[Boot, Gathered]:
+    def boot(machine: Any, work: Exercised, *_: Any, **__: Any) -> tuple[Boot, Gathered]:
         booted.append(machine)
+        assert work.patience.all_s == trace.BOOT_S + 480 and work.timeout_s > work.patience.all_s  # of a busy host
         return Boot(Outcome.STOPPED, (), 700.0, failures=("it does not work",)), seen
 
     monkeypatch.setattr(trace, "boot", boot)
@@ -57,7 +61,15 @@ def test_a_boot_that_failed_ends_the_stage(
     monkeypatch.setattr(initramfs, "providers", lambda *_: (ModuleRequest("x", f"module{next(further)}", "a/b.ko"),))
     inputs: Any = dataclasses.make_dataclass(
         "Inputs", ["exercise", "machine", "modules", "tools", "table", "natives", "kernel_release"]
-    )(EXERCISE, lambda loaded: ("machine", loaded), tmp_path, tmp_path, None, None, "6.1")
+    )(
+        EXERCISE,
+        lambda _: SimpleNamespace(clock=Clock.INSTRUCTIONS),
+        tmp_path,
+        tmp_path,
+        None,
+        None,
+        "6.1",
+    )
     inputs.table = type("Table", (), {"architecture": "x86_64"})()
     with pytest.raises(GuestError, match="does not work on the baseline"):
         trace.trace(inputs, tmp_path, tmp_path)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,18 +25,17 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
+from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
 
-#: Host seconds a boot may take beside what the exercise itself allows.
+#: Seconds a boot may take beside what the exercise itself allows: of processor time on the instruction clock, else of
+#: the host.
 BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
 SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 4
-#: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
-STILL_S = 30.0
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 
@@ -118,15 +116,12 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def _deadline(exercise: Exercise) -> float:
-    return BOOT_S + 4 * exercise.ready.timeout_s
-
-
 def _counted(
     subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
     counted = counting(subject.natives, config, subject.table)
-    found, gathered = boot(machines.counted(subject.machine), _work(subject), scratch, counting=counted)
+    machine = machines.counted(subject.machine)
+    found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=counted)
     _require(found, gathered)
     if keep is not None:
         keep.write_bytes(gathered.counts)
@@ -142,10 +137,9 @@ def _walled(subject: MeasuredMachine, scratch: Path) -> Boot:
     return found
 
 
-def _work(subject: MeasuredMachine, timeout_s: float | None = None) -> Exercised:
+def _work(subject: MeasuredMachine) -> Exercised:
     """The exercise, told the same bytes in every boot."""
-    patience_s = _deadline(subject.exercise) if timeout_s is None else timeout_s
-    return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), patience_s)
+    return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
 
 
 def _require(found: Boot, gathered: Gathered) -> None:
@@ -165,18 +159,14 @@ class _MemorySearch:
         self._subject = subject
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        self._timeout_s, self._patience = _deadline(subject.exercise), Patience()
+        self._work, clock = _work(subject), subject.machine.clock
         began = time.monotonic()
         _, gathered = self._boot(subject.machine.memory_bytes)
-        # What goes in circles uses up its processor time; what stands still uses none; what may wait takes long.
-        still_s = math.inf
-        if subject.machine.clock is Clock.INSTRUCTIONS:
-            still_s = STILL_S
-        else:
-            self._timeout_s = STILL_S + ALL_TIMES * (time.monotonic() - began)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
             start_s, all_s = START_TIMES * gathered.start_cpu_s, ALL_TIMES * gathered.cpu_s
-            self._patience = Patience(SLACK_S + start_s, SLACK_S + all_s, still_s)
+            self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))
+        if clock is not Clock.INSTRUCTIONS:  # what stands still is told from what waits by how long it takes
+            self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
@@ -198,8 +188,7 @@ class _MemorySearch:
 
     def _boot(self, memory_bytes: int) -> tuple[Boot, Gathered]:
         machine = replace(self._subject.machine, memory_bytes=memory_bytes)
-        work = replace(_work(self._subject, self._timeout_s), patience=self._patience)
-        return boot(machine, work, self._scratch)
+        return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:

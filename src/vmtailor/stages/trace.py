@@ -32,7 +32,7 @@ from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
 RECORD = "trace.json"
 COVERAGE = "coverage.counts"
 REQUESTS = "requests.strace"
-#: Host seconds a boot under emulation may take beside what the exercise itself allows.
+#: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
 #: How often modules that were asked for are added and the boot repeated: one may ask for the next (af_alg, algif_hash).
 MODULE_ROUNDS = 6
@@ -67,7 +67,7 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     with step("trace: every block of the kernel"):
         one_cpu = machines.counted(machine)
         counted = counting(inputs.natives, config, inputs.table)
-        coverage_boot, coverage = boot(one_cpu, work, scratch, counting=counted)
+        coverage_boot, coverage = boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
         require_works(coverage_boot, coverage, inputs, "")
     (folder / COVERAGE).write_bytes(coverage.counts)
     (folder / REQUESTS).write_bytes(requests.requests)
@@ -111,7 +111,7 @@ def _requests(
         machine = inputs.machine(loaded)
         also = f" (with {', '.join(loaded)})" if loaded else ""
         with step(f"trace: every system call{also}"):
-            seen_boot, seen = boot(machine, replace(work, tools=inputs.tools), scratch)
+            seen_boot, seen = boot(machine, replace(work, tools=inputs.tools).unhurried(machine.clock), scratch)
         events = container_log.read(seen.requests, container_log.phases(seen.report)).events
         wanted = tracer_requests.of_container(initramfs.requested(boots.kernel_words(seen.report)), events)
         found = initramfs.providers(inputs.modules, wanted)

@@ -26,12 +26,8 @@ from vmtailor.model.trace import Trace
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
 BOOT_S = 180.0
-#: So many times as much where processor time is what is counted: a busy host is slow.
-BUSY_TIMES = 5
 #: Processor seconds of QEMU that are allowed beside those that the baseline's own boot took, so many times.
 SLACK_S, TIMES = 30.0, 6
-#: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
-STILL_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -78,14 +74,12 @@ def expected_messages() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
 
 
-def patience(target: Target, trace: Trace) -> Patience:
+def patience(trace: Trace) -> Patience:
     """What the boot with every call seen may take. On the instruction clock, where nothing waits, the baseline took so
     much processor time with the same work, however busy the host was; a kernel that lacks something may go in circles
     or stand still for ever, and a search for what it lacks meets many of those."""
-    if target.machine.clock is not Clock.INSTRUCTIONS:
-        return Patience()
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
-    return Patience(all_s=SLACK_S + TIMES * baseline_s, still_s=STILL_S)
+    return Patience(all_s=SLACK_S + TIMES * baseline_s)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
@@ -93,8 +87,7 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     ports asked from the host where there are any. The second is spared when the first has failed."""
     run = Run(exercise=target.exercise, key=FIXED_KEY)
     most_s = BOOT_S + 4 * target.exercise.ready.timeout_s
-    seen_s = most_s if target.machine.clock is not Clock.INSTRUCTIONS else BUSY_TIMES * most_s
-    work = Exercised(run, seen_s, tools=target.tools, patience=patience(target, trace))
+    work = Exercised(run, most_s, tools=target.tools).unhurried(target.machine.clock, patience(trace))
     found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
     degraded, absent = harmless.split(degradation.newly_failing(events, log.events))

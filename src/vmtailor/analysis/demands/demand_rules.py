@@ -38,6 +38,7 @@ reason = "why"
 [[harmless]]                       # what a program could ask for, and is no reason: it does without
 id     = "login-name"
 paths  = ["/proc/self/loginuid"]   # as in [[path]]: where a C library looks; may be left out
+named  = true                      # those paths, too, that a file names itself; false when left out
 calls  = ["mbind"]                 # system calls; may be left out
 reason = "why"
 """
@@ -157,12 +158,14 @@ class UntoldRule:
 
 @dataclass(frozen=True)
 class HarmlessRule:
-    """What is no reason though a program could ask for it: paths, where a C library names them, and system calls."""
+    """What is no reason though a program could ask for it: paths, where a C library names them or (`named`) any file,
+    and system calls."""
 
     id: str
     reason: str
     paths: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    named: bool = False
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], ...]:

@@ -83,7 +83,7 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     """The symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
         yield asked.rules.of_32_bits if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
-    elif ask.kind is EvidenceKind.PSEUDO_FILE:
+    elif ask.kind is EvidenceKind.PSEUDO_FILE and not _is_harmless(ask, asked.rules):
         yield from (symbols for _, symbols, _ in asked.path(ask.key))
     elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:
         yield _CREDENTIALS.get(ask.key, ())
@@ -102,7 +102,9 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
 
 
 def _is_harmless(ask: Ask, rules: Rules) -> bool:
-    """Whether a program that could make a call does without."""
+    """Whether a program that could make a call, or names a path, does without."""
+    if ask.kind is EvidenceKind.PSEUDO_FILE:
+        return any(rule.named and rule.match(ask.key) for rule in rules.harmless)
     return any((ask.call or ask.key) in rule.calls for rule in rules.harmless)
 
 

@@ -8,17 +8,22 @@ import math
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
+from vmtailor.model.machine import Clock
 
 #: Bytes of the key that tags what a guest says.
 KEY_BYTES = 16
 #: A fixed key: two boots that shall agree to the instruction must be told the same bytes.
 FIXED_KEY = bytes(range(KEY_BYTES))
+#: On a busy host, processor time may take so many times as long.
+BUSY_TIMES = 5
+#: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
+STILL_S = 30.0
 #: The address that QEMU's user network gives its guest.
 NETWORK = "10.0.2.15/24,10.0.2.2,10.0.2.3"
 
@@ -129,6 +134,14 @@ class Exercised:
     @property
     def signal(self) -> ReadySignal:
         return ReadySignal(ReadyBy.EXERCISE)
+
+    def unhurried(self, clock: Clock, patience: Patience | None = None) -> Exercised:
+        """The same boot, timed in processor time where machines wait for nobody (on the instruction clock): of host
+        time it may take what a busy host makes of that. `patience`: another than all of its time."""
+        if clock is not Clock.INSTRUCTIONS:
+            return self
+        patience = patience or Patience(all_s=self.timeout_s)
+        return replace(self, timeout_s=BUSY_TIMES * self.timeout_s, patience=replace(patience, still_s=STILL_S))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def prices(findings: Findings, fitted: Fitted, tailored: Side, *, all_of_them: b
     compiled and measured with `all_of_them`, and otherwise only read where the cache has them."""
     rows: dict[tuple[Margin, ...], MarginPrice] = {}
     open_: dict[tuple[Margin, ...], Plan] = {}
-    known: dict[tuple[tuple[str, str], ...], MarginPrice] = {}
+    first: dict[tuple[tuple[str, str], ...], tuple[Margin, ...]] = {}
+    same: dict[tuple[Margin, ...], tuple[Margin, ...]] = {}
     chosen = findings.inputs.margins
     with step("what the other margins would cost"):
         for choice in (chosen, *(one for one in CHOICES if one != chosen)):
@@ -60,16 +61,18 @@ def prices(findings: Findings, fitted: Fitted, tailored: Side, *, all_of_them: b
             fragment = tuple(sorted(made.fragment))
             if choice == chosen:
                 row = replace(_measured(row, tailored), chosen=True)
-            elif fragment in known:  # another choice, and the same kernel
-                row = replace(known[fragment], margins=choice, chosen=False)
+            elif fragment in first:  # another choice, and the same kernel
+                same[choice] = first[fragment]
+                continue
             else:
                 row = _from_cache(findings, made, row)
                 if row.note:
                     open_[choice] = made
-            known.setdefault(fragment, row)
+            first.setdefault(fragment, choice)
             rows[choice] = row
     if all_of_them and fitted.verification.passed:
         rows |= _compiled(findings, fitted, rows, open_)
+    rows |= {choice: replace(rows[other], margins=choice, chosen=False) for choice, other in same.items()}
     return tuple(rows[choice] for choice in CHOICES)
 
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prices of margins: choices that give one kernel have one price, whoever of them was measured, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from vmtailor.model.margin import CHOICES, Margin, MarginPrice
+from vmtailor.pipeline.margins import prices
+
+SERVER, BOTH = (Margin.SERVER,), (Margin.REACHABLE, Margin.SERVER)
+#: `server` has all that the image could ask for.
+FRAGMENTS = {(): "A", (Margin.REACHABLE,): "AB", SERVER: "ABC", BOTH: "ABC"}
+
+
+def plan_of(choice: tuple[Margin, ...]) -> Any:
+    return SimpleNamespace(margins=choice, fragment=tuple((name, "y") for name in FRAGMENTS[choice]))
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_the_same_kernel_has_the_same_price(chosen: tuple[Margin, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was compiled and measured only because all prices were asked for."""
+
+    def counted(findings: Any, choice: tuple[Margin, ...], made: Any) -> MarginPrice:
+        return MarginPrice(choice, len(made.fragment), 0, 0)
+
+    def price(row: MarginPrice) -> MarginPrice:
+        return replace(row, kernel_bytes=1000 * row.symbols_prompted, note="")
+
+    def compiled(findings: Any, fitted: Any, rows: Any, open_: Any) -> dict[tuple[Margin, ...], MarginPrice]:
+        assert len({plan.fragment for plan in open_.values()}) == len(open_) == 2  # each kernel once
+        return {choice: price(rows[choice]) for choice in open_}
+
+    monkeypatch.setattr(prices, "_planned", lambda findings, fitted, choice: plan_of(choice))
+    monkeypatch.setattr(prices, "_counted", counted)
+    monkeypatch.setattr(prices, "_measured", lambda row, side: price(row))
+    monkeypatch.setattr(prices, "_from_cache", lambda findings, made, row: replace(row, note=prices.NOT_COMPILED))
+    monkeypatch.setattr(prices, "_compiled", compiled)
+    findings = cast(Any, SimpleNamespace(inputs=SimpleNamespace(margins=chosen)))
+    fitted = cast(Any, SimpleNamespace(plan=plan_of(chosen), verification=SimpleNamespace(passed=True)))
+    found = prices.prices(findings, fitted, cast(Any, None), all_of_them=True)
+    assert [(one.margins, one.kernel_bytes, one.note) for one in found] == [
+        (choice, 1000 * len(FRAGMENTS[choice]), "") for choice in CHOICES
+    ]
+    assert [one.margins for one in found if one.chosen] == [chosen]

@@ -17,6 +17,7 @@
 
 static uint64_t said[MOST];
 static unsigned held;
+static seen_sink *tell;
 
 /* Whether this is new; the table never gets full. */
 static bool is_new(const char *kind, const char *one, const char *two) {
@@ -42,10 +43,11 @@ static bool is_new(const char *kind, const char *one, const char *two) {
 
 static void say_new(const char *kind, const char *one, const char *two) {
     if (*two && is_new(kind, one, two))
-        seen_say(kind, one, two);
+        tell(kind, one, two);
 }
 
-bool seen_open(void) {
+bool seen_open(seen_sink *sink) {
+    tell = sink;
     mkdir(SYS, 0700);
     return mount("sysfs", SYS, "sysfs", MS_RDONLY, NULL) == 0;
 }
@@ -82,7 +84,7 @@ static void walk_sections(const char *module) {
         read_text(path, text, sizeof text);
         text[strcspn(text, "\n")] = '\0';
         if ((size_t)snprintf(both, sizeof both, "%s %s", one->d_name, text) < sizeof both)
-            seen_say("section", module, both);
+            tell("section", module, both);
     }
     closedir(folder);
 }
@@ -99,7 +101,7 @@ static void walk_modules(void) {
             continue;
         snprintf(rest, sizeof rest, "%lu 0x%lx", size, base);
         if (is_new("module", name, rest)) {
-            seen_say("module", name, rest);
+            tell("module", name, rest);
             walk_sections(name);
         }
     }

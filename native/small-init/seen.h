@@ -5,13 +5,13 @@
 
 #include <stdbool.h>
 
-/* Mount what is looked at; false where the kernel has no sysfs. */
-bool seen_open(void);
+/* Gets a line of the log: of what kind, and what it says. */
+typedef void seen_sink(const char *kind, const char *one, const char *two);
+
+/* Mount what is looked at, which is said to `sink` from now on; false where the kernel has no sysfs. */
+bool seen_open(seen_sink *sink);
 
 /* Say each device and module that was not there before. */
 void seen_look(void);
-
-/* Given by the log: one line of it. */
-void seen_say(const char *kind, const char *one, const char *two);
 
 #endif

@@ -19,6 +19,7 @@
 
 #include "small-init/say.h"
 #include "small-init/watch.h"
+#include "small-init/watch_log.h"
 
 #define WAIT_MS 10000
 

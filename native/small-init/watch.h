@@ -25,7 +25,4 @@ bool watch_is_wanted(void);
 /* Start what watches. With a tracer this does not return: it starts this program again, traced, to become init. */
 void watch_start(char **argv);
 
-/* Keep the log until the machine ends. */
-_Noreturn void watch_log(void);
-
 #endif

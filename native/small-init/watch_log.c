@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the log: the tracer's lines, what the kernel says of modules and programs, and what devices there are. */
+#include "small-init/watch_log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -78,7 +79,7 @@ static void take(struct source *source) {
     memmove(source->held, source->held + whole, source->length);
 }
 
-void seen_say(const char *kind, const char *one, const char *two) {
+static void put_own(const char *kind, const char *one, const char *two) {
     char line[1024];
     int length = snprintf(line, sizeof line, "+++ vmtailor %s %s %s +++\n", kind, one, two);
     if (length > 0 && (size_t)length < sizeof line)
@@ -100,11 +101,11 @@ static void open_events(void) {
     static const char *const wanted[] = {"module/module_request", "module/module_load", "sched/sched_process_exec"};
     mkdir(WATCH "/events", 0700);
     if (mount("tracefs", WATCH "/events", "tracefs", 0, NULL) || mkdir(INSTANCE, 0700)) {
-        seen_say("events", "none", strerror(errno));
+        put_own("events", "none", strerror(errno));
         return;
     }
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        seen_say("events", enable(wanted[i]) ? "on" : "none", wanted[i]);
+        put_own("events", enable(wanted[i]) ? "on" : "none", wanted[i]);
     kernel.fd = open(INSTANCE "/trace_pipe", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
@@ -119,7 +120,7 @@ static void say_time(void) {
     char text[64];
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(text, sizeof text, "%lld.%06ld", (long long)now.tv_sec, now.tv_nsec / 1000);
-    seen_say("time", text, dirty ? "busy" : "idle");
+    put_own("time", text, dirty ? "busy" : "idle");
 }
 
 _Noreturn void watch_log(void) {
@@ -129,7 +130,7 @@ _Noreturn void watch_log(void) {
     if (calls.fd < 0)
         fatal("%s: %s", WATCH_FIFO, strerror(errno));
     fcntl(calls.fd, F_SETPIPE_SZ, PIPE_BYTES);
-    bool sees = seen_open();
+    bool sees = seen_open(put_own);
     long long synced = now_ms(), looked = synced;
     for (;;) {
         struct pollfd both[] = {{calls.fd, POLLIN, 0}, {kernel.fd, POLLIN, 0}};

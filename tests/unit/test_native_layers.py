@@ -23,6 +23,8 @@ PROGRAMS = {
     "small-init": set[str](),
     "launch": set[str](),
     "guard": set[str](),
+    "scope": set[str](),
+    "enter": set[str](),
 }
 MOST_FILES = 20
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
 from vmtailor.base.files.elf import NoElf
-from vmtailor.model.architecture import Code
+from vmtailor.model.processor.code import Code
 
 #: A file with more is known by imports and strings alone.
 MOST_CODE = 160 << 20

@@ -55,7 +55,7 @@ check: setup
 	$(BIN)/lint-imports
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
 	$(MAKE) --silent -C native STRICT=-Werror OUT=$(CURDIR)/$(BUILD)/native-check all others
-	find examples benchmarks tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -c -o /dev/null
+	find examples benchmarks tests/guests -name '*.c' -print0 | xargs -0 -n 1 $(CC) -std=c11 -O2 -Wall -Wextra -Werror -Inative -c -o /dev/null
 	$(BIN)/python tools/cli_reference.py --check
 	$(BIN)/python tools/advice_reference.py --check
 	$(BIN)/python tools/docker_run_reference.py --check

@@ -16,6 +16,7 @@ from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
 from vmtailor.base.files import records
 from vmtailor.base.progress import step
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
 from vmtailor.model.fit import Part, Side
@@ -132,7 +133,7 @@ def tailored_facts(fitted: Built | Fitted) -> KernelFacts:
     """The tailored kernel file: what is booted, and its size packed with xz for comparison."""
     return KernelFacts(
         label=fitted.kernel.release,
-        file="vmlinux",
+        file=Path(named(fitted.machine.architecture).kernel.file).name,
         symbols_y=fitted.plan.total_y,
         symbols_prompted=fitted.plan.prompted_y,
         bytes=fitted.kernel.image_bytes,

@@ -34,8 +34,8 @@ LOG_BYTES = 4 << 30
 SLOWER, PATIENCE = 4.0, 4.0
 #: Host seconds that the log may take to be on its disk once the system is ready.
 SETTLE_S = 60.0
-#: What both sides are told so that nothing is given up because it is traced: systemd 252 and 257 know the first and the
-#: last; that for devices came with 253, and what is not known is passed over.
+#: What both sides are told so that nothing is given up because it is traced: systemd 252 knows the first and the last;
+#: that for devices came with 253, and what is not known is passed over.
 TIMES = (
     "systemd.default_timeout_start_sec=3600",
     "systemd.default_device_timeout_sec=3600",

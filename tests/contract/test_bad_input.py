@@ -88,8 +88,14 @@ def test_a_damaged_archive_and_standard_input(tmp_path: Path) -> None:
 
 def test_another_architecture(tmp_path: Path) -> None:
     tar = tar_of(file("prog", b"\x7fELF", mode=0o755))
-    image = write_layout(tmp_path / "layout", [tar], CONFIG, architectures=("arm64",))
-    assert_clear(fit(tmp_path, f"oci:{image}"), 2, "arm64", "amd64")
+    image = write_layout(tmp_path / "layout", [tar], CONFIG, architectures=("s390x",))
+    assert_clear(fit(tmp_path, f"oci:{image}"), 2, "s390x", "amd64", "arm64")
+
+
+def test_another_architecture_than_asked_for(tmp_path: Path) -> None:
+    tar = tar_of(file("prog", b"\x7fELF", mode=0o755))
+    image = write_layout(tmp_path / "layout", [tar], CONFIG, architectures=("amd64",))
+    assert_clear(fit(tmp_path, f"oci:{image}", "--arch", "arm64"), 2, "arm64", "amd64")
 
 
 def test_no_entry_point(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ real, with a system of one program."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 from tests.fakes import systems
 from tests.fakes.program import Ended, run_program
+from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.distribution import choice, packaged
@@ -55,11 +58,11 @@ def disk_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:
     return systems.ext4(folder / "disk.raw", root, size_mib=48)
 
 
-def boot(folder: Path, disk: Path, exercise: str, timeout_s: int = 400) -> tuple[Ended, dict[str, Any]]:
+def boot(folder: Path, disk: Path, exercise: str, *options: str) -> tuple[Ended, dict[str, Any]]:
     (folder / "x.toml").write_text(exercise)
     ended = run_program(
-        folder, "boot", f"disk:{disk}", "-x", folder / "x.toml", "-n", "1", "-o", folder / "out", "--memory", "256M",
-        "--timeout", str(timeout_s), "--json", timeout_s=timeout_s + 60,
+        folder, "boot", f"disk:{disk}", "-x", folder / "x.toml", "-n", "1", "-o", folder / "out", "--timeout", "400",
+        "--json", *(options or ("--memory", "256M")), timeout_s=460,
     )  # fmt: skip
     found = msgspec.json.decode(ended.stdout)["boots"][0]["boot"] if ended.stdout else {}
     return ended, found
@@ -104,3 +107,13 @@ def test_a_system_that_starts_again_and_again_is_no_success(kernel: KernelBaseli
     ended, found = boot(tmp_path, disk_of(tmp_path, kernel, systems.RC + "reboot -f\n"), EXERCISE)
     assert ended.code == 5 and found["outcome"] == "stopped"
     assert "the machine ended by itself" in " ".join(found["failures"])
+
+
+def test_the_small_system_passes_its_exercise_on_the_instruction_clock(tmp_path: Path) -> None:
+    disk = tmp_path / "small.raw"
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "small-system", str(disk)], check=True)
+    exercise = (EXAMPLES / "small-system" / "exercise.toml").read_text()
+    ended, found = boot(tmp_path, disk, exercise, "--memory", "512M", "--clock", "instructions")
+    assert ended.code == 0, ended.stderr
+    assert found["outcome"] == "ready" and not found["failures"]
+    assert not ended.left_over and not ended.left_files

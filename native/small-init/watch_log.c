@@ -131,6 +131,8 @@ _Noreturn void watch_log(void) {
         fatal("%s: %s", WATCH_FIFO, strerror(errno));
     fcntl(calls.fd, F_SETPIPE_SZ, PIPE_BYTES);
     bool sees = seen_open(put_own);
+    if (sees)
+        seen_look(); /* a short boot is over before the first period is */
     long long synced = now_ms(), looked = synced;
     for (;;) {
         struct pollfd both[] = {{calls.fd, POLLIN, 0}, {kernel.fd, POLLIN, 0}};

@@ -15,12 +15,13 @@ from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
+from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
 
-KERNEL, CONFIG, SYSTEM_MAP = "vmlinux", "config", "System.map"
+CONFIG, SYSTEM_MAP = "config", "System.map"
 SBOM = "sbom.cdx.json"
 RUN = "run.json"
 
@@ -82,8 +83,8 @@ def _for_the_owner_alone_to_change(folder: Path) -> None:
 def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
     """Write every file of the bundle but the report, which depends on where the bundle will be."""
     inputs, options = findings.inputs, findings.inputs.options
-    root = f"root.{fitted.plan.root_format}"
-    shutil.copyfile(fitted.kernel.image, folder / KERNEL)
+    root, kernel = f"root.{fitted.plan.root_format}", Path(named(fitted.plan.architecture).kernel.file).name
+    shutil.copyfile(fitted.kernel.image, folder / kernel)
     shutil.copyfile(fitted.kernel.config, folder / CONFIG)
     shutil.copyfile(fitted.kernel.system_map, folder / SYSTEM_MAP)
     shutil.copyfile(inputs.kernel.config, folder / BASELINE_CONFIG)
@@ -94,7 +95,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         image_reference=inputs.image.reference,
         image_digest=inputs.image.digest,
         image=inputs.image.config,
-        kernel=KERNEL,
+        kernel=kernel,
         kernel_version=inputs.kernel.version,
         kernel_config=CONFIG,
         system_map=SYSTEM_MAP,

@@ -78,7 +78,7 @@ def loader_entries(root: Root, boot_prefix: str) -> tuple[LoaderEntry, ...]:
 def processor_of(root: Root, program: str, reference: str) -> str:
     """The architecture that a program is for, by its name; that of its interpreter for a script.
 
-    Raises UserInputError for one that nothing is known of."""
+    Raises UserInputError for another than the host's: only images are fitted for those."""
     path = program
     for _ in range(_INTERPRETERS):
         head = root.begin(path, _HEAD_BYTES)
@@ -90,18 +90,14 @@ def processor_of(root: Root, program: str, reference: str) -> str:
             found = identity(head)
         except NoElf:
             break
+        hosts = [one for one in every() if one.is_host]
         row = next(
-            (
-                one
-                for one in every()
-                if one.code is not None and one.code.elf_machine == found.machine and found.bits == 64
-            ),
-            None,
+            (one for one in hosts if one.code and one.code.elf_machine == found.machine and found.bits == 64), None
         )
         if row is None:
             raise UserInputError(
                 f"{reference} is a system for {_machine_name(found.machine, found.bits)}",
-                hint=f"systems are fitted for {', '.join(one.title for one in every())}",
+                hint=f"systems are booted on hosts of their own processor: here {', '.join(one.title for one in hosts)}",
             )
         return row.name
     raise UserInputError(

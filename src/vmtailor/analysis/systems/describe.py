@@ -97,7 +97,7 @@ def processor_of(root: Root, program: str, reference: str) -> str:
         if row is None:
             raise UserInputError(
                 f"{reference} is a system for {_machine_name(found.machine, found.bits)}",
-                hint=f"systems are booted on hosts of their own processor: here {', '.join(one.title for one in hosts)}",
+                hint=f"systems are booted on a host of their own kind: here {', '.join(one.title for one in hosts)}",
             )
         return row.name
     raise UserInputError(

@@ -180,7 +180,7 @@ def boot(
         boot_system.refuse(
             [("--ready", ready != "login"), ("--also", also), ("--mark", mark), ("--sample", sample), ("--try", try_),
              ("--attribute", attribute), ("--debug-initcalls", debug_initcalls), ("--qemu", qemu), ("--disk", disk),
-             ("--initrd without --kernel", initrd and not kernel), ("--arch", arch)]
+             ("--initrd without --kernel", initrd and not kernel), ("--arch", arch), ("--requests", requests)]
         )  # fmt: skip
         if subject is None:
             raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
@@ -200,7 +200,9 @@ def boot(
     if requests is not None:
         refuse_beside(
             [("--kernel", kernel), ("--initrd", initrd), ("--disk", disk), ("--append", append), ("--sample", sample),
-             ("--qemu", qemu), ("--machine", machine), ("--try", try_), ("--attribute", attribute), ("--arch", arch)]
+             ("--qemu", qemu), ("--machine", machine), ("--try", try_), ("--attribute", attribute), ("--arch", arch),
+             ("--clock instructions", clock is not Clock.WALL), ("--cpu", cpu), ("--debug-initcalls", debug_initcalls),
+             ("--accel kvm", accel is not Accelerator.TCG)]
         )  # fmt: skip
         show_requests(
             subject, _workload(signal, tuple(parse_signal(text) for text in also or ()), mark or [], timeout),

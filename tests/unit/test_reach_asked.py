@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 import pytest
 from tests.fakes.kernel_tree import read_facts
 
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.reach.asked import of_reach, symbols_of
+from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.analysis.reach.asked import of_reach
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
 
@@ -22,6 +24,12 @@ EVERYTHING = {s for text in FACTS.files.values() for s in text.replace("(", " ")
 SYSCALL, FLAG, SOCKET, OPTION = (
     EvidenceKind.SYSCALL, EvidenceKind.FLAG, EvidenceKind.SOCKET, EvidenceKind.SOCKET_OPTION,
 )  # fmt: skip
+
+
+def symbols_of(ask: Ask, facts: Facts, rules: demand_rules.Rules, baseline: Set[str]) -> tuple[str, ...]:
+    """What one ask takes, of a file that asks for nothing else."""
+    found = of_reach(Reach((ReachedFile("/usr/bin/one", Nearness.OPENED, (ask,)),)), facts, rules, baseline)
+    return found[0].symbols if found else ()
 
 
 @pytest.mark.parametrize(

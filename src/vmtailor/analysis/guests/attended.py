@@ -40,7 +40,8 @@ def boot_of(gathered: Gathered, exercise: SystemExercise, lost: str, outside: Se
         container=ContainerRun(
             answers_right=not found, requests=sum(r.done for r in report.results if r.step != READY_STEP)
         ),
-        kernel_warnings=tuple(complaints(gathered))[:_MOST],
+        kernel_warnings=tuple(kernel_log.complaints(report.file("kernel-log")))[:_MOST],
+        failed_units=failed_units(report),
     )
 
 
@@ -106,17 +107,3 @@ def failed_units(report: GuestReport) -> tuple[str, ...]:
     """Units that systemd calls failed after the exercise; empty for other inits."""
     rows = (_UNIT.match(line) for line in report.file(FAILED_UNITS).splitlines())
     return tuple(dict.fromkeys(row[1] for row in rows if row))[:_MOST]
-
-
-def complaints(gathered: Gathered) -> list[str]:
-    """What the kernel complained of, in its log as the attendant sent it."""
-    return kernel_log.complaints(gathered.report.file("kernel-log"))
-
-
-def degraded(one: Gathered, other: Gathered) -> tuple[str, ...]:
-    """What `other` says of itself that `one`, the baseline, did not: units newly failed, kernel warnings newly
-    there."""
-    before, after = failed_units(one.report), failed_units(other.report)
-    units = [f"unit {name} failed, which it did not on the baseline" for name in after if name not in before]
-    warned = kernel_log.new_complaints(complaints(other), complaints(one))
-    return (*units, *(f"the kernel complains: {text}" for text in warned))

@@ -40,11 +40,6 @@ class Reached:
         return Evidence(self.ask.kind, self.ask.key, Strength.REACHABLE, self.reference, 1, self.ask.by)
 
 
-def symbols_of(ask: Ask, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[str, ...]:
-    """The symbols that one ask takes; none where the kernel always has it, or the baseline has it not."""
-    return _symbols(ask, AskedSymbols(facts, rules.for_kernel(facts.kernel_version), baseline))
-
-
 def of_reach(reach: Reach, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[Reached, ...]:
     """The asks of an image that take symbols, in the order of its files: the nearest first."""
     asked = AskedSymbols(facts, rules.for_kernel(facts.kernel_version), baseline)

@@ -103,6 +103,8 @@ def _failures(series: BootSeries, out: Path, console: Console) -> None:
         boot, name = one.boot, f"{one.variant} {one.number}"
         for warning in boot.kernel_warnings[:3]:
             console.print(Text(f"{name}: warning: {warning}", style="yellow"))
+        if boot.failed_units:
+            console.print(Text(f"{name}: failed units: {', '.join(boot.failed_units)}", style="yellow"))
         if boot.outcome is Outcome.READY:
             continue
         console.print(Text(f"{name}: {boot.outcome}: {boot.problem}", style="red"))

@@ -93,7 +93,8 @@ class ContainerRun:
 class Boot:
     """What one boot gave; what does not apply is empty or None. `seconds`: of host time. `failures`: what is wrong, in
     sentences. `container`: where our init started one. `cpu_s`: processor time that QEMU used on the host up to ready,
-    which a busy host sways less. `instructions`: executed from kernel entry to init, where they were counted."""
+    which a busy host sways less. `instructions`: executed from kernel entry to init, where they were counted.
+    `failed_units`: those that systemd calls failed after an exercise."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot/2"
 
@@ -109,6 +110,7 @@ class Boot:
     container: ContainerRun | None = None
     console: str = ""
     kernel_warnings: tuple[str, ...] = ()
+    failed_units: tuple[str, ...] = ()
 
     @property
     def problem(self) -> str:

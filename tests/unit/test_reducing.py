@@ -11,9 +11,9 @@ import pytest
 
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.trial import Verification
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, reducing
-from vmtailor.stages.verify import Verification
 
 CAUSES = {
     "ASKED": Cause.DEMANDED,

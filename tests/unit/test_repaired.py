@@ -14,10 +14,9 @@ from vmtailor.analysis.explain.nearest import Nearest
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import FailedCall
-from vmtailor.model.trial import Purpose, Trial
+from vmtailor.model.trial import Purpose, Trial, Verification
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, repairing
-from vmtailor.stages.verify import Verification
 
 
 def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

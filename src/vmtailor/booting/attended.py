@@ -16,6 +16,7 @@ from vmtailor.base.files import temporary
 from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
+from vmtailor.booting.exercised import Used
 from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.attendant_volume import PROGRAM
 from vmtailor.drivers.guest.guest import GuestSession
@@ -66,10 +67,10 @@ def boot(
         listener = stack.enter_context(listening(driven, plugin=loaded, attendant=True))
         conversation = _Conversation(listener, work)
         lost = conversation.run(on_progress)
-        end, cpu_s = _end(listener), listener.machine.cpu_s
+        end, conversation.used.now_s = _end(listener), listener.machine.cpu_s
         listener.quit(_END_COUNTED_S if loaded is not None else _END_S)
         conversation.session.pump(0)
-        gathered = _gathered(listener, conversation, end, cpu_s, loaded)
+        gathered = _gathered(listener, conversation, end, loaded)
     table = wanted.table if wanted is not None else None
     found = judging.boot_of(
         gathered, work.exercise, lost, conversation.outside, until_ready=work.until_ready, table=table
@@ -90,6 +91,7 @@ class _Conversation:
         # After its own load the attendant waits for a word, as it is told (attendant_volume.config_bytes).
         self._waits = bool(work.exercise.host_steps) or self._line is not None
         self.outside: list[str] = []
+        self.used = Used()
         self._seen = 0
         self._lost, self._lost_at = "", 0.0
 
@@ -101,6 +103,7 @@ class _Conversation:
                 return ""
             text = self._listener.pump(0.0)
             now = self._listener.now
+            self.used.look(self._listener.machine, self.session.listening)
             if self._line is not None and text and self._line.console(text):
                 self._line = None
                 self.session.go()
@@ -111,6 +114,8 @@ class _Conversation:
                 return self._lost
             if now > self._work.timeout_s:
                 return f"it was not done after {self._work.timeout_s:.0f} s"
+            if self.used.beyond(self._work.patience):
+                return f"it was not done after {self.used.now_s:.0f} s of processor time"
         self._listener.drain()
         return self._lost
 
@@ -138,9 +143,7 @@ def _end(listener: Listener) -> End:
     return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
 
 
-def _gathered(
-    listener: Listener, said: _Conversation, end: End, cpu_s: float | None, loaded: Plugin | None
-) -> Gathered:
+def _gathered(listener: Listener, said: _Conversation, end: End, loaded: Plugin | None) -> Gathered:
     counts, counters = counting.counted(loaded)
     return Gathered(
         end=end,
@@ -148,7 +151,8 @@ def _gathered(
         report=said.session.report(),
         console=bytes(listener.console.raw),
         lines=tuple(listener.console.timed()),
-        cpu_s=cpu_s,
+        start_cpu_s=said.used.start_s,
+        cpu_s=said.used.now_s,
         counts=counts,
         counters=counters,
     )

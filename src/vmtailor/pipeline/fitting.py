@@ -37,24 +37,25 @@ from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
-from vmtailor.model.trial import Trial
+from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline import keys, reaching
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Tree, Wishes
-from vmtailor.stages.verify import Verification
 
 
 class Fitting(Protocol):
     """A fit under way, of whatever subject: what trials, repair and thorough effort ask of it. `trials`: all so far;
     `compiled`, `found`: keys of the kernels that were compiled in this run, and of those that were there."""
 
-    tree: Tree
     trials: list[Trial]
     compiled: set[str]
     found: set[str]
+
+    @property
+    def tree(self) -> Tree: ...
 
     @property
     def options(self) -> FitOptions: ...

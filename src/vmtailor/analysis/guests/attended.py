@@ -118,6 +118,8 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
         name = "attendant" if mark.name == "init" else mark.name
         wall_s = mark.host_s - gathered.started_s
         found[name] = Milestone(name, None, mark.monotonic_ns, wall_s, "mark of the attendant")
+        if mark.name == "init":
+            found.setdefault("init", replace(found[name], name="init"))
     if gathered.counters is not None:
         found |= _counted(gathered.counters, gathered)
     return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
@@ -136,12 +138,6 @@ def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
             virtual_ns = one.executed if name == counting.KERNEL_MARK else None
             found[name] = replace(one, virtual_ns=virtual_ns, source="the plugin's mark")
     return found
-
-
-def degraded(before: Boot, after: Boot) -> tuple[str, ...]:
-    """What a system says of itself that it did not say in the boot before, in sentences: units that newly failed."""
-    new = [name for name in after.failed_units if name not in before.failed_units]
-    return tuple(f"unit {name} failed, which it did not on the baseline" for name in new)
 
 
 def failed_units(report: GuestReport) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 from vmtailor.pipeline import fitting as every
 from vmtailor.pipeline import keys, repairing
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import fitting, planning
+from vmtailor.pipeline.systems import fitting, planning, tracing
 from vmtailor.pipeline.systems.inputs import SystemInputs, words
 from vmtailor.stages import system_trace, system_verify
 from vmtailor.stages.system_trace import SystemTraceInputs
@@ -45,7 +45,8 @@ TREE = read_tree()
 EXERCISE = SystemExercise("x.toml", SystemReady(SystemReadyKind.UNIT, unit="a.target"), (Step(StepKind.COMMAND),))
 SUBJECT = SystemSubject(
     "disk:x.raw", SubjectKind.DISK, "x86_64", OsRelease(pretty_name="Small"),
-    Init("/sbin/init", "/x", InitKind.SYSTEMD), "6.12.1", (), (), (), (), disk=DiskLayout("raw", 1 << 20, TableKind.MBR, (), root=2),
+    Init("/sbin/init", "/x", InitKind.SYSTEMD), "6.12.1", (), (), (), (),
+    disk=DiskLayout("raw", 1 << 20, TableKind.MBR, (), root=2),
 )  # fmt: skip
 RIGHT = SystemRun(Boot(Outcome.READY, (), 1.0, cpu_s=5.0), GuestReport())
 
@@ -68,7 +69,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemInputs:
     own: Any = SimpleNamespace(file=files["vmlinuz"], modules=None, way_in=())
     options = FitOptions(
         "disk:x.raw", tmp_path / "out", tmp_path / "x.toml", "x86_64", "microvm", 512 << 20,
-        store=Store(tmp_path / "c"), distribution=SimpleNamespace(),  # type: ignore[arg-type]
+        store=Store(tmp_path / "c"), distribution=SimpleNamespace(),
     )  # fmt: skip
     known = KnownSource(TREE.facts, AskedNames("6.12.1", {}, {}), demand_rules.load(), TREE.kconfig)
     baseline = Machine("microvm", 512 << 20, vmlinuz, ("root=/dev/vda2", "rw"), disks=(Disk(str(files["x.raw"])),))
@@ -110,9 +111,8 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
 
     monkeypatch.setattr(system_trace, "trace", trace)
     monkeypatch.setattr(system_verify, "workload", lambda target, folder: SimpleNamespace(timeout_s=1.0))
-    monkeypatch.setattr(
-        fitting.tracing, "machine_of", lambda found, own, **_: Machine("q35", 1 << 30, clock=Clock.WALL)
-    )
+    usual = Machine("q35", 1 << 30, clock=Clock.WALL)
+    monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
     monkeypatch.setattr(every, "built", built)
     return stand_in
 

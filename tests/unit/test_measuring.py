@@ -187,7 +187,8 @@ def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeyp
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
-    subject = cast(Any, SimpleNamespace(machine=Machine("microvm", 64 << 20, "k", clock=clock), exercise=exercise))
+    machine = Machine("microvm", 64 << 20, "k", clock=clock)
+    subject = cast(Any, SimpleNamespace(attended=None, machine=machine, exercise=exercise))
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     first, second = told
     whole = measure.BOOT_S + 80

@@ -103,12 +103,13 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Start a bundle's container in its machine; of a system with an init of its own, its machine with the console at
-    this terminal, where Ctrl-] ends it. Exits with the container's status; 125 when vmtailor fails, 126 when
+    """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
 
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
-    the machine ends. Other signals are passed on."""
+    the machine ends. Other signals are passed on.
+
+    Of a system with an init of its own, the machine is started with its console at this terminal; Ctrl-] ends it."""
     del rm, init
     if tty and interactive and not os.isatty(0):
         raise UserInputError("standard input is no terminal", hint="leave -t out, or run it from a terminal")

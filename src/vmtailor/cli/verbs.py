@@ -42,7 +42,11 @@ class Verb:
 
 
 VERBS = (
-    Verb("fit", "fit", "Make the machine that fits an image: trace, plan, build, verify, measure, report."),
+    Verb(
+        "fit",
+        "fit",
+        "Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report.",
+    ),
     Verb(
         "refit",
         "refit",

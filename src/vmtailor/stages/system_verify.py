@@ -19,7 +19,7 @@ from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.trial import Verification
@@ -44,8 +44,7 @@ class SystemTarget:
 def clock_for(exercise: SystemExercise) -> Clock:
     """The clock that an exercise can be driven by: on the instruction clock, which is exact and does not depend on how
     busy the host is, a guest does not wait for the host."""
-    waits = exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG
-    return Clock.WALL if waits else Clock.INSTRUCTIONS
+    return Clock.WALL if exercise.host_steps else Clock.INSTRUCTIONS
 
 
 def workload(target: SystemTarget, folder: Path, *, until_ready: bool = False) -> Attended:

@@ -15,6 +15,7 @@ from vmtailor.booting.console import Finished
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.caught_signals import CaughtSignals
 from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, DiskMode, Machine
 from vmtailor.pipeline import bundling
@@ -119,3 +120,10 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
 
 def test_the_state_stays_out_of_the_record(system: Path) -> None:
     assert running.STATE not in {one.name for one in bundle_folder.load_any(system).bundle.files}
+
+
+def test_a_ready_that_the_host_must_see_is_refused() -> None:
+    log = SystemExercise("x.toml", SystemReady(SystemReadyKind.LOG, pattern="up"))
+    with pytest.raises(UserInputError, match=r"x\.toml: ready by a line of the console"):
+        inputs.refuse_console(log)
+    inputs.refuse_console(SystemExercise("x.toml", SystemReady(SystemReadyKind.UNIT, unit="a.target")))

@@ -21,7 +21,7 @@ from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import content
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture, named
-from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 from vmtailor.model.systems.subject import SystemSubject
@@ -108,12 +108,23 @@ def refuse_for_images(options: FitOptions) -> None:
         )
 
 
+def refuse_console(exercise: SystemExercise) -> None:
+    """Raise UserInputError for an exercise whose ready cannot be measured: a line of the console is seen by the host,
+    for whom an idle guest on the instruction clock does not wait."""
+    if exercise.ready.kind is SystemReadyKind.LOG:
+        raise UserInputError(
+            f"{exercise.origin}: ready by a line of the console cannot be measured on the instruction clock",
+            hint="ask from inside: kind = unit, command, tcp or http",
+        )
+
+
 def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
     temporary.require_usable()
     refuse_for_images(options)
     assert options.exercise_file is not None
     exercise = exercise_file.load_system(options.exercise_file)
+    refuse_console(exercise)
     options = _settled(options, found.subject)
     require_tools(named(options.architecture))
     require_tool("strace")

@@ -25,6 +25,7 @@ from vmtailor.model.image import Image
 from vmtailor.pipeline.bench.bench_run import BENCH
 from vmtailor.pipeline.bench.measuring import TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
+from vmtailor.pipeline.bench.suites.published_sets import check_unixbench
 from vmtailor.stages.image import fetch
 
 #: The packed image in its folder.
@@ -36,7 +37,8 @@ _LONGEST_S = 7 * 86400.0
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests."""
+    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
+    `unixbench_source`: the tree of the published set."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -47,6 +49,7 @@ class BenchOptions:
     repeat: int = 10
     quick: bool = False
     only: tuple[str, ...] = ()
+    unixbench_source: Path | None = None
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -56,6 +59,7 @@ def bench(options: BenchOptions) -> BenchResults:
     job = BenchJob(
         options.suites, options.runtimes, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
+        str(check_unixbench(options.unixbench_source.absolute())) if options.unixbench_source else "",
     )  # fmt: skip
     _check_tests(job)
     require_root()

@@ -8,6 +8,7 @@ disk before the next begins, so that an interrupted run goes on where it stopped
 from __future__ import annotations
 
 import contextlib
+import shlex
 import subprocess
 import sys
 import time
@@ -126,10 +127,16 @@ def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=False)
     earlier = _earlier(out, job, host.id)
-    missing_rows = tuple(f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one))
-    known = HostRun(
-        host, job.image_digest, job.quick, job.seed, (("repeat", str(job.repeat)),), identities, earlier, missing_rows
-    )
+    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
+    facts = [("repeat", str(job.repeat))]
+    for name in job.suites:
+        left_out += SUITES[name].left_out(job)
+        try:
+            facts += SUITES[name].facts(run)
+        except VmtailorError as error:
+            left_out.append(f"{name}: {error.message}")
+            output.note(f"! {name}: {error.message}")
+    known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, earlier, tuple(left_out))
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
     done = {trial.key for trial in earlier}
@@ -172,6 +179,8 @@ def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
+    run.clock_mhz = None
+    run.notes.clear()
     figures: tuple[BenchFigure, ...] = ()
     failure = None
     try:
@@ -185,9 +194,11 @@ def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
     except OSError as error:
         failure = BenchFailure(f"the host refused: {error}")
     noise = ProcessorTimes.now().noise_since(before, run.cgroups.cpu_s() - own)
+    if run.clock_mhz is not None:
+        noise = replace(noise, clock_mhz=run.clock_mhz)
     return BenchTrial(
         test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
-        time.monotonic() - began, figures, failure, noise, again(run.job, planned),
+        time.monotonic() - began, figures, failure, noise, again(run.job, planned), tuple(run.notes),
     )  # fmt: skip
 
 
@@ -197,9 +208,10 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     runtimes = "native" if planned.runtime == "native" else f"native,{described}"
     count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
     quick = " --quick" if job.quick else ""
+    published = f" --unixbench-source {shlex.quote(job.unixbench_source)}" if job.unixbench_source else ""
     return (
         f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
-        f"--repeat {job.repeat}{quick}"
+        f"--repeat {job.repeat}{quick}{published}"
     )
 
 

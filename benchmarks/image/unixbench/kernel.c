@@ -26,7 +26,7 @@ static struct outcome copy_file(double seconds, size_t size, long blocks) {
     lseek(from, 0, SEEK_SET);
     start_timer(seconds);
     before = now_s();
-    for (long i = 0; !over; i++) {
+    for (long i = 0; !over && done < 1024 * most; i++) {
         if (i == blocks) {
             lseek(from, 0, SEEK_SET);
             lseek(to, 0, SEEK_SET);
@@ -59,7 +59,7 @@ struct outcome pipe_throughput(double seconds) {
     if (pipe(ends) < 0)
         die("pipe");
     start_timer(seconds);
-    for (before = now_s(); !over; count++)
+    for (before = now_s(); !over && count < most; count++)
         if (write(ends[1], record, sizeof(record)) < 0 || read(ends[0], record, sizeof(record)) < 0)
             if (errno != EINTR)
                 die("pipe");
@@ -91,7 +91,7 @@ struct outcome context_switches(double seconds) {
     }
     start_timer(seconds);
     double before = now_s();
-    while (!over) {
+    while (!over && (double)number < most) {
         if (write(there[1], &number, sizeof(number)) != sizeof(number) || read(back[0], &got, sizeof(got)) < 0) {
             if (errno == EINTR)
                 break;
@@ -111,7 +111,7 @@ struct outcome process_creation(double seconds) {
     double count = 0, before;
     int status;
     start_timer(seconds);
-    for (before = now_s(); !over; count++) {
+    for (before = now_s(); !over && count < most; count++) {
         pid_t child = fork();
         if (child == 0)
             _exit(0);
@@ -128,7 +128,7 @@ struct outcome process_creation(double seconds) {
 struct outcome system_calls(double seconds) {
     double count = 0, before;
     start_timer(seconds);
-    for (before = now_s(); !over; count++) {
+    for (before = now_s(); !over && count < most; count++) {
         close(dup(0));
         syscall(SYS_getpid);
         syscall(SYS_getuid);
@@ -141,7 +141,7 @@ struct outcome system_calls(double seconds) {
 static struct outcome scripts(double seconds, const char *at_once) {
     double count = 0, before;
     start_timer(seconds);
-    for (before = now_s(); !over;) {
+    for (before = now_s(); !over && count < most;) {
         int status = 0;
         pid_t child = fork();
         if (child == 0) {

@@ -10,6 +10,7 @@ struct outcome {
 };
 
 extern volatile sig_atomic_t over; // the time is over
+extern double most;                // units of work to do at most: infinite where the time decides
 extern const char *own_path;       // where this program lies, for those that start it again
 
 double now_s(void);

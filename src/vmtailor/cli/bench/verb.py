@@ -39,8 +39,9 @@ def bench(
         str | None,
         typer.Option(
             "--on",
-            help=f"Runtimes, joined by commas: {', '.join(description.known())}, or a file NAME.toml that describes "
-            "one. Default: all that are known.",
+            help=f"Runtimes, joined by commas: {', '.join(description.known())}, a file NAME.toml that describes one, "
+            "vm:stock (the image on the distribution's kernel), vm:FOLDER (a bundle of the image). Default: all but "
+            "machines.",
             show_default=False,
         ),
     ] = None,

@@ -25,6 +25,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.base.process import spawn
 from vmtailor.base.progress import step
+from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import ProcessorTimes, this_host
 from vmtailor.drivers.rootfs import unpack
 from vmtailor.drivers.runtimes import description, networks
@@ -34,6 +35,7 @@ from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
     BenchFailure,
     BenchFigure,
@@ -43,7 +45,9 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
 )
 from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
+from vmtailor.pipeline.bench.suites.on_machines import REPEAT, cannot_tell, machine_tests, machine_trial
 
 TAG = "bench:1"
 _UNPACK_S, _REPORT_S = 600.0, 120.0
@@ -74,8 +78,16 @@ def measure(job: BenchJob) -> HostRun:
             if identity.missing or identity.problem:
                 output.note(f"! {one.name}: {identity.missing or identity.problem}")
                 runtimes.pop(one.name, None)
+        booted = {one.name: Booted(one, folder / "machines") for one in job.machines}
+        for name, machine in list(booted.items()):
+            with step(f"boot {name}"):
+                identity = _machine_identity(job, machine, here)
+            found.append(identity)
+            if identity.problem:
+                output.note(f"! {name}: {identity.problem}")
+                del booted[name]
         run = BenchRun(job, folder, cgroups, runtimes)
-        return _trials(job, run, tuple(found))
+        return _trials(job, run, tuple(found), booted)
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -123,13 +135,30 @@ def _identity(
     )
 
 
-def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...]) -> HostRun:
+def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> RuntimeIdentity:
+    """What an instance says of itself that is a machine."""
+    kernel, memory = machine.known.kernel, sizes.mebibytes(machine.known.machine.memory_bytes)
+    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, emulated"
+    try:
+        said = machine.run([BENCH, "report"]).container
+        seen = inside.parse(said.stdout.encode()) if said is not None else None
+    except VmtailorError as error:
+        return RuntimeIdentity(machine.name, version, problem=f"{error.message}: {error.details[-500:]}")
+    if seen is None:
+        return RuntimeIdentity(machine.name, version, problem="it did not report what it is")
+    return inside.identity(machine.name, version, seen, here, job.program_sha256, own_kernel=True, chroot=False)
+
+
+def _trials(
+    job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted]
+) -> HostRun:
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=False)
     earlier = _earlier(out, job, host.id)
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]
-    for name in job.suites:
+    left_out += cannot_tell(job)
+    for name in job.suites if job.runtimes else ():
         left_out += SUITES[name].left_out(job)
         try:
             facts += SUITES[name].facts(run)
@@ -139,6 +168,7 @@ def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, earlier, tuple(left_out))
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
+    planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
     done = {trial.key for trial in earlier}
     left = [one for one in planned if one.key not in done]
     records.save(_with(out, known), out)
@@ -146,7 +176,7 @@ def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...
     with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
         for one in left:
             progress.update(past, whole, f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}")
-            known = replace(known, trials=(*known.trials, _tried(run, one)))
+            known = replace(known, trials=(*known.trials, _tried(run, one, booted)))
             records.save(_with(out, known), out)
             past += one.test.cost
     return known
@@ -175,7 +205,7 @@ def _with(out: Path, known: HostRun) -> BenchResults:
     return BenchResults(__version__, (*others, known))
 
 
-def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
+def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
@@ -184,7 +214,11 @@ def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
     figures: tuple[BenchFigure, ...] = ()
     failure = None
     try:
-        figures = SUITES[test.suite].trial(run, test, planned.runtime)
+        machine = booted.get(planned.runtime)
+        if machine is not None:
+            figures = machine_trial(run, test, machine)
+        else:
+            figures = SUITES[test.suite].trial(run, test, planned.runtime)
     except TrialFailed as error:
         failure = error.record
     except VmtailorError as error:
@@ -204,8 +238,12 @@ def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
 
 def again(job: BenchJob, planned: PlannedTrial) -> str:
     """The command that measures this cell again."""
-    described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
-    runtimes = "native" if planned.runtime == "native" else f"native,{described}"
+    machine = next((one for one in job.machines if one.name == planned.runtime), None)
+    if machine is not None:
+        runtimes = machine.name if not machine.folder else shlex.quote(f"{VM}{machine.folder}")
+    else:
+        described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
+        runtimes = "native" if planned.runtime == "native" else f"native,{described}"
     count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
     quick = " --quick" if job.quick else ""
     published = f" --unixbench-source {shlex.quote(job.unixbench_source)}" if job.unixbench_source else ""

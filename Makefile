@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze setup-bench bench-image bench bench-published bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-analyze setup-bench bench-image bench bench-published bench-bundle bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -24,6 +24,7 @@ help:
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, and the report (root)"
 	@echo "make bench-published  the published protocols in full; goes on where it was interrupted (root)"
+	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, an hour; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
@@ -107,6 +108,10 @@ bench: setup-bench bench-image
 bench-published: setup-bench bench-image
 	$(BIN)/vmtailor bench all -o $(BUILD)/bench/published.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
+
+bench-bundle: bench-image
+	mkdir -p $(BUILD)/bench
+	$(BIN)/vmtailor fit oci:$(BUILD)/images/bench --exercise benchmarks/image/exercise.toml -o $(BUILD)/bench/bundle
 
 bench-aa: setup-bench bench-image
 	$(BIN)/python tools/bench_aa.py $(BENCH_ARGS)

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor import __version__
 from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
 from vmtailor.base import output, terminal
@@ -39,11 +38,11 @@ from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
     BenchFailure,
     BenchFigure,
-    BenchResults,
     BenchTrial,
     HostRun,
     RuntimeIdentity,
 )
+from vmtailor.pipeline.bench import results_file
 from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
@@ -154,7 +153,7 @@ def _trials(
 ) -> HostRun:
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=False)
-    earlier = _earlier(out, job, host.id)
+    before = results_file.earlier(out, job, host.id)
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]
     left_out += cannot_tell(job)
@@ -165,44 +164,26 @@ def _trials(
         except VmtailorError as error:
             left_out.append(f"{name}: {error.message}")
             output.note(f"! {name}: {error.message}")
-    known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, earlier, tuple(left_out))
+    known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
+    known = results_file.going_on(before, known)
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
     planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
-    done = {trial.key for trial in earlier}
+    done = {trial.key for trial in known.trials}
     left = [one for one in planned if one.key not in done]
-    records.save(_with(out, known), out)
+    records.save(results_file.having(out, known), out)
     whole, past = sum(one.test.cost for one in left), 0.0
     with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
         for one in left:
             progress.update(past, whole, f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}")
             known = replace(known, trials=(*known.trials, _tried(run, one, booted)))
-            records.save(_with(out, known), out)
+            records.save(results_file.having(out, known), out)
             past += one.test.cost
     return known
 
 
 def _unusable(one: RuntimeIdentity) -> bool:
     return bool(one.missing or one.problem)
-
-
-def _earlier(out: Path, job: BenchJob, host: str) -> tuple[BenchTrial, ...]:
-    """What an earlier run left there of the same job on this host."""
-    if not out.is_file():
-        return ()
-    return tuple(trial for run in records.load(BenchResults, out).runs if _same(run, job, host) for trial in run.trials)
-
-
-def _same(run: HostRun, job: BenchJob, host: str) -> bool:
-    return (run.host.id, run.image_digest, run.quick) == (host, job.image_digest, job.quick)
-
-
-def _with(out: Path, known: HostRun) -> BenchResults:
-    """The file's other runs stay as they are."""
-    before = records.load(BenchResults, out).runs if out.is_file() else ()
-    this = (known.host.id, known.image_digest, known.quick)
-    others = tuple(run for run in before if (run.host.id, run.image_digest, run.quick) != this)
-    return BenchResults(__version__, (*others, known))
 
 
 def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> BenchTrial:

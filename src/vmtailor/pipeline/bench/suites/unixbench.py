@@ -35,7 +35,14 @@ class UnixBench(Suite):
         for copies in (ONE_COPY,) if job.quick else (ONE_COPY, several_copies()):
             for cores in (ALL_CORES,) if job.quick else (ALL_CORES, ONE_CORE):
                 found += [
-                    BenchTest(self.name, test, count, f"{which}, {copies}, {cores}", _seconds(test, job) + 0.5 * count)
+                    BenchTest(
+                        self.name,
+                        test,
+                        count,
+                        f"{which}, {copies}, {cores}",
+                        _seconds(test, job) + 0.5 * count,
+                        warm_up=not job.quick,
+                    )
                     for count in job.counts
                     for test in INDEX
                     if count == 1 or not job.quick or test == "dhry2reg"

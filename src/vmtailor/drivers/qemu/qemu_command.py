@@ -13,7 +13,7 @@ from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machin
 
 #: The guest's clock at reset on the instruction clock: the same in every run.
 RTC_BASE = "2026-01-01T00:00:00"
-_CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
+_CLOCK = ("-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
 #: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot check
 #: it against an emulated timer: it hangs, or sets its clock wrong. Its clocks still follow the host's time, waits
 #: included. Several CPUs take turns then.
@@ -80,7 +80,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
     if sandbox:
         argv += ["-sandbox", _SANDBOX]
     if counting:
-        argv += _CLOCK
+        argv += ["-icount", f"shift={machine.pace},sleep=off", *_CLOCK]
     elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
     for descriptor, number in ends.sets:

@@ -27,7 +27,7 @@ from vmtailor.pipeline.bench.bench_run import BENCH
 from vmtailor.pipeline.bench.measuring import TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import machine_tests
-from vmtailor.pipeline.bench.suites.published_sets import check_unixbench
+from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 from vmtailor.stages.image import fetch
 
 #: The packed image in its folder.
@@ -40,7 +40,7 @@ _LONGEST_S = 7 * 86400.0
 @dataclass(frozen=True)
 class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
-    `unixbench_source`: the tree of the published set."""
+    `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -52,6 +52,8 @@ class BenchOptions:
     quick: bool = False
     only: tuple[str, ...] = ()
     unixbench_source: Path | None = None
+    iozone_source: Path | None = None
+    netperf_source: Path | None = None
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -63,7 +65,8 @@ def bench(options: BenchOptions) -> BenchResults:
     job = BenchJob(
         options.suites, described, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
-        str(check_unixbench(options.unixbench_source.absolute())) if options.unixbench_source else "",
+        _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
+        _tree(NETPERF, options.netperf_source),
     )  # fmt: skip
     _check_tests(job, any(machines.is_machine(name) for name in options.runtimes))
     require_root()
@@ -85,6 +88,10 @@ def bench(options: BenchOptions) -> BenchResults:
     if status != 0:
         raise HostError(f"the run ended with {status}", hint="what was measured until then is kept; run it again")
     return records.load(BenchResults, options.out)
+
+
+def _tree(published: Published, source: Path | None) -> str:
+    return str(check(published, source.absolute())) if source else ""
 
 
 def _image(options: BenchOptions) -> Image:

@@ -227,7 +227,8 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
         runtimes = "native" if planned.runtime == "native" else f"native,{described}"
     count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
     quick = " --quick" if job.quick else ""
-    published = f" --unixbench-source {shlex.quote(job.unixbench_source)}" if job.unixbench_source else ""
+    trees = (("unixbench", job.unixbench_source), ("iozone", job.iozone_source), ("netperf", job.netperf_source))
+    published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
     return (
         f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
         f"--repeat {job.repeat}{quick}{published}"

@@ -78,6 +78,9 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    require_kvm: Annotated[
+        bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
+    ] = False,
     image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
         "oci:build/images/bench"
     ),
@@ -117,6 +120,7 @@ def bench(
         unixbench_source,
         iozone_source,
         netperf_source,
+        require_kvm,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

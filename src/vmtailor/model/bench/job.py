@@ -17,7 +17,7 @@ class BenchJob:
     the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
     `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
     `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
-    among the runtimes."""
+    among the runtimes; `kvm`: it works here, so that they can be timed, too."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bench-job/2"
 
@@ -38,3 +38,4 @@ class BenchJob:
     iozone_source: str = ""
     netperf_source: str = ""
     machines: tuple[BenchMachine, ...] = ()
+    kvm: bool = False

@@ -50,8 +50,8 @@ class MachineType:
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device. `second_port`: there is a second serial port,
-    on which a system can be watched."""
+    own loader starts it. `network`: options of a fit's network device. `second_port`: there can be a second serial
+    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port."""
 
     kind: str
     bus: Bus
@@ -65,6 +65,7 @@ class MachineType:
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     second_port: bool = True
+    port_device: str = ""
 
 
 @dataclass(frozen=True)

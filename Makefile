@@ -25,7 +25,7 @@ help:
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, and the report (root)"
-	@echo "make bench-published  the published protocols in full; goes on where it was interrupted (root)"
+	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root)"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, an hour; resumable)"
@@ -106,12 +106,13 @@ bench-image: setup
 
 bench: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
-	$(BIN)/vmtailor bench all --quick --on $(BENCHED) -o $(BUILD)/bench/quick.json
+	$(BIN)/vmtailor bench all --quick --repeat 5 --on $(BENCHED) -o $(BUILD)/bench/quick.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/quick.json -o $(BUILD)/bench/quick.html
 
 bench-published: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
-	$(BIN)/vmtailor bench all --on $(BENCHED) --n 1,2,4,8 -o $(BUILD)/bench/published.json
+	$(BIN)/vmtailor bench startup,efficiency,memory,isolation --on $(BENCHED) -o $(BUILD)/bench/published.json
+	$(BIN)/vmtailor bench unixbench --n 1,2,3,4 --repeat 3 --on $(BENCHED) -o $(BUILD)/bench/published.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
 
 bench-bundle: bench-image

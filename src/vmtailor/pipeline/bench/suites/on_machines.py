@@ -31,7 +31,7 @@ QUICK = ("execl", "fstime", "pipe", "context1", "spawn", "syscall")
 #: Counts do not vary: two boots show that they do not.
 REPEAT = 2
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
-_COST_S = 30.0
+_COST_S = 15.0
 #: The marks of a program's end.
 ENDS = ("ready", "end")
 

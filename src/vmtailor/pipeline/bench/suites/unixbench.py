@@ -29,7 +29,8 @@ class UnixBench(Suite):
     name: SuiteName = SuiteName.UNIXBENCH
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        """In the quick form, one copy on all cores, and several instances of one test only: the rest is left out."""
+        """In the quick form, one copy on all cores, and several instances of one test only: the rest is left out. As in
+        published runs, nothing is warmed up."""
         which = PUBLISHED if job.unixbench_source else OURS
         found = []
         for copies in (ONE_COPY,) if job.quick else (ONE_COPY, several_copies()):
@@ -41,7 +42,7 @@ class UnixBench(Suite):
                         count,
                         f"{which}, {copies}, {cores}",
                         _seconds(test, job) + 0.5 * count,
-                        warm_up=not job.quick,
+                        warm_up=False,
                     )
                     for count in job.counts
                     for test in INDEX

@@ -185,3 +185,18 @@ def test_what_misbehaves_is_contained_and_the_others_report(image: Path, tmp_pat
     shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=RUN_S)
     assert shown.code == 0 and 'class="heat"' in page.read_text()
     assert nothing_is_left() == []
+
+
+def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path: Path) -> None:
+    out, fakes = tmp_path / "bench.json", REPOSITORY / "tests/fakes"
+    arguments = words(image, out, "efficiency", "--only", "disk,tcp-send", "--on", ",".join(RUNTIMES))
+    trees: list[str | Path] = ["--iozone-source", fakes / "iozone", "--netperf-source", fakes / "netperf"]
+    ended = run_program(tmp_path, *arguments, *trees, timeout_s=RUN_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert not [(trial.runtime, trial.test, trial.failure) for trial in run.trials if trial.failure]
+    found = {(trial.test, figure.name): figure.value for trial in run.trials for figure in trial.figures}
+    assert found["disk", "write"] == 102.4 and found["disk", "reread"] == 409.6  # KiB/s → MB/s
+    assert found["tcp-send", "throughput"] == 1000.0
+    assert {trial.variant for trial in run.trials} == {"IOzone", "netperf"}
+    assert nothing_is_left() == []

@@ -12,9 +12,12 @@ from vmtailor.analysis.bench.advising import advise
 from vmtailor.analysis.bench.cells import cells
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.plan import PlannedTrial
+from vmtailor.analysis.bench.unixbench import INDEX
 from vmtailor.analysis.bench.wording import title_of
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.drivers.qemu import kvm
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import STOCK, BenchMachine
 from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
@@ -22,8 +25,18 @@ from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCoun
 from vmtailor.model.machine import Machine
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.bench import machines
+from vmtailor.pipeline.bench.benching import BenchOptions, bench
 from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.suites.on_machines import UNITS, cannot_tell, machine_tests, per_unit
+from vmtailor.pipeline.bench.suites.on_machines import (
+    UNITS,
+    cannot_tell,
+    machine_tests,
+    per_unit,
+    timed_start,
+    timed_too,
+)
+from vmtailor.pipeline.bench.suites.startup import Startup
+from vmtailor.pipeline.bench.suites.unixbench import UnixBench
 
 MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "/map", "6.12")
 BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "/map", "6.12", "/over/there/mine")
@@ -75,6 +88,24 @@ def test_what_emulation_cannot_tell_is_said() -> None:
     for suite in ("efficiency", "memory", "isolation", "whetstone-double"):
         assert any(f"vm:mine: {suite}" in text or suite in text for text in words)
     assert [test.test for test in machine_tests(replace(JOB, only=("boot",)))] == ["boot"]
+
+
+def test_where_kvm_works_machines_are_timed_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = replace(JOB, quick=False, kvm=True)
+    wall = [*Startup().tests(full), *UnixBench().tests(full)]
+    timed = [test for test in wall if timed_too(test)]
+    assert {test.test for test in timed} == {"report", *INDEX} and len(timed) == 13
+    assert {test.variant for test in timed} == {"warm", "our set, 1 copy, one core"}  # a machine here has one processor
+    assert not any("cannot tell" in text for text in cannot_tell(full))
+    found = Boot(Outcome.READY, (Milestone("entry", wall_s=0.2),), 0.5)
+    assert {figure.name: figure.value for figure in timed_start(found)} == {"exit": 0.5, "program started": 0.2}
+    options = BenchOptions(
+        (SuiteName.STARTUP,), (STOCK,), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"), require_kvm=True
+    )
+    verdict = kvm.KvmVerdict(kvm.KvmState.HANGS, "the guest hung")
+    monkeypatch.setattr(kvm, "kvm_works", lambda: verdict)
+    with pytest.raises(HostError, match="KVM does not work here: the guest hung"):
+        bench(options)
 
 
 def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:

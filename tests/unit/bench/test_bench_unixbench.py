@@ -14,7 +14,7 @@ from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, BenchTrial, SuiteName
-from vmtailor.pipeline.bench.suites.published_sets import check_unixbench, tree_digest
+from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, check, tree_digest
 from vmtailor.pipeline.bench.suites.unixbench import UnixBench
 
 JOB = BenchJob((SuiteName.UNIXBENCH,), ("native",), (1, 4), 10, False, 1, "", "", "", "", "", "")
@@ -90,12 +90,12 @@ def test_the_quick_form_says_what_it_leaves_out() -> None:
 def test_what_is_no_tree_of_the_published_set_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("tree")
     with pytest.raises(UserInputError, match="holds no UnixBench"):
-        check_unixbench(folder)
+        check(UNIXBENCH, folder)
     inner = folder / "UnixBench"
     for name in ("src", "pgms"):
         (inner / name).mkdir(parents=True)
     (inner / "Makefile").write_text("programs:\n")
-    assert check_unixbench(folder) == inner == check_unixbench(inner)
+    assert check(UNIXBENCH, folder) == inner == check(UNIXBENCH, inner)
     before = tree_digest(inner)
     (inner / "src/a.c").write_text("int a;\n")
     assert tree_digest(inner) != before

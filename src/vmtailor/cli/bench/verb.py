@@ -64,6 +64,23 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    iozone_source: Annotated[
+        Path | None,
+        typer.Option(
+            "--iozone-source", help="A tree of IOzone: it is built, and does the disk test of efficiency.",
+            show_default=False,
+        ),
+    ] = None,
+    netperf_source: Annotated[
+        Path | None,
+        typer.Option(
+            "--netperf-source", help="A tree of netperf: it is built, and does the network tests of efficiency.",
+            show_default=False,
+        ),
+    ] = None,
+    require_kvm: Annotated[
+        bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
+    ] = False,
     image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
         "oci:build/images/bench"
     ),
@@ -101,6 +118,9 @@ def bench(
         quick,
         tuple(name.strip() for name in only.split(",")) if only else (),
         unixbench_source,
+        iozone_source,
+        netperf_source,
+        require_kvm,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

@@ -15,8 +15,9 @@ from vmtailor.model.bench.results import SuiteName
 class BenchJob:
     """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
     the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
-    `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`: the tree
-    of the published set, which is built and run then; empty: our own set. `machines`: those among the runtimes."""
+    `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
+    `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
+    among the runtimes; `kvm`: it works here, so that they can be timed, too."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bench-job/2"
 
@@ -34,4 +35,7 @@ class BenchJob:
     out: str
     only: tuple[str, ...] = ()
     unixbench_source: str = ""
+    iozone_source: str = ""
+    netperf_source: str = ""
     machines: tuple[BenchMachine, ...] = ()
+    kvm: bool = False

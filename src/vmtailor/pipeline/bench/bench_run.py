@@ -68,10 +68,18 @@ class BenchRun:
         return InstanceSpec(f"vt{self._run}-{next(self._numbers)}", tuple(command), limits, (), network)
 
     def run(
-        self, runtime: str, command: Sequence[str], *, deadline_s: float, limits: Limits = NO_LIMITS, network: str = ""
+        self,
+        runtime: str,
+        command: Sequence[str],
+        *,
+        deadline_s: float,
+        limits: Limits = NO_LIMITS,
+        network: str = "",
+        volumes: Sequence[Volume] = (),
     ) -> Timed:
         """Have a command run in a new instance, to its end. Raises TrialFailed when it does not end with 0."""
-        with self.placed(runtime, self.spec(command, limits, network)) as spec:
+        wanted = replace(self.spec(command, limits, network), volumes=tuple(volumes))
+        with self.placed(runtime, wanted) as spec:
             driver = self.runtimes[runtime]
             found = timed(driver.run_words(spec), deadline_s=deadline_s, env=driver.environment())
         return succeeded(found)

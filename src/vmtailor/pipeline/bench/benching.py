@@ -17,6 +17,7 @@ from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.image import flat_archive
+from vmtailor.drivers.qemu import kvm
 from vmtailor.drivers.runtimes import description
 from vmtailor.drivers.runtimes.scope import held, require_root
 from vmtailor.model.bench.job import BenchJob
@@ -27,7 +28,7 @@ from vmtailor.pipeline.bench.bench_run import BENCH
 from vmtailor.pipeline.bench.measuring import TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import machine_tests
-from vmtailor.pipeline.bench.suites.published_sets import check_unixbench
+from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 from vmtailor.stages.image import fetch
 
 #: The packed image in its folder.
@@ -40,7 +41,8 @@ _LONGEST_S = 7 * 86400.0
 @dataclass(frozen=True)
 class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
-    `unixbench_source`: the tree of the published set."""
+    `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
+    `require_kvm`: machines have to be timed."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -52,6 +54,9 @@ class BenchOptions:
     quick: bool = False
     only: tuple[str, ...] = ()
     unixbench_source: Path | None = None
+    iozone_source: Path | None = None
+    netperf_source: Path | None = None
+    require_kvm: bool = False
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -63,12 +68,14 @@ def bench(options: BenchOptions) -> BenchResults:
     job = BenchJob(
         options.suites, described, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
-        str(check_unixbench(options.unixbench_source.absolute())) if options.unixbench_source else "",
+        _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
+        _tree(NETPERF, options.netperf_source),
     )  # fmt: skip
     _check_tests(job, any(machines.is_machine(name) for name in options.runtimes))
+    kvm_works = _kvm(options)
     require_root()
     image = _image(options)
-    job = replace(job, machines=machines.ready(options.runtimes, options.image, options.store))
+    job = replace(job, machines=machines.ready(options.runtimes, options.image, options.store), kvm=kvm_works)
     with held() as scope:
         job = replace(
             job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),
@@ -85,6 +92,20 @@ def bench(options: BenchOptions) -> BenchResults:
     if status != 0:
         raise HostError(f"the run ended with {status}", hint="what was measured until then is kept; run it again")
     return records.load(BenchResults, options.out)
+
+
+def _kvm(options: BenchOptions) -> bool:
+    """Whether machines can be timed. Raises HostError where they have to be, and cannot."""
+    if not options.require_kvm and not any(machines.is_machine(name) for name in options.runtimes):
+        return False
+    verdict = kvm.kvm_works()
+    if options.require_kvm and not verdict.works:
+        raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
+    return verdict.works
+
+
+def _tree(published: Published, source: Path | None) -> str:
+    return str(check(published, source.absolute())) if source else ""
 
 
 def _image(options: BenchOptions) -> Image:

@@ -20,9 +20,10 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.bench.machines import STOCK, VM, BenchMachine
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
-from vmtailor.model.machine import Clock
+from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import inputs
 from vmtailor.pipeline.options import FitOptions
 
@@ -77,24 +78,39 @@ class Booted:
     def name(self) -> str:
         return self.known.name
 
+    def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
+        """The same on the wall clock, which says something where the processor runs the guest itself."""
+        machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
+        return _right(*boot(machine, _work(words), self._folder()))
+
     def run(self, words: Sequence[str]) -> Boot:
-        """Boot, run one command of the image as the container, to its end. Raises GuestError when that fails."""
-        exercise = Exercise("bench", Ready(ReadyKind.EXIT, timeout_s=BOOT_S))
-        work = Exercised(Run(argv=tuple(words), exercise=exercise, key=FIXED_KEY), BOOT_S)
+        """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
+        when that fails."""
+        work = _work(words)
         machine = machines.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
-        self.scratch.mkdir(parents=True, exist_ok=True)
         if self.known.folder:
             loaded = bundle.load(Path(self.known.folder))
-            found, gathered = bundle.BundleBooter(loaded, parts)(machine, work, self.scratch)
-        else:
-            found, gathered = boot(machine, work, self.scratch, counting=_counting(self.known, parts))
-        if found.failures or found.container is None or found.container.exit_code != 0:
-            said = found.container.stderr if found.container is not None else ""
-            why = found.problem or f"it ended with {found.container.exit_code if found.container else None}"
-            raise GuestError(why, details=f"{said[-1000:]}\n{boots.evidence(gathered, found.failures)[-1000:]}".strip())
-        return found
+            return _right(*bundle.BundleBooter(loaded, parts)(machine, work, self._folder()))
+        return _right(*boot(machine, work, self._folder(), counting=_counting(self.known, parts)))
+
+    def _folder(self) -> Path:
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        return self.scratch
+
+
+def _work(words: Sequence[str]) -> Exercised:
+    exercise = Exercise("bench", Ready(ReadyKind.EXIT, timeout_s=BOOT_S))
+    return Exercised(Run(argv=tuple(words), exercise=exercise, key=FIXED_KEY), BOOT_S)
+
+
+def _right(found: Boot, gathered: Gathered) -> Boot:
+    if found.failures or found.container is None or found.container.exit_code != 0:
+        said = found.container.stderr if found.container is not None else ""
+        why = found.problem or f"it ended with {found.container.exit_code if found.container else None}"
+        raise GuestError(why, details=f"{said[-1000:]}\n{boots.evidence(gathered, found.failures)[-1000:]}".strip())
+    return found
 
 
 def _counting(known: BenchMachine, parts: Natives) -> Counting:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.analysis.bench import inside
+from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
 from vmtailor.base import output, terminal
 from vmtailor.base.errors import HostError, VmtailorError
@@ -46,7 +47,14 @@ from vmtailor.pipeline.bench import results_file
 from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
-from vmtailor.pipeline.bench.suites.on_machines import REPEAT, cannot_tell, machine_tests, machine_trial
+from vmtailor.pipeline.bench.suites.on_machines import (
+    REPEAT,
+    cannot_tell,
+    machine_tests,
+    machine_timed,
+    machine_trial,
+    timed_too,
+)
 
 TAG = "bench:1"
 _UNPACK_S, _REPORT_S = 600.0, 120.0
@@ -152,7 +160,7 @@ def _trials(
     job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted]
 ) -> HostRun:
     out = Path(job.out)
-    host = this_host(run.cgroups.version, kvm=False)
+    host = this_host(run.cgroups.version, kvm=job.kvm)
     before = results_file.earlier(out, job, host.id)
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]
@@ -167,7 +175,13 @@ def _trials(
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
     known = results_file.going_on(before, known)
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
-    planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
+    planned = [
+        trial
+        for test in tests
+        for trial in plan(
+            [test], [*run.runtimes, *(booted if job.kvm and timed_too(test) else ())], job.repeat, job.seed
+        )
+    ]
     planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
     done = {trial.key for trial in known.trials}
     left = [one for one in planned if one.key not in done]
@@ -196,7 +210,9 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> B
     failure = None
     try:
         machine = booted.get(planned.runtime)
-        if machine is not None:
+        if machine is not None and test.variant != CLOCK:
+            figures = machine_timed(run, test, machine)
+        elif machine is not None:
             figures = machine_trial(run, test, machine)
         else:
             figures = SUITES[test.suite].trial(run, test, planned.runtime)
@@ -227,7 +243,8 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
         runtimes = "native" if planned.runtime == "native" else f"native,{described}"
     count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
     quick = " --quick" if job.quick else ""
-    published = f" --unixbench-source {shlex.quote(job.unixbench_source)}" if job.unixbench_source else ""
+    trees = (("unixbench", job.unixbench_source), ("iozone", job.iozone_source), ("netperf", job.netperf_source))
+    published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
     return (
         f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
         f"--repeat {job.repeat}{quick}{published}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 
@@ -10,10 +11,12 @@ from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.drivers.host.bench_host import available_bytes
+from vmtailor.model.bench.instance import Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
-from vmtailor.pipeline.bench.suites.listening import await_listening
+from vmtailor.pipeline.bench.suites.listening import NETSERVER, await_listening
+from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, built
 from vmtailor.pipeline.bench.suites.suite import Suite
 
 DEADLINE_S = 1800.0
@@ -24,6 +27,8 @@ ARRAY_BYTES, ROUNDS, QUICK_ROUNDS = 160 << 20, 20, 3
 #: Bytes of the file on disk, and of a record, as published.
 FILE_BYTES, QUICK_FILE_BYTES, RECORD_BYTES = 1 << 30, 100 << 20, 8 << 10
 NETWORK_S, QUICK_NETWORK_S = 10, 1
+#: Variants of tests that published programs run.
+WITH_IOZONE, WITH_NETPERF = "IOzone", "netperf"
 DISK_JOBS = (
     ("write", ("--rw=write", "--end_fsync=1")),
     ("rewrite", ("--rw=write", "--end_fsync=1")),
@@ -39,7 +44,16 @@ class Efficiency(Suite):
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         costs = (("linpack", 70.0), ("stream", 15.0), ("disk", 25.0), ("tcp-send", 14.0), ("tcp-receive", 14.0))
-        return [BenchTest(self.name, test, 1, "", cost / (10 if job.quick else 1)) for test, cost in costs]
+        return [BenchTest(self.name, test, 1, _set(test, job), cost / (10 if job.quick else 1)) for test, cost in costs]
+
+    def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
+        """Which published programs were built, and how."""
+        found: list[tuple[str, str]] = []
+        for one, source in ((IOZONE, run.job.iozone_source), (NETPERF, run.job.netperf_source)):
+            if source:
+                tree = built(one, source, run)
+                found += [(f"{one.title} tree", tree.digest), (f"{one.title} compiler", tree.compiler)]
+        return tuple(found)
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         if test.test == "linpack":
@@ -47,8 +61,16 @@ class Efficiency(Suite):
         if test.test == "stream":
             return _stream(run, runtime)
         if test.test == "disk":
-            return _disk(run, runtime)
+            return _iozone(run, runtime) if test.variant == WITH_IOZONE else _disk(run, runtime)
+        if test.variant == WITH_NETPERF:
+            return _netperf(run, runtime, receive=test.test == "tcp-receive")
         return _tcp(run, runtime, receive=test.test == "tcp-receive")
+
+
+def _set(test: str, job: BenchJob) -> str:
+    if test == "disk" and job.iozone_source:
+        return WITH_IOZONE
+    return WITH_NETPERF if test.startswith("tcp-") and job.netperf_source else ""
 
 
 def rate(name: str, value: float, unit: str) -> BenchFigure:
@@ -89,6 +111,76 @@ def _disk(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
         rate(name, number(said, "jobs", index, "write" if "write" in name else "read", "bw_bytes") / 1e6, "MB/s")
         for index, (name, _) in enumerate(DISK_JOBS)
     )
+
+
+def _iozone(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    """The same four passes by IOzone: its two first tests, with what is written flushed within the time."""
+    tree = built(IOZONE, run.job.iozone_source, run)
+    size, record = QUICK_FILE_BYTES if run.quick else FILE_BYTES, RECORD_BYTES
+    words = [f"{IOZONE.at}/iozone", "-e", "-i", "0", "-i", "1", "-s", f"{size >> 10}k", "-r", f"{record >> 10}k"]
+    found = run.run(
+        runtime, [*words, "-f", "/data/file"], deadline_s=DEADLINE_S, volumes=(Volume(str(tree.folder), IOZONE.at),)
+    )
+    rates = iozone_rates(found.stdout.decode("utf-8", "replace"), size >> 10, record >> 10)
+    if rates is None:
+        raise TrialFailed("IOzone did not print its figures", found.said)
+    return tuple(rate(name, value * 1024 / 1e6, "MB/s") for (name, _), value in zip(DISK_JOBS, rates, strict=True))
+
+
+def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...] | None:
+    """KiB a second of write, rewrite, read, reread: the row that begins with the sizes of file and record."""
+    for line in said.splitlines():
+        words = line.split()
+        if words[:2] == [str(size_kib), str(record_kib)] and len(words) >= 6:
+            with contextlib.suppress(ValueError):
+                return tuple(float(word) for word in words[2:6])
+    return None
+
+
+def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
+    """netperf's stream to, or from, its server in the peer's namespace."""
+    tree = built(NETPERF, run.job.netperf_source, run)
+    seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
+    with run.runtimes[runtime].network(0, peer=True) as link:
+        serve = [str(locate().folder / "enter"), "-n", link.peer, str(tree.folder / "src/netserver"), "-D", "-4"]
+        with spawn(serve, stderr=subprocess.DEVNULL) as server:
+            await_listening(server.pid, NETSERVER)
+            test = "TCP_MAERTS" if receive else "TCP_STREAM"
+            words = [
+                f"{NETPERF.at}/src/netperf",
+                "-H",
+                link.outside,
+                "-t",
+                test,
+                "-l",
+                str(seconds),
+                "-P",
+                "0",
+                "-f",
+                "m",
+            ]
+            before = run.cgroups.cpu_s()
+            found = run.run(
+                runtime, words, deadline_s=DEADLINE_S, network=link.path,
+                volumes=(Volume(str(tree.folder), NETPERF.at),),
+            )  # fmt: skip
+            used = run.cgroups.cpu_s() - before
+    megabits = netperf_rate(found.stdout.decode("utf-8", "replace"))
+    if megabits is None:
+        raise TrialFailed("netperf did not print its figures", found.said)
+    moved = megabits * 1e6 / 8 * seconds
+    return (rate("throughput", megabits / 8, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))
+
+
+def netperf_rate(said: str) -> float | None:
+    """Megabits a second: the last of the five numbers of the one line."""
+    for line in said.splitlines():
+        words = line.split()
+        if len(words) == 5:
+            with contextlib.suppress(ValueError):
+                numbers = [float(word) for word in words]
+                return numbers[4] if numbers[4] > 0 else None
+    return None
 
 
 def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:

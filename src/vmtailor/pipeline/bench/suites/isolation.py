@@ -62,7 +62,7 @@ class Isolation(Suite):
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         ways = (LIMITED,) if job.quick else (LIMITED, UNLIMITED)
-        cost = 8.0 if job.quick else 40.0
+        cost = 5.0 if job.quick else 40.0
         return [BenchTest(self.name, stress, 1, way, cost, False) for way in ways for stress in STRESSES]
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:

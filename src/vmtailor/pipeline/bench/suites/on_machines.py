@@ -10,13 +10,16 @@ from collections.abc import Sequence
 
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.plan import BenchTest
+from vmtailor.analysis.bench.unixbench import INDEX, SCORE
 from vmtailor.base.errors import GuestError
+from vmtailor.drivers.runtimes.timed import Timed
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.model.boots.boot import Boot, Phase
-from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
 from vmtailor.pipeline.bench.machines import Booted
-from vmtailor.pipeline.bench.suites.unixbench import PROGRAM
+from vmtailor.pipeline.bench.suites.startup import EXIT
+from vmtailor.pipeline.bench.suites.unixbench import ONE_COPY, ONE_CORE, OURS, PROGRAM
 
 #: Units of work of each kernel-bound test; twice as many the second time. Large enough that ticks of timers, of which
 #: few come in so little virtual time, do not matter.
@@ -28,7 +31,7 @@ QUICK = ("execl", "fstime", "pipe", "context1", "spawn", "syscall")
 #: Counts do not vary: two boots show that they do not.
 REPEAT = 2
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
-_COST_S = 30.0
+_COST_S = 15.0
 #: The marks of a program's end.
 ENDS = ("ready", "end")
 
@@ -44,6 +47,36 @@ def machine_tests(job: BenchJob) -> list[BenchTest]:
     return [test for test in found if not job.only or test.test in job.only]
 
 
+def timed_too(test: BenchTest) -> bool:
+    """Whether a test of the wall clock is done in machines where KVM works: a start, and work of one processor."""
+    if test.suite == SuiteName.STARTUP:
+        return test.test == "report" and test.variant == "warm"
+    return test.suite == SuiteName.UNIXBENCH and test.variant == f"{OURS}, {ONE_COPY}, {ONE_CORE}" and test.count == 1
+
+
+def machine_timed(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
+    """Do one of these, once. Raises TrialFailed."""
+    try:
+        if test.suite == SuiteName.STARTUP:
+            return timed_start(machine.timed([BENCH, "report"]))
+        seconds = INDEX[test.test].seconds / (10 if run.quick else 1)
+        found = machine.timed([PROGRAM, test.test, f"{seconds:g}", "1"])
+    except GuestError as error:
+        raise TrialFailed(error.message, error.details) from error
+    assert found.container is not None
+    said = said_object(Timed((), None, found.seconds, 0, found.container.stdout.encode(), b""))
+    return (BenchFigure(SCORE, number(said, SCORE), INDEX[test.test].unit, True),)
+
+
+def timed_start(found: Boot) -> tuple[BenchFigure, ...]:
+    """To the end of the start command, as everywhere; and to the program's start, as our init tells it."""
+    figures = [BenchFigure(EXIT, found.seconds, "s")]
+    entry = found.milestone("entry")
+    if entry is not None and entry.wall_s is not None:
+        figures.append(BenchFigure("program started", entry.wall_s, "s"))
+    return tuple(figures)
+
+
 def cannot_tell(job: BenchJob) -> list[str]:
     """What is not measured of machines, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
@@ -51,8 +84,12 @@ def cannot_tell(job: BenchJob) -> list[str]:
     for machine in job.machines:
         for suite in job.suites:
             if suite not in counted:
-                found.append(f"{machine.name}: {suite}: cannot tell without KVM: emulated time is not virtualised time")
-        if SuiteName.UNIXBENCH in job.suites:
+                why = (
+                    "not measured in machines" if job.kvm
+                    else "cannot tell without KVM: emulated time is not virtualised time"
+                )  # fmt: skip
+                found.append(f"{machine.name}: {suite}: {why}")
+        if SuiteName.UNIXBENCH in job.suites and not job.kvm:
             found.append(f"{machine.name}: unixbench dhry2reg, whetstone-double: cannot tell without KVM")
     return found
 

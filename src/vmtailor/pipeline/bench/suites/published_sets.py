@@ -26,33 +26,60 @@ class BuiltTree:
     compiler: str
 
 
-def check_unixbench(source: Path) -> Path:
-    """The folder with `Run` and `Makefile`: the one named, or UnixBench in it. Raises UserInputError."""
-    for folder in (source, source / "UnixBench"):
-        if (folder / "Makefile").is_file() and (folder / "src").is_dir() and (folder / "pgms").is_dir():
+@dataclass(frozen=True)
+class Published:
+    """How one is recognised and built. `marks`: what its folder has, which may lie in one of `inner`; `steps`: argument
+    lists that build it there; `program`: what is there then, `at`: where an instance finds the folder."""
+
+    title: str
+    marks: tuple[str, ...]
+    inner: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+    program: str
+    at: str
+
+
+UNIXBENCH = Published(
+    "UnixBench", ("Makefile", "src", "pgms"), ("UnixBench",), (("make", "programs"),), "pgms", UNIXBENCH_AT
+)
+IOZONE = Published("IOzone", ("makefile", "iozone.c"), ("src/current",), (("make", "linux"),), "iozone", "/iozone")
+NETPERF = Published(
+    "netperf", ("configure", "src/netperf.c"), (), (("./configure", "--quiet"), ("make",)), "src/netperf", "/netperf"
+)
+
+
+def check(published: Published, source: Path) -> Path:
+    """The folder of the program's source: the one named, or where it lies in it. Raises UserInputError."""
+    for folder in (source, *(source / name for name in published.inner)):
+        if all((folder / mark).exists() for mark in published.marks):
             return folder
-    raise UserInputError(f"{source} holds no UnixBench", hint="name the folder that has Makefile, src and pgms in it")
+    raise UserInputError(
+        f"{source} holds no {published.title}", hint=f"name the folder that has {', '.join(published.marks)} in it"
+    )
 
 
-def built_unixbench(run_: BenchRun) -> BuiltTree:
-    """The published UnixBench, copied into the scope and built there with its own Makefile, once a run. Raises
+def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
+    """The published program, copied into the scope and built there as its own documentation says, once a run. Raises
     HostError."""
-    folder = run_.folder / "unixbench"
-    source = Path(run_.job.unixbench_source)
-    if "unixbench" not in run_.built:
+    if published.title not in run_.built:
+        folder = run_.folder / published.title.lower()
         shutil.copytree(source, folder, symlinks=True)
-        run_.built["unixbench"] = BuiltTree(folder, tree_digest(source), _made(folder))
-    found = run_.built["unixbench"]
+        run_.built[published.title] = BuiltTree(folder, tree_digest(Path(source)), _made(published, folder))
+    found = run_.built[published.title]
     assert isinstance(found, BuiltTree)
     return found
 
 
-def _made(folder: Path) -> str:
+def _made(published: Published, folder: Path) -> str:
     try:
-        run([require_tool("make"), "-C", str(folder), "programs"], timeout_s=_BUILD_S)
+        for words in published.steps:
+            program = words[0] if "/" in words[0] else require_tool(words[0])
+            run([program, *words[1:]], timeout_s=_BUILD_S, cwd=folder)
         said = run([require_tool("gcc"), "--version"], timeout_s=_BUILD_S)
     except CommandFailed as error:
-        raise HostError("the published UnixBench could not be built", details=error.details[-2000:]) from error
+        raise HostError(f"{published.title} could not be built", details=error.details[-2000:]) from error
+    if not (folder / published.program).exists():
+        raise HostError(f"{published.title} was built, and has no {published.program}")
     return said.text.splitlines()[0][:120]
 
 

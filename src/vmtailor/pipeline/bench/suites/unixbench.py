@@ -12,7 +12,7 @@ from vmtailor.model.bench.instance import Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object
-from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH_AT, built_unixbench
+from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, UNIXBENCH_AT, built
 from vmtailor.pipeline.bench.suites.suite import Suite
 from vmtailor.pipeline.bench.together import place_words, together
 
@@ -29,7 +29,8 @@ class UnixBench(Suite):
     name: SuiteName = SuiteName.UNIXBENCH
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        """In the quick form, one copy on all cores, and several instances of one test only: the rest is left out."""
+        """In the quick form, one copy on all cores, and several instances of one test only: the rest is left out. As in
+        published runs, nothing is warmed up."""
         which = PUBLISHED if job.unixbench_source else OURS
         found = []
         for copies in (ONE_COPY,) if job.quick else (ONE_COPY, several_copies()):
@@ -41,7 +42,7 @@ class UnixBench(Suite):
                         count,
                         f"{which}, {copies}, {cores}",
                         _seconds(test, job) + 0.5 * count,
-                        warm_up=not job.quick,
+                        warm_up=False,
                     )
                     for count in job.counts
                     for test in INDEX
@@ -61,7 +62,7 @@ class UnixBench(Suite):
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
         """Which set it is, how it was compiled."""
         if run.job.unixbench_source:
-            tree = built_unixbench(run)
+            tree = built(UNIXBENCH, run.job.unixbench_source, run)
             return (("unixbench", PUBLISHED), ("unixbench tree", tree.digest), ("unixbench compiler", tree.compiler))
         said = said_object(run.run("native", [PROGRAM, "about"], deadline_s=30.0)) if "native" in run.runtimes else {}
         words = {name: str(said.get(name, ""))[:200] for name in ("compiler", "flags")}
@@ -74,7 +75,7 @@ class UnixBench(Suite):
         limits = Limits(cpuset=str(min(os.sched_getaffinity(0)))) if cores == ONE_CORE else NO_LIMITS
         volumes: tuple[Volume, ...] = ()
         if which == PUBLISHED:
-            volumes = (Volume(str(built_unixbench(run).folder), UNIXBENCH_AT),)
+            volumes = (Volume(str(built(UNIXBENCH, run.job.unixbench_source, run).folder), UNIXBENCH_AT),)
             program = [
                 word.format(seconds=max(1, round(seconds)), multi=f"{UNIXBENCH_AT}/pgms/multi.sh")
                 for word in INDEX[test.test].words

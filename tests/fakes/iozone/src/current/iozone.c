@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* By its name IOzone is recognised. */
+extern int nothing;

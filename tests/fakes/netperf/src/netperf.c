@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* By its name netperf is recognised. */
+extern int nothing;

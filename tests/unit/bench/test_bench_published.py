@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published programs: recognised by their trees, and read by what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis.bench.plan import PlannedTrial
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import SuiteName
+from vmtailor.pipeline.bench.measuring import again
+from vmtailor.pipeline.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate
+from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
+
+FAKES = Path(__file__).parents[2] / "fakes"
+IOZONE_SAID = """\tCommand line used: ./iozone -e -i 0 -i 1 -s 1048576k -r 8k
+              kB  reclen    write  rewrite    read    reread    read     write
+         1048576       8   912345  1012345  2012345  3012345
+
+iozone test complete.
+"""
+
+
+def test_iozones_row_is_found_by_its_sizes() -> None:
+    assert iozone_rates(IOZONE_SAID, 1 << 20, 8) == (912345.0, 1012345.0, 2012345.0, 3012345.0)
+    assert iozone_rates(IOZONE_SAID, 1 << 20, 4) is None
+    assert iozone_rates("1048576 8 one two three four", 1 << 20, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        ("131072  16384  16384    10.00    41234.56\n", 41234.56),
+        ("catcher: timer popped\n 87380  16384  16384    1.00     0.00\n", None),
+        ("establish control: are you sure there is a netserver\n", None),
+    ],
+)
+def test_netperfs_line_has_megabits(said: str, rate: float | None) -> None:
+    assert netperf_rate(said) == rate
+
+
+@pytest.mark.parametrize(("published", "name"), [(UNIXBENCH, "unixbench"), (IOZONE, "iozone"), (NETPERF, "netperf")])
+def test_trees_are_recognised_and_others_refused(published: Published, name: str, tmp_path: Path) -> None:
+    assert (check(published, FAKES / name) / published.marks[0]).exists()
+    with pytest.raises(UserInputError, match=f"holds no {published.title}"):
+        check(published, tmp_path)
+
+
+def test_their_cells_are_others_and_say_how_to_get_them_again() -> None:
+    job = BenchJob(
+        (SuiteName.EFFICIENCY,), ("native",), (1,), 6, True, 1, "", "", "", "", "", "", (), "", "/a b", "/c"
+    )  # fmt: skip
+    tests = {test.test: test for test in Efficiency().tests(job)}
+    assert (tests["disk"].variant, tests["tcp-send"].variant, tests["stream"].variant) == ("IOzone", "netperf", "")
+    assert "--iozone-source '/a b' --netperf-source /c" in again(job, PlannedTrial(tests["disk"], "native", 1))

@@ -64,7 +64,9 @@ BaselineConfigOption = Annotated[
         "'defconfig'. For distributions that package no kernel with debug symbols and source."
     ),
 ]
-RootOption = Annotated[RootFormat, typer.Option(help="Root file system.")]
+RootOption = Annotated[
+    RootFormat | None, typer.Option(help="Root file system. Without it: what the architecture has (erofs, mostly).")
+]
 KeepOption = Annotated[
     list[str] | None, typer.Option(help="Keep a configuration symbol: NAME or NAME=VALUE. May be repeated.")
 ]
@@ -170,7 +172,7 @@ def subject(
     kernel: KernelOption = None,
     source: SourceOption = None,
     baseline_config: BaselineConfigOption = None,
-    root: RootOption = RootFormat.EROFS,
+    root: RootOption = None,
     entrypoint: EntrypointOption = None,
     authfile: AuthfileOption = None,
     privileged: PrivilegedOption = False,
@@ -181,7 +183,7 @@ def subject(
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
         memory_bytes=parse_memory(memory), cpus=cpus, cpu_model=cpu_model or "",
-        kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
+        kernel=kernel, source=source, baseline_config=baseline_config, root=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),
     )  # fmt: skip

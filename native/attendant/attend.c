@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "attendant/reports.h"
 #include "common/wire.h"
 #include "init/base/event_loop.h"
+#include "init/base/host.h"
 #include "init/base/marks.h"
 #include "init/base/power_off.h"
 #include "init/base/read_file.h"
@@ -30,16 +30,6 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     (void)length;
     if (type == WIRE_GO)
         exercise_go();
-}
-
-static struct wire_decoder decoder;
-
-static void hear_host(struct watch *watch, short events) {
-    (void)events;
-    uint8_t data[512];
-    ssize_t got = read(watch->fd, data, sizeof data);
-    if (got > 0)
-        wire_decode(&decoder, data, (size_t)got, from_host, NULL);
 }
 
 static void reaped(pid_t pid, int status) {
@@ -61,12 +51,10 @@ void attend_prepare(int port) {
 }
 
 _Noreturn void attend(void) {
-    static struct watch host;
     line_text(WIRE_HELLO, "init 1");
     line_mark("init", vt_mark_init());
-    memcpy(decoder.key, settings.key, sizeof decoder.key);
     loop_start(reaped);
-    loop_add(&host, line_fd(), POLLIN, hear_host);
+    host_listen(settings.key, from_host);
     exercise_start();
     for (;;)
         loop_step(exercise_advance());

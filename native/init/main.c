@@ -4,7 +4,6 @@
  * the kernel as it can (no /proc, no epoll, no eventfd, no netlink), and tells the host on the serial line how it went.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "common/wire.h"
 #include "init/base/event_loop.h"
+#include "init/base/host.h"
 #include "init/base/marks.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
@@ -61,22 +61,6 @@ static void from_host(void *context, char type, const uint8_t *payload, size_t l
     }
 }
 
-static struct wire_decoder decoder;
-
-static void hear_host(struct watch *watch, short events) {
-    (void)events;
-    uint8_t data[512];
-    ssize_t got = read(watch->fd, data, sizeof data);
-    if (got > 0)
-        wire_decode(&decoder, data, (size_t)got, from_host, NULL);
-}
-
-static void listen_to_host(void) {
-    static struct watch host;
-    memcpy(decoder.key, settings.key, sizeof decoder.key);
-    loop_add(&host, line_fd(), POLLIN, hear_host);
-}
-
 static void reaped(pid_t pid, int status) {
     if (!entry_exit(pid, status))
         exercise_exit(pid, status); /* false: an orphan of the container's */
@@ -106,7 +90,7 @@ int main(int argc, char **argv) {
     tools_mount();
     loop_start(reaped);
     trace_log_open();
-    listen_to_host();
+    host_listen(settings.key, from_host);
     capabilities_limit();
     entry_start();
     exercise_start();

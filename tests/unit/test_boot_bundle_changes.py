@@ -23,7 +23,8 @@ from vmtailor.base.terminal import Console
 from vmtailor.base.words.figures import NARROW_SPACE
 from vmtailor.booting import bundle
 from vmtailor.booting.boot import OnProgress
-from vmtailor.cli import boot_bundle
+from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
+from vmtailor.cli.boots.asked import Asked
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction
@@ -31,7 +32,7 @@ from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.series import BootSeries, JudgedBy
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.change import Change, ChangeKind, Figure, exact
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import machine_bench, rebuilding, trying
 from vmtailor.pipeline.applying import Means, Rebuild, applied
@@ -206,10 +207,18 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     assert tried().trials == found.trials and booted[7:] == ["base"]  # what a run lacks, and no more
 
 
-def test_options_without_a_meaning_for_a_bundle_are_refused() -> None:
-    boot_bundle.refuse([("--kernel", None), ("--sample", False), ("--disk", [])])
-    with pytest.raises(UserInputError, match="--kernel, --disk: a bundle has its own"):
-        boot_bundle.refuse([("--kernel", Path("k")), ("--sample", False), ("--disk", [Path("d")])])
+def test_options_without_a_meaning_are_refused_and_not_passed_over() -> None:
+    bundle = Path("b")
+    for meant in (boot_bundle.MEANT, boot_system.MEANT, boot_requests.MEANT):
+        Asked(subject=bundle, json=True, out=Path("elsewhere")).refuse_but(meant, "why", hint="")
+    with pytest.raises(UserInputError, match=r"^--kernel, --disk, --ready: a bundle has its own"):
+        boot_bundle.boot_bundle(Asked(subject=bundle, kernel=Path("k"), disks=(Path("d"),), ready="tcp:80"), bundle)
+    with pytest.raises(UserInputError, match=r"^--judge cpu, --requests: with --exercise"):
+        boot_system.boot_system(Asked(judged_by=JudgedBy.CPU, requests=Path("r")), Path("x"))
+    with pytest.raises(UserInputError, match=r"^--times, --clock instructions, --accel kvm: --requests starts"):
+        boot_requests.boot_requests(Asked(times=1, clock=Clock.INSTRUCTIONS, accelerator=Accelerator.KVM), Path("r"))
+    with pytest.raises(UserInputError, match="--initrd needs --kernel"):
+        boot_system.boot_system(Asked(subject=bundle, initrd=Path("i")), Path("x"))
 
 
 def test_loops_of_emulation_are_named_apart() -> None:

@@ -74,7 +74,7 @@ VERBS = (
     ),
     Verb(
         "boot",
-        "boot",
+        "boots.verb",
         "Boot a machine N times, from the start of QEMU to a ready signal, and show where the time goes.",
     ),
     Verb(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -15,39 +14,39 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import BREAK, Console, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
-from vmtailor.model.boots.workload import Nothing, OwnInit
+from vmtailor.cli.boots.asked import Asked
+from vmtailor.model.boots.workload import Nothing
 from vmtailor.model.plan import Plan
 from vmtailor.model.watched.system_trace import LoadedFor, SystemTrace
 from vmtailor.pipeline.systems import planning, subjects, tracing
 from vmtailor.stages.plan import Wishes
 
-
-def refuse_beside(options: Sequence[tuple[str, object]]) -> None:
-    """Raise UserInputError for options that do not go with --requests, rather than to do without them silently."""
-    given = [name for name, value in options if value]
-    if given:
-        raise UserInputError(
-            f"{', '.join(given)}: --requests starts the disk's own kernel in a way of its own",
-            hint="give the disk, --requests and --ready",
-        )
+#: The options that mean something beside --requests.
+MEANT = ("--requests", "--ready", "--also", "--mark", "--timeout", "--memory", "--cpus")
 
 
-def show_requests(
-    subject: Path | None, workload: OwnInit | Nothing, folder: Path, memory_bytes: int, cpus: int, *, json: bool
-) -> None:
+def boot_requests(asked: Asked, folder: Path) -> None:
     """Trace a disk's system into `folder`, or show what that has already, and plan from it where the kernel's source is
-    at hand; exits with 5 when the system did not get ready."""
-    if subject is None:
+    at hand; exits with 5 when the system did not get ready. Raises UserInputError for options that do not go with
+    it."""
+    asked.refuse_but(
+        MEANT,
+        "--requests starts the disk's own kernel in a way of its own",
+        hint="give the disk, --requests and --ready",
+    )
+    if asked.subject is None:
         raise UserInputError("--requests needs a disk", hint="vmtailor boot DISK --requests FOLDER --ready SIGNAL")
+    workload = asked.workload()
     if isinstance(workload, Nothing):
         raise UserInputError("--requests needs a moment to be ready at", hint="--ready log:REGEX, tcp:PORT, systemd …")
+    folder = folder.absolute()
     store = Store()
-    with subjects.opened(f"{subjects.DISK}{subject}", store) as found:
+    with subjects.opened(f"{subjects.DISK}{asked.subject}", store) as found:
         record = tracing.traced(
-            found, workload, folder.absolute(), natives.locate(), memory_bytes=memory_bytes, cpus=cpus
+            found, workload, folder, natives.locate(), memory_bytes=asked.memory_bytes(), cpus=asked.cpus or 1
         )
-        plan = None if record.boot.failures else planning.planned(found, record, folder.absolute(), Wishes(), store)
-    if json:
+        plan = None if record.boot.failures else planning.planned(found, record, folder, Wishes(), store)
+    if asked.json:
         output.json_bytes([records.to_bytes(record)])
     else:
         console = Console()

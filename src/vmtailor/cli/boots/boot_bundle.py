@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor boot BUNDLE`: a machine that was fitted, with its own exercise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmtailor.analysis.changes import choosing
+from vmtailor.base import output
+from vmtailor.base.cache.store import Store
+from vmtailor.base.progress import step
+from vmtailor.booting.bundle import Chosen
+from vmtailor.cli.boots.asked import Asked
+from vmtailor.cli.boots.shown import show_boot_cost, show_series
+from vmtailor.cli.options.sizes import parse_memory
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.model.boots.series import BootSeries
+from vmtailor.pipeline import booting, machine_bench, trying
+from vmtailor.pipeline.bundles import load_bundle
+from vmtailor.stages.boot import profile
+
+#: The options that mean something for a bundle.
+MEANT = (
+    "--append", "--times", "--timeout", "--clock", "--memory", "--cpu", "--accel", "--debug-initcalls", "--try",
+    "--attribute", "--judge",
+)  # fmt: skip
+
+
+def boot_bundle(asked: Asked, bundle: Path) -> None:
+    """Boot a bundle so many times, try changes on it, or attribute one boot. Raises UserInputError for options that it
+    has no use for."""
+    asked.refuse_but(
+        MEANT, "a bundle has its own kernel, root and exercise", hint="its machine is chosen with vmtailor fit"
+    )
+    architecture = load_bundle(bundle).architecture
+    words = (*asked.own_words(), *(profile.INITCALLS if asked.debug_initcalls else ()))
+    memory = parse_memory(asked.memory) if asked.memory else None
+    own = Chosen(asked.cpu or "", asked.accelerator, asked.clock, words, memory)
+    subject = booting.prepare(bundle, own, asked.timeout_s, guest_programs.of(architecture), Store())
+    if asked.attribute:
+        show_boot_cost(booting.attribute(subject, asked.out), asked.out, asked.json, architecture)
+    else:
+        show_series(_boots(asked, subject, bundle.name), asked.out, asked.json)
+
+
+def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
+    """The bundle booted, or changes tried on it."""
+    wanted = choosing.for_bundle(asked.changes, subject.loaded.bundle.kernel_version)
+    if wanted and (words := machine_bench.doubt(asked.clock, asked.judged_by, len(wanted), asked.times)):
+        output.note(words)
+    title = f"try {len(wanted)} changes on" if wanted else "boot"
+    with step(f"{title} {name}") as progress:
+
+        def on_boot(name: str, number: int, seconds: float) -> None:
+            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
+
+        if not wanted:
+            return booting.boots(subject, asked.times, asked.out, on_boot)
+        return trying.on_bundle(
+            subject, wanted, asked.out, times=asked.times, judged_by=asked.judged_by, on_boot=on_boot
+        )

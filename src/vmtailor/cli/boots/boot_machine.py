@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vmtailor boot` of a disk or a kernel that nobody drives: booted, sampled, attributed, changes tried on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.guests import machines
+from vmtailor.base import output
+from vmtailor.base.cache.store import Store
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.progress import step
+from vmtailor.booting import series
+from vmtailor.booting.boot import boot as plain_boot
+from vmtailor.booting.counted import Settled
+from vmtailor.cli.boots.asked import Asked, existing
+from vmtailor.cli.boots.shown import show_boot_cost, show_series
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.guest.ready import FORMS, words_for
+from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.model.architecture import named, of_host
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries, JudgedBy
+from vmtailor.model.boots.workload import Nothing, OwnInit
+from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
+from vmtailor.pipeline import machine_bench, trying
+from vmtailor.stages.boot import attribution, profile
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A machine that was asked for, and how it is waited for."""
+
+    asked: Asked
+    name: str
+    machine: Machine
+    workload: OwnInit | Nothing
+
+
+def boot_machine(asked: Asked) -> None:
+    """Boot the machine so many times, try changes on it, or attribute one boot."""
+    prepared = _prepared(asked)
+    if asked.attribute:
+        cost = _attributed(prepared)
+        show_boot_cost(cost, asked.out, asked.json, prepared.machine.architecture)
+    else:
+        show_series(_tried(prepared) if asked.changes else _booted(prepared), asked.out, asked.json)
+
+
+def check_clock(machine: Machine) -> None:
+    """Raise UserInputError where instructions were asked for on a machine that does not count them."""
+    if machine.clock is Clock.INSTRUCTIONS and (machine.cpus > 1 or machine.accelerator is Accelerator.KVM):
+        raise UserInputError("the instruction clock needs one CPU and TCG")
+
+
+def _prepared(asked: Asked) -> Prepared:
+    line = list(asked.own_words())
+    for wanted in asked.signals():
+        line += [word for word in words_for(wanted) if word not in line]
+    row = named(asked.arch) if asked.arch else of_host()
+    workload = asked.workload()
+    machine = replace(
+        machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind, memory_bytes=asked.memory_bytes(),
+        cpus=asked.cpus or 1, kernel=existing(asked.kernel), initrd=existing(asked.initrd), append=tuple(line),
+        disks=_disks(asked), ports=machines.on_loopback(workload.ports), cpu_model=asked.cpu or row.emulator.cpu_model,
+        accelerator=asked.accelerator, clock=asked.clock, options=asked.qemu,
+    )  # fmt: skip
+    _check(machine, asked.sample)
+    if isinstance(workload, Nothing) and (asked.sample or asked.changes):
+        raise UserInputError("--sample and --try need a moment to be ready at", hint=f"--ready {FORMS}")
+    if asked.clock is Clock.INSTRUCTIONS:
+        # Nothing from outside may differ: no entropy of the host's, addresses as linked.
+        machine = machines.countable(machine)
+    return Prepared(asked, str(asked.subject or asked.kernel), machine, workload)
+
+
+def _disks(asked: Asked) -> tuple[Disk, ...]:
+    found = tuple(disks.disk_of(path) for path in ((asked.subject,) if asked.subject else ()) + asked.disks)
+    if asked.kernel is None:
+        if not found:
+            raise UserInputError("nothing to boot", hint="give a disk image, or --kernel")
+        if not disks.has_loader(found[0]):
+            raise UserInputError(f"{found[0].path} has no boot loader", hint="give --kernel, --initrd and --append")
+    return found
+
+
+def _check(machine: Machine, sample: bool) -> None:
+    if sample and (machine.kernel is None or machine.initrd is None):
+        raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
+    if sample and not machine.type.second_port:
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.kind} has not")
+    if machine.kernel is None and machine.append:
+        raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
+    check_clock(machine)
+
+
+def _attributed(prepared: Prepared) -> BootCost:
+    machine, out = prepared.machine, prepared.asked.out
+    if machine.kernel is None:
+        raise UserInputError("--attribute needs --kernel", hint="give --kernel, --initrd and --append")
+    store = Store()
+    known = attribution.of_package(Path(machine.kernel), store, machine.architecture)
+    return attribution.attributed(
+        machine, known, out, natives=guest_programs.of(machine.architecture), store=store,
+        timeout_s=prepared.workload.timeout_s,
+    )  # fmt: skip
+
+
+def _booted(prepared: Prepared) -> BootSeries:
+    asked, machine, workload = prepared.asked, prepared.machine, prepared.workload
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.debug_initcalls:
+        machine = profile.with_initcalls(machine)
+    if asked.sample:
+        if isinstance(workload, OwnInit):
+            workload = replace(workload, collector=True)
+        machine = profile.with_collector(machine, guest_programs.of(machine.architecture).collector, asked.out)
+    with step(f"boot {Path(prepared.name).name}") as progress:
+
+        def on_boot(name: str, number: int, seconds: float) -> None:
+            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
+
+        exact = machine.clock is Clock.INSTRUCTIONS
+        return series.run(
+            prepared.name,
+            series.in_turn([series.variant("base", machine)], asked.times),
+            workload,
+            asked.out,
+            booter=Settled(guest_programs.of(machine.architecture)) if exact else plain_boot,
+            on_boot=on_boot,
+        )
+
+
+def _tried(prepared: Prepared) -> BootSeries:
+    asked, machine = prepared.asked, prepared.machine
+    wanted = choosing.for_machine(asked.changes)
+    store, known = Store(), None
+    if asked.judged_by is JudgedBy.INSTRUCTIONS:
+        if machine.kernel is None:
+            raise UserInputError("to judge by instructions needs --kernel")
+        known = attribution.of_package(Path(machine.kernel), store, machine.architecture)
+    if words := machine_bench.doubt(machine.clock, asked.judged_by, len(wanted), asked.times):
+        output.note(words)
+    parts = guest_programs.of(machine.architecture)
+    with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:
+
+        def on_boot(name: str, number: int, seconds: float) -> None:
+            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
+
+        return trying.on_machine(
+            prepared.name, machine, prepared.workload, wanted, asked.out, times=asked.times,
+            natives=parts, judged_by=asked.judged_by, known=known, store=store, on_boot=on_boot,
+        )  # fmt: skip

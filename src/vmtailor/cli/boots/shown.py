@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every way of `vmtailor boot` ends with: the boots, or the cost of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from vmtailor.analysis.cost import loops
+from vmtailor.base import output
+from vmtailor.base.errors import ExitCode
+from vmtailor.base.files import records
+from vmtailor.base.terminal import Console
+from vmtailor.cli.tables.boot_table import document, show
+from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.boot_cost import BootCost
+from vmtailor.model.boots.series import BootSeries
+
+
+def show_series(found: BootSeries, out: Path, json: bool) -> None:
+    """Print a series; exits with 5 when a boot of the machine as it was failed."""
+    if json:
+        output.document(document(found, out))
+    else:
+        show(found, out, Console())
+    if any(one.outcome is not Outcome.READY for one in found.of(found.variants[0].name)):
+        raise typer.Exit(ExitCode.GUEST)
+
+
+def show_boot_cost(cost: BootCost, out: Path, json: bool, architecture: str) -> None:
+    """Print where the instructions of one boot went."""
+    if json:
+        output.json_bytes([records.to_bytes(cost)])
+    else:
+        show_cost(cost, out, Console(), loops.table(architecture))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the guest's programs must know of Loongson-3 (64-bit little-endian MIPS); the same names as in the folders beside
- * this one. */
+/* What the guest's programs must know of Loongson-3 (64-bit little-endian MIPS); the same names as in the folders
+ * beside this one. */
 #ifndef VT_ARCH_H
 #define VT_ARCH_H
 
@@ -8,9 +8,9 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
-/* The counter that the marks of a boot carry. The processor's own (CC, by rdhwr) counts from reset, at half of the 800 MHz
- * that the machine's firmware tells of, and has 32 bits: it is what it began with on top of the kernel's clock, which
- * begins within the first of its rounds. */
+/* The counter that the marks of a boot carry. The processor's own (CC, by rdhwr) counts from reset, at half of the 800
+ * MHz that the machine's firmware tells of, and has 32 bits: it is what it began with on top of the kernel's clock,
+ * which begins within the first of its rounds. */
 static inline uint64_t arch_cycles(void) {
     const uint64_t round_ns = (UINT64_C(1) << 32) * 5 / 2;
     struct timespec now;

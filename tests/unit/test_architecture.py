@@ -254,6 +254,9 @@ def test_the_image_says_what_it_is_fitted_for(made_up: Architecture, monkeypatch
     assert (chosen.architecture, chosen.machine, chosen.cpu_model) == ("made_up", "plain", "abacus")
     chosen = settled(FitOptions("oci:x", Path(), machine="grand", cpu_model="sandtable"), image("madeup"))
     assert (chosen.machine, chosen.cpu_model) == ("grand", "sandtable")
+    assert chosen.root_format is RootFormat.SQUASHFS
+    assert settled(FitOptions("oci:x", Path(), root=RootFormat.EXT4), image("madeup")).root_format is RootFormat.EXT4
+    assert settled(FitOptions("oci:x", Path(), architecture="x86_64"), image("madeup")).root_format is RootFormat.EROFS
     with pytest.raises(UserInputError, match="Made-Up has no machine 'q35'"):
         settled(FitOptions("oci:x", Path(), machine="q35"), image("madeup"))
 

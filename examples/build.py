@@ -234,12 +234,14 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
     return layer
 
 
-def compiled(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
+def compiled(
+    source: Path, scratch: Path, target: Target, options: tuple[str, ...] = (), *, static: bool = True
+) -> bytes:
     """A program as bytes, without anything that differs between two builds: a C file as a static program, a Go file as
     the one program that Go makes of it, a Java file as an archive of its classes. `options`: further ones of the C
     compiler; with a library among them, of the distribution's C library, which libraries are made for."""
     if source.suffix == ".c":
-        return compiled_c(source, scratch, target, options)
+        return compiled_c(source, scratch, target, options, static=static)
     return COMPILERS[source.suffix](source, scratch, target)
 
 
@@ -260,10 +262,12 @@ def c_compiler(target: Target, options: tuple[str, ...]) -> str:
     return program(("musl-gcc", "cc"), "musl-tools")
 
 
-def compiled_c(source: Path, scratch: Path, target: Target, options: tuple[str, ...] = ()) -> bytes:
+def compiled_c(
+    source: Path, scratch: Path, target: Target, options: tuple[str, ...] = (), *, static: bool = True
+) -> bytes:
     out = scratch / source.stem
     subprocess.run(
-        [c_compiler(target, options), "-std=c11", "-O2", "-Wall", "-Wextra", "-static", "-s",
+        [c_compiler(target, options), "-std=c11", "-O2", "-Wall", "-Wextra", *(["-static"] if static else []), "-s",
          "-Wl,--build-id=none", "-o", str(out), source.name, *options],
         check=True, cwd=source.parent,
     )  # fmt: skip
@@ -317,7 +321,13 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target
     for item in spec.get("file", ()):
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
-            data = compiled(folder / item["compile"], scratch, target, tuple(item.get("options", ())))
+            data = compiled(
+                folder / item["compile"],
+                scratch,
+                target,
+                tuple(item.get("options", ())),
+                static=item.get("static", True),
+            )
             mode = int(item.get("mode", "0755"), 8)
         elif "random_bytes" in item:
             data = random.Random(item.get("seed", 1)).randbytes(item["random_bytes"])

@@ -9,6 +9,10 @@
 //   bench times N PROGRAM     starts a program so many times, one after the other, and says how long each took
 //   bench stream BYTES TIMES  STREAM's four kernels over three arrays of so many bytes each
 //   bench spin SECONDS        rounds of integer arithmetic in so many seconds
+//   bench after FOLDER NAME PROGRAM...
+//                             creates NAME in a folder, waits until `go` is there, and becomes a program
+//   bench fork-bomb MOST SECONDS
+//                             processes that begin processes, at most so many, for at most so long
 #define _GNU_SOURCE
 #include "common/sha256.h"
 
@@ -17,11 +21,13 @@
 #include <fcntl.h>
 #include <float.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -292,6 +298,45 @@ static int times(int rounds, char **program) {
     return 0;
 }
 
+static int after(const char *folder, const char *name, char **program) {
+    struct timespec pause = {0, 500000};
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+    if (file < 0)
+        return fail(path);
+    close(file);
+    snprintf(path, sizeof(path), "%s/go", folder);
+    while (access(path, F_OK) < 0)
+        nanosleep(&pause, NULL);
+    execvp(program[0], program);
+    return fail(program[0]);
+}
+
+// Each process has the same deadline, and dies of it; what was begun is counted in memory that all of them share.
+static int fork_bomb(int most, unsigned seconds) {
+    double until = now_s() + seconds;
+    int *begun = mmap(NULL, sizeof(*begun), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (begun == MAP_FAILED)
+        return fail("mmap");
+    *begun = 1;
+    signal(SIGCHLD, SIG_IGN);
+    alarm(seconds);
+    while (now_s() < until) {
+        if (__atomic_add_fetch(begun, 1, __ATOMIC_RELAXED) > most) {
+            __atomic_sub_fetch(begun, 1, __ATOMIC_RELAXED);
+            sched_yield();
+            continue;
+        }
+        pid_t child = fork();
+        if (child == 0)
+            alarm((unsigned)(until > now_s() ? until - now_s() : 0) + 1);
+        else if (child < 0)
+            __atomic_sub_fetch(begun, 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
 int main(int count, char **words) {
     const char *command = count > 1 ? words[1] : "";
     if (!strcmp(command, "report"))
@@ -308,7 +353,11 @@ int main(int count, char **words) {
         return stream(strtoull(words[2], NULL, 10), atoi(words[3]));
     if (!strcmp(command, "spin") && count == 3)
         return spin(atof(words[2]));
+    if (!strcmp(command, "after") && count > 4)
+        return after(words[2], words[3], words + 4);
+    if (!strcmp(command, "fork-bomb") && count == 4)
+        return fork_bomb(atoi(words[2]), (unsigned)atoi(words[3]));
     fprintf(stderr, "usage: bench report [FILE] | hold [FILE] | serve PORT | null | times N PROGRAM | stream BYTES "
-                    "TIMES | spin SECONDS\n");
+                    "TIMES | spin SECONDS | after FOLDER NAME PROGRAM... | fork-bomb MOST SECONDS\n");
     return 2;
 }

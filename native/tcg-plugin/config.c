@@ -97,9 +97,17 @@ static const char *about_processor(struct config *config, char **words, unsigned
     return "unknown statement";
 }
 
+static const char *add_mode(struct config *config, char **words, unsigned count) {
+    config->settle_only = count == 2 && !strcmp(words[1], "settle");
+    if (!config->settle_only)
+        return add_switch(words, count, "counts", "coverage", &config->exact);
+    config->exact = false;
+    return NULL;
+}
+
 static const char *statement(struct config *config, char **words, unsigned count) {
     if (!strcmp(words[0], "mode"))
-        return add_switch(words, count, "counts", "coverage", &config->exact);
+        return add_mode(config, words, count);
     if (!strcmp(words[0], "devices"))
         return add_switch(words, count, "on", "off", &config->devices);
     if (!strcmp(words[0], "kernel"))

@@ -8,8 +8,8 @@
  *     prefix VALUE MASK [half]    bytes before an instruction's own (`half`: in the kernel's half only)
  *     port VALUE MASK [half]      an instruction whose byte, under the mask, is this value accesses I/O ports
  *     at-once ADDRESS             a page of a device that answers at once: nothing settles after a write to it
- *     mode counts|coverage        counts: every instruction exactly; coverage: entries of blocks only
- *                                 (default counts)
+ *     mode counts|coverage|settle counts: every instruction exactly; coverage: entries of blocks only; settle:
+ *                                 count nothing, only settle after writes to devices (default counts)
  *     devices on|off              count memory-mapped device accesses, and settle after writes to them
  *                                 (default on)
  *     kernel ADDRESS              lower code is user code once this instruction has been translated (give
@@ -51,7 +51,7 @@ struct point {
 };
 
 struct config {
-    bool exact, devices;
+    bool exact, devices, settle_only;
     char *architecture, *target;
     uint64_t half, kernel; // kernel 0: any address of the kernel's half
     struct opcodes prefixes, ports;

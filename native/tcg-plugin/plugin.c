@@ -129,16 +129,33 @@ static bool answers_at_once(uint64_t physical) {
     return false;
 }
 
+static bool is_device(const struct qemu_plugin_hwaddr *address) {
+    return address && qemu_plugin_hwaddr_is_io(address);
+}
+
+static void settle_after(const struct qemu_plugin_hwaddr *address) {
+    if (!answers_at_once(qemu_plugin_hwaddr_phys_addr(address)))
+        settle();
+}
+
+static void on_store(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
+    struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
+    (void)vcpu;
+    (void)userdata;
+    if (is_device(address))
+        settle_after(address);
+}
+
 static void on_memory(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata) {
     struct qemu_plugin_hwaddr *address = qemu_plugin_get_hwaddr(info, vaddr);
     (void)vcpu;
     (void)userdata;
-    if (!address || !qemu_plugin_hwaddr_is_io(address))
+    if (!is_device(address))
         return;
     mmio_total++;
     device_accesses[device_number(address)]++;
-    if (qemu_plugin_mem_is_store(info) && !answers_at_once(qemu_plugin_hwaddr_phys_addr(address)))
-        settle();
+    if (qemu_plugin_mem_is_store(info))
+        settle_after(address);
 }
 
 static bool is_among(const struct opcodes *opcodes, uint8_t byte, bool in_half) {
@@ -220,9 +237,21 @@ static void count_system(struct qemu_plugin_tb *tb, enum block_class class) {
     }
 }
 
+static void watch_stores(struct qemu_plugin_tb *tb) {
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    for (size_t i = 0; i < count; i++)
+        qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_store, QEMU_PLUGIN_CB_NO_REGS,
+                                         QEMU_PLUGIN_MEM_W, NULL);
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
     (void)id;
+    if (config.settle_only) {
+        if (vaddr >= config.half)
+            watch_stores(tb);
+        return;
+    }
     watch_points(tb); // first, so that what is counted here is not yet counted at the mark
     if (vaddr >= config.half) {
         if (!kernel_seen && (!config.kernel || (config.kernel >= vaddr && config.kernel < end_of(tb)))) {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PAUSE_NS 20000
-#define PATIENCE_S 2
+#define PATIENCE_S 10 // of a host that is so busy that a thread which could run does not come to it
 // A thread that wakes another sleeps only after the other is awake, but a scan looks at them one after the other. Three
 // quiet scans in a row leave no room for a hand-over (worker to main thread) to slip through.
 #define QUIET_SCANS 3

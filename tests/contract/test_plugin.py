@@ -104,6 +104,18 @@ def test_instructions_are_counted_as_by_hand_and_as_by_the_guests_clock(
     assert by_hand[:3] + by_hand[4:] == by_clock[:3] + by_clock[4:]
 
 
+def test_to_settle_counts_nothing_and_changes_nothing(
+    machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
+) -> None:
+    image, labels = guest
+    counted = boot(machine_program, image, config_for(labels), tmp_path / "counts")[1]
+    counters, readings, _ = boot(machine_program, image, config_for(labels, PluginMode.SETTLE), tmp_path / "settle")
+    assert readings == counted
+    assert [totals.executed for _, totals in counters.marks] == []
+    (whole,) = counters.stretches
+    assert whole.at_end.executed == 0
+
+
 def test_accesses_to_devices_are_counted(
     machine_program: qemu_program.Qemu, guest: tuple[Path, dict[str, int]], tmp_path: Path
 ) -> None:

@@ -10,10 +10,11 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.model.bundle import RECORD
 from vmtailor.model.machine import Accelerator
+from vmtailor.model.trial import Verification
 from vmtailor.pipeline import reverify
 from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.stages import verify
-from vmtailor.stages.verify import Target, Verification
+from vmtailor.stages.verify import Target
 
 
 @pytest.fixture

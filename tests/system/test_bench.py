@@ -43,7 +43,7 @@ def image() -> Path:
         pytest.skip(f"{', '.join(absent)}: make setup-bench")
     layout, made_of = REPOSITORY / "build/images/bench", REPOSITORY / "benchmarks/image"
     index = layout / "index.json"
-    newest = max(path.stat().st_mtime for path in (*made_of.iterdir(), REPOSITORY / "examples/build.py"))
+    newest = max(path.stat().st_mtime for path in (*made_of.rglob("*"), REPOSITORY / "examples/build.py"))
     if not index.is_file() or index.stat().st_mtime < newest:
         build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(made_of), str(layout)]
         subprocess.run(build, check=True, timeout=BUILD_S)
@@ -140,3 +140,48 @@ def test_a_killed_harness_leaves_nothing(image: Path, tmp_path: Path, number: in
 def test_a_harness_killed_at_any_moment_leaves_nothing(image: Path, tmp_path: Path, number: int) -> None:
     what = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[number % 3]
     _killed_at(image, tmp_path, 0.2 + number * 0.7, what)
+
+
+def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tree(image: Path, tmp_path: Path) -> None:
+    out, on = tmp_path / "bench.json", ",".join(RUNTIMES)
+    arguments = words(image, out, "unixbench", "--only", "dhry2reg,shell1", "--n", "1,2", "--on", on)
+    ended = run_program(tmp_path, *arguments, timeout_s=RUN_S)
+    assert ended.code == 0, ended.stderr
+    ours = run_of(out)
+    assert not [(trial.runtime, trial.failure) for trial in ours.trials if trial.failure]
+    assert {len(trial.figures) for trial in ours.trials if trial.count == 2} == {2}  # one score an instance
+    assert dict(ours.options)["unixbench"] == "our set" and "gcc" in dict(ours.options)["unixbench compiler"]
+    assert any("not in the quick form" in text for text in ours.left_out)
+    out = tmp_path / "published.json"
+    tree = REPOSITORY / "tests/fakes/unixbench"
+    arguments = words(image, out, "unixbench", "--only", "dhry2reg,shell1", "--n", "1", "--on", on)
+    ended = run_program(tmp_path, *arguments, "--unixbench-source", tree, timeout_s=RUN_S)
+    assert ended.code == 0, ended.stderr
+    published = run_of(out)
+    assert not [(trial.runtime, trial.failure) for trial in published.trials if trial.failure]
+    scores = {trial.test: {figure.value for figure in trial.figures} for trial in published.trials}
+    assert scores == {"dhry2reg": {1000.0}, "shell1": {10.0}}  # COUNT over TIME, by the second and by the minute
+    assert not list((tree / "pgms").glob("looper"))  # it was built in a copy
+    assert nothing_is_left() == []
+
+
+def test_what_misbehaves_is_contained_and_the_others_report(image: Path, tmp_path: Path) -> None:
+    if on_path("ab") is None:
+        pytest.skip("ab: make setup-bench")
+    out = tmp_path / "bench.json"
+    arguments = words(image, out, "isolation", "--only", "fork-bomb,memory", "--on", ",".join(RUNTIMES))
+    ended = run_program(tmp_path, *arguments, timeout_s=RUN_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert not [(trial.runtime, trial.test, trial.failure) for trial in run.trials if trial.failure]
+    assert len(run.trials) == 2 * 3 * 2  # two stresses, three runtimes, two repetitions; t1 is the warm-up
+    for trial in run.trials:
+        names = [figure.name for figure in trial.figures]
+        silent = next(figure.value for figure in trial.figures if figure.name == "did not report")
+        assert names.count("t1") == 4 and names.count("t2 / t1") == 4 - silent
+        assert "the misbehaving one" in trial.notes[0]
+    assert "256 processes" in dict(run.options)["isolation limits"]
+    page = tmp_path / "page.html"
+    shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=RUN_S)
+    assert shown.code == 0 and 'class="heat"' in page.read_text()
+    assert nothing_is_left() == []

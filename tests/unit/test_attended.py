@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vmtailor.analysis.guests import attended
@@ -15,12 +16,14 @@ from vmtailor.booting.attended import with_attendant
 from vmtailor.drivers.guest import attendant_volume
 from vmtailor.drivers.guest.wire import OPEN_KEY
 from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import STOP, SystemExercise, SystemReadyKind
+from vmtailor.model.boots.workload import Attended, Patience
 from vmtailor.model.exercise import ReadyKind, StepKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, Mark, StepResult
-from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.stages.exercise_file import load_system, parse_system
 
 GOOD = """
@@ -177,3 +180,39 @@ def test_units_that_failed_are_what_systemd_lists() -> None:
     assert attended.failed_units(after.report) == ("web.service", "dev-ttyS0.device")
     assert attended.boot_of(after, parsed(GOOD), "").failed_units == ("web.service", "dev-ttyS0.device")
     assert attended.failed_units(GuestReport()) == ()
+
+
+def test_a_boot_that_shall_only_get_ready_is_right_once_it_is() -> None:
+    found = attended.boot_of(gathered("init", "ready", code=None), parsed(GOOD), "", until_ready=True)
+    assert found.outcome is Outcome.READY and not found.failures
+    never = attended.boot_of(gathered("init", code=None), parsed(GOOD), "it was not done after 5 s", until_ready=True)
+    assert never.outcome is Outcome.TIMEOUT and never.failures == ("it was not done after 5 s",)
+
+
+def test_where_it_was_counted_init_is_the_systems_own() -> None:
+    """Marks of the plugin have instructions since reset; the guest's own words, virtual time."""
+    none = np.zeros(0, np.uint64)
+
+    def stretch(begin: str, end: str, executed: int) -> Stretch:
+        return Stretch(begin, end, Totals(kernel=executed), (), (), none.astype(np.uint32), none, none)
+
+    stretches = (
+        stretch("reset", "kernel", 100), stretch("kernel", "init", 700), stretch("init", "ready", 900),
+        stretch("ready", "", 950),
+    )  # fmt: skip
+    words = none.astype(np.uint32)
+    blocks = Blocks(none, words, words, none.astype(bool), none.astype(np.uint16), words, none.astype(np.uint8))
+    counted = replace(gathered("init", "ready"), counters=Counters(True, True, True, blocks, stretches, ()))
+    found = attended.boot_of(counted, parsed(GOOD), "", until_ready=True)
+    marks = {one.name: one for one in found.milestones}
+    assert (marks["kernel"].executed, marks["kernel"].virtual_ns) == (100, 100)
+    assert marks["init"].executed == 700 and marks["ready"].executed == 900
+    assert found.instructions == 600 and [one.phase for one in found.phases][:3] == ["firmware", "kernel", "init"]
+
+
+def test_patience_is_of_processor_time_where_nobody_waits(tmp_path: Path) -> None:
+    work = Attended(parsed(GOOD), tmp_path / "volume", OPEN_KEY, 100.0)
+    assert work.unhurried(Clock.WALL) == work
+    patient = work.unhurried(Clock.INSTRUCTIONS, Patience.after(10.0))
+    assert patient.timeout_s > work.timeout_s and patient.patience.all_s == 90.0
+    assert patient.patience.still_s < patient.timeout_s

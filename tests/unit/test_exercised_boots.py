@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from vmtailor.booting import exercised
 from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
-from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.machine import Clock, Disk, Machine
 
 FAKE = Path(__file__).parent.parent / "fakes" / "qemu-system"
 
@@ -54,6 +58,26 @@ def test_without_an_exercise_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, 
     found, _ = boot(machine(tmp_path, "exit"), Exercised(Run(argv=("/x",), key=FIXED_KEY), 20.0), tmp_path)
     assert (found.outcome, found.failures) == (Outcome.READY, ())
     assert found.container is not None and found.container.answers_right is None
+
+
+def test_a_guest_that_nobody_counts_waits_for_its_disks_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the instruction clock an idle guest jumps to its next timer, while a busy host still reads its disk."""
+    told: list[Counting | None] = []
+
+    def play(machine: Machine, work: Exercised, scratch: Path, counting: Counting | None, on_progress: object) -> Any:
+        told.append(counting)
+        return None, None
+
+    monkeypatch.setattr(exercised, "boot", play)
+    work = Exercised(Run(argv=("/x",), key=FIXED_KEY), 20.0)
+    one = machine(tmp_path, "exit")
+    for asked in (one, replace(one, clock=Clock.WALL), replace(one, cpus=2)):
+        boot(asked, work, tmp_path)
+    settled, wall, two = told
+    assert settled is not None and settled.config.mode is PluginMode.SETTLE and (wall, two) == (None, None)
+    own = Counting(settled.library, PluginConfig())
+    boot(one, work, tmp_path, counting=own)
+    assert told[-1] is own
 
 
 @pytest.mark.parametrize(

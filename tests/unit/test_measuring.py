@@ -180,9 +180,11 @@ def test_a_loop_is_found_in_the_parts_that_the_compiler_made_of_its_function() -
 def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the instruction clock only processor time and standing still end a boot, not the host's seconds."""
     told: list[Exercised] = []
+    paces: list[int] = []
 
     def boot(machine: Machine, work: Exercised, scratch: Path) -> tuple[Any, Any]:
         told.append(work)
+        paces.append(machine.pace)
         return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
 
     monkeypatch.setattr(measure, "boot", boot)
@@ -195,4 +197,24 @@ def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeyp
         assert first.timeout_s == second.timeout_s == BUSY_TIMES * whole and second.patience.still_s == STILL_S
     else:
         assert first.timeout_s == whole and STILL_S <= second.timeout_s < STILL_S + 1
+    # A slower machine has as many instructions to be ready in.
+    pace = measure.SEARCH_PACE if clock is Clock.INSTRUCTIONS else 0
+    assert paces == [pace, pace]
+    assert second.run.exercise is not None and second.run.exercise.ready.timeout_s == 20.0 * 2**pace
     assert second.patience.start_s == measure.SLACK_S + 4 and second.patience.all_s == measure.SLACK_S + 20
+
+
+def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, float]] = []
+
+    def boot(machine: Machine, work: Exercised, scratch: Path) -> tuple[Any, Any]:
+        assert work.run.exercise is not None
+        seen.append((machine.pace, work.run.exercise.stop_timeout_s))
+        failures = ("late",) if machine.pace else ()
+        return SimpleNamespace(failures=failures), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
+    subject = cast(Any, SimpleNamespace(machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
+    assert measure._MemorySearch(subject, Path()).passes(32 << 20)
+    assert seen == [(measure.SEARCH_PACE, 80.0), (0, 10.0), (0, 10.0)]

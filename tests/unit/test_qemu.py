@@ -34,6 +34,7 @@ def option(argv: list[str], name: str) -> str:
 def test_the_instruction_clock_fixes_everything_that_varies() -> None:
     argv = qemu_command.command(PLAIN)
     assert option(argv, "-icount") == "shift=0,sleep=off"
+    assert option(qemu_command.command(replace(PLAIN, pace=3)), "-icount") == "shift=3,sleep=off"
     assert option(argv, "-rtc") == "base=2026-01-01T00:00:00,clock=vm"
     assert option(argv, "-seed") == "1"
     assert option(argv, "-accel") == "tcg"
@@ -94,7 +95,9 @@ def test_what_cannot_be_had_together_is_refused() -> None:
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1), st.integers(1, 4))
 def test_no_path_breaks_out_of_its_option(path: str, count: int) -> None:
-    argv = qemu_command.command(replace(PLAIN, disks=(Disk(path),) * count), plugin=Plugin(*[Path(path)] * 3))
+    argv = qemu_command.command(
+        replace(PLAIN, disks=(Disk(path),) * count), plugin=Plugin(Path(path), Path(path), Path(path))
+    )
     for word in argv:
         if word.startswith("if=none"):
             inner = word.split(",file=", 1)[1].removesuffix(",format=raw,read-only=on")

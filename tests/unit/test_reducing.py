@@ -11,9 +11,9 @@ import pytest
 
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Cause, Change, Reason, symbol
+from vmtailor.model.trial import Verification
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, reducing
-from vmtailor.stages.verify import Verification
 
 CAUSES = {
     "ASKED": Cause.DEMANDED,
@@ -40,16 +40,15 @@ class Bench:
     """Plans as Kconfig would make them, and machines that work while all of `needed` is in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, needed: set[str]) -> None:
-        self.findings: Any = SimpleNamespace(trials=[], inputs=SimpleNamespace(options=None, root=None))
+        self.findings: Any = SimpleNamespace(
+            trials=[], options=None, planned=self._planned, verified=self._verified, machine_of=lambda *_: None
+        )
         self.tried: list[set[str]] = []
         self.unbuildable: set[str] = set()
         self._needed = needed
-        monkeypatch.setattr(fitting, "planned", self._planned)
         monkeypatch.setattr(fitting, "built", self._built)
-        monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
-        monkeypatch.setattr(fitting, "verified", self._verified)
 
-    def _planned(self, _: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+    def _planned(self, changes: Sequence[Change], drop: Sequence[str]) -> Any:
         names = {change.id for change in changes if change.value == "n"}
         if "BELOW" in names and "ABOVE" not in names:
             raise BuildError("the configuration cannot have ABOVE")
@@ -60,7 +59,7 @@ class Bench:
             raise BuildError("undefined reference")
         self.tried.append(made.gone)
 
-    def _verified(self, _: Any, made: Any, machine: Any) -> Verification:
+    def _verified(self, made: Any, machine: Any) -> Verification:
         return Verification(tuple(sorted(self._needed & made.gone)))
 
     def reduced(self) -> set[str]:

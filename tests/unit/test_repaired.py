@@ -14,17 +14,17 @@ from vmtailor.analysis.explain.nearest import Nearest
 from vmtailor.base.errors import BuildError
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import FailedCall
-from vmtailor.model.trial import Purpose, Trial
+from vmtailor.model.trial import Purpose, Trial, Verification
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import fitting, repairing
-from vmtailor.stages.verify import Verification
 
 
 def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[str, ...]] = []
     findings: Any = SimpleNamespace(
         tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
-        inputs=SimpleNamespace(options=SimpleNamespace(budget=12), root=None),
+        options=SimpleNamespace(budget=12),
+        machine_of=lambda *_: None,
         trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
     )
     failing: Any = SimpleNamespace(
@@ -32,7 +32,7 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
     )
     monkeypatch.setattr(nearest, "nearest", lambda *_: Nearest(("CLASHES", "NEEDED")))
 
-    def planned(_: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+    def planned(changes: Sequence[Change], drop: Sequence[str]) -> Any:
         names = tuple(change.id for change in changes)
         tried.append(names)
         if "CLASHES" in names and "NEEDED" not in names:
@@ -40,13 +40,9 @@ def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.M
         return SimpleNamespace(names=names, prompted_y=9 + len(names))
 
     monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
-    monkeypatch.setattr(fitting, "planned", planned)
     monkeypatch.setattr(fitting, "built", lambda *_: None)
-    monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
-    passes = Verification(())
-    monkeypatch.setattr(
-        fitting, "verified", lambda _, made, machine: passes if "NEEDED" in made.names else failing.verification
-    )
+    findings.planned = planned
+    findings.verified = lambda made, machine: Verification(()) if "NEEDED" in made.names else failing.verification
     found: Any = repairing.repaired(findings, failing)
     assert found.verification.passed
     assert found.plan.names == ("NEEDED",)
@@ -76,7 +72,7 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
         asked_about.extend(one.name for one in failed)
         return Nearest((failed[0].name.upper(), "OTHER"), 1)
 
-    def verified(_: Any, made: Any, machine: Any) -> Verification:
+    def verified(made: Any, machine: Any) -> Verification:
         missing = next((name for name in ("FIRST", "SECOND") if name not in made.names), None)
         if missing is None:
             return Verification(())
@@ -84,21 +80,20 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
 
     findings: Any = SimpleNamespace(
         tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
-        inputs=SimpleNamespace(options=SimpleNamespace(budget=12), root=None),
+        options=SimpleNamespace(budget=12),
+        machine_of=lambda *_: None,
         trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
     )
 
-    def planned(_: Any, changes: Sequence[Change], drop: Sequence[str]) -> Any:
+    def planned(changes: Sequence[Change], drop: Sequence[str]) -> Any:
         return SimpleNamespace(names=tuple(c.id for c in changes), left_out=(), fragment=(), prompted_y=9)
 
     monkeypatch.setattr(nearest, "nearest", nearest_to)
     monkeypatch.setattr(repairing, "addable", lambda _, fragment, names: tuple(names))
-    monkeypatch.setattr(fitting, "planned", planned)
     monkeypatch.setattr(fitting, "built", lambda *_: None)
-    monkeypatch.setattr(fitting, "machine_of", lambda *_: None)
-    monkeypatch.setattr(fitting, "verified", verified)
+    findings.planned, findings.verified = planned, verified
     first: Any = SimpleNamespace(
-        verification=verified(None, SimpleNamespace(names=()), None),
+        verification=verified(SimpleNamespace(names=()), None),
         plan=SimpleNamespace(left_out=(), fragment=(), prompted_y=9, names=()),
     )
     found: Any = repairing.repaired(findings, first)

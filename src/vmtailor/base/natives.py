@@ -25,6 +25,7 @@ ADDRESSES = {
     "init": (0x70000000, 0x74000000),
     "stage1": (0x74000000, 0x78000000),
     "client": (0x78000000, 0x7C000000),
+    "attendant": (0x7C000000, 0x80000000),
 }
 _MARK = "vt_mark_"
 _LONGEST_NAME = 1024
@@ -88,6 +89,10 @@ class Natives:
     def marks(self) -> dict[str, int]:
         """Address of each of init's marks: init, entry, ready, load, load_end, stop, end."""
         return mark_addresses(self.init.read_bytes())
+
+    def attendant_marks(self) -> dict[str, int]:
+        """The same of the attendant: init (the system's own has been executed), ready, load, load_end, stop."""
+        return mark_addresses(self.attendant.read_bytes())
 
 
 def mark_addresses(init: bytes) -> dict[str, int]:

@@ -13,14 +13,16 @@ from pathlib import Path
 from vmtailor.analysis.guests import attended as judging
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.base.files import temporary
+from vmtailor.base.natives import ADDRESSES
 from vmtailor.booting import counting
 from vmtailor.booting.counting import Counting
+from vmtailor.booting.exercised import Used
 from vmtailor.booting.listener import Listener, listening
 from vmtailor.drivers.guest.attendant_volume import PROGRAM
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.ready import ConsoleWatcher
 from vmtailor.drivers.host import host_client
-from vmtailor.drivers.qemu.plugin import Plugin
+from vmtailor.drivers.qemu.plugin import Owner, Plugin
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
@@ -35,6 +37,11 @@ _LAST_WORDS_S, _END_S, _END_COUNTED_S = 2.0, 3.0, 60.0
 _TAIL_BYTES = 65536
 #: Words by which a kernel mounts its root itself; the attendant's disk takes their place.
 _ROOT_WORDS = ("root", "rootfstype", "rootflags", "init", "ro", "rw", "resume")
+
+
+def owners() -> tuple[Owner, ...]:
+    """User code that is ours: the attendant, and the client that asks for it."""
+    return tuple(Owner(name, *ADDRESSES[name]) for name in ("attendant", "client"))
 
 
 def with_attendant(machine: Machine, volume: Path) -> Machine:
@@ -55,15 +62,20 @@ def boot(
     """Boot, drive, shut down. `machine.disks[0]` has the system."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary.held_folder(scratch)) if wanted is not None else scratch
-        loaded = counting.prepare(wanted, folder)
+        loaded = counting.prepare(wanted, folder, owners())
         driven = with_attendant(machine, work.volume)
         listener = stack.enter_context(listening(driven, plugin=loaded, attendant=True))
         conversation = _Conversation(listener, work)
         lost = conversation.run(on_progress)
-        end, cpu_s = _end(listener), listener.machine.cpu_s
+        end, conversation.used.now_s = _end(listener), listener.machine.cpu_s
         listener.quit(_END_COUNTED_S if loaded is not None else _END_S)
         conversation.session.pump(0)
-        return _recorded(listener, conversation, end, cpu_s, lost, loaded, work)
+        gathered = _gathered(listener, conversation, end, loaded)
+    table = wanted.table if wanted is not None else None
+    found = judging.boot_of(
+        gathered, work.exercise, lost, conversation.outside, until_ready=work.until_ready, table=table
+    )
+    return found, gathered
 
 
 class _Conversation:
@@ -79,6 +91,7 @@ class _Conversation:
         # After its own load the attendant waits for a word, as it is told (attendant_volume.config_bytes).
         self._waits = bool(work.exercise.host_steps) or self._line is not None
         self.outside: list[str] = []
+        self.used = Used()
         self._seen = 0
         self._lost, self._lost_at = "", 0.0
 
@@ -86,8 +99,11 @@ class _Conversation:
         """Why the guest was given up; "" when it ended by itself."""
         while not self._listener.ended:
             self.session.pump(_LOOK_S)
+            if self._work.until_ready and any(mark.name == "ready" for mark in self.session.marks):
+                return ""
             text = self._listener.pump(0.0)
             now = self._listener.now
+            self.used.look(self._listener.machine, self.session.listening)
             if self._line is not None and text and self._line.console(text):
                 self._line = None
                 self.session.go()
@@ -98,6 +114,8 @@ class _Conversation:
                 return self._lost
             if now > self._work.timeout_s:
                 return f"it was not done after {self._work.timeout_s:.0f} s"
+            if self.used.beyond(self._work.patience):
+                return f"it was not done after {self.used.now_s:.0f} s of processor time"
         self._listener.drain()
         return self._lost
 
@@ -125,25 +143,16 @@ def _end(listener: Listener) -> End:
     return End(ending, machine.command, tail, machine.stderr(), listener.now, code)
 
 
-def _recorded(
-    listener: Listener,
-    said: _Conversation,
-    end: End,
-    cpu_s: float | None,
-    lost: str,
-    loaded: Plugin | None,
-    work: Attended,
-) -> tuple[Boot, Gathered]:
+def _gathered(listener: Listener, said: _Conversation, end: End, loaded: Plugin | None) -> Gathered:
     counts, counters = counting.counted(loaded)
-    timed = tuple(listener.console.timed())
-    gathered = Gathered(
+    return Gathered(
         end=end,
         started_s=listener.machine.started_s,
         report=said.session.report(),
         console=bytes(listener.console.raw),
-        lines=timed,
-        cpu_s=cpu_s,
+        lines=tuple(listener.console.timed()),
+        start_cpu_s=said.used.start_s,
+        cpu_s=said.used.now_s,
         counts=counts,
         counters=counters,
     )
-    return judging.boot_of(gathered, work.exercise, lost, said.outside), gathered

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vmtailor.booting import attended, exercised, watched
-from vmtailor.booting.counting import Counting
+from vmtailor.booting.counting import Counting, settling
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import Attended, Exercised, Workload
@@ -28,7 +28,10 @@ def boot(
 ) -> tuple[Boot, Gathered]:
     """Start a machine, drive it by its workload, and wait for the end. A guest that crashes, hangs or never gets ready
     is a result; HostError or GuestError are raised when QEMU itself does not start. Nothing is left running, whatever
-    happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts."""
+    happens. `scratch`: where temporary files may lie; `counting`: what the plugin counts. On the instruction clock the
+    guest waits for its disks in any case (`settling`)."""
+    if counting is None:
+        counting = settling(machine)
     if isinstance(workload, Exercised):
         return exercised.boot(machine, workload, scratch, counting, on_progress)
     if isinstance(workload, Attended):

@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.base.errors import AnswerNo
+from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.cli.options import common
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
+from vmtailor.pipeline.systems import subjects
+from vmtailor.pipeline.systems.fit import run_system_fit
 from vmtailor.stages import report as report_stage
 
 
@@ -36,18 +38,28 @@ def fit(
             "to three compiles. Without it their symbols and system calls are counted; the rest is what the cache has.",
         ),
     ] = False,
+    partition: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, show_default=False, help="Of a disk, the partition that has the system."),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Make the machine that fits an image: trace, plan, build, verify, measure, report."""
+    """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
     # It goes into a record, which is UTF-8; a file's name need not be.
     command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
     options = replace(
         asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command
     )
-    result = run_fit(options)
+    if subjects.disk_path(options.reference) is not None:
+        result = run_system_fit(options, partition)
+    elif partition is not None:
+        raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
+    else:
+        result = run_fit(options)
     report_stage.show(result, json=json)
     if not result.verified:
+        what = "container" if result.system is None else "system"
         raise AnswerNo(
-            "the container does not work in the tailored machine",
+            f"the {what} does not work in the tailored machine",
             hint=f"{out}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )

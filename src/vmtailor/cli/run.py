@@ -19,6 +19,7 @@ from vmtailor.cli.verbs import Command
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.running.ports import parse_all
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
+from vmtailor.pipeline.systems.running import is_system, run_system
 
 
 class RunCommand(Command):
@@ -78,6 +79,14 @@ def run(
     privileged: Annotated[
         bool | None, typer.Option(help="Let root in the container do everything. Default: as it was fitted.")
     ] = None,
+    keep_state: Annotated[
+        bool,
+        typer.Option(
+            "--keep-state",
+            help="Of a system with an init of its own: keep what it writes, in the bundle's folder, for the next start "
+            "that asks for it.",
+        ),
+    ] = False,
     explain_failures: Annotated[
         bool,
         typer.Option(
@@ -94,7 +103,8 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Start a bundle's container in its machine. Exits with the container's status; 125 when vmtailor fails, 126 when
+    """Start a bundle's container in its machine; of a system with an init of its own, its machine with the console at
+    this terminal, where Ctrl-] ends it. Exits with the container's status; 125 when vmtailor fails, 126 when
     the container cannot be executed as asked, 127 when its program is not found.
 
     Ctrl-C, SIGTERM, SIGHUP and SIGQUIT become the image's stop signal; after the time to stop, or at a second Ctrl-C,
@@ -124,7 +134,12 @@ def run(
         stop_signal=stop_signal,
         stop_timeout_s=math.inf if stop_timeout == -1 else stop_timeout,
         privileged=privileged,
+        keep_state=keep_state,
     )
+    if is_system(bundle):
+        if explain_failures or observed is not None:
+            raise UserInputError("--explain-failures and --observed are for containers", hint="leave them out")
+        sys.exit(run_system(options))
     # typer.Exit would make 130 look like an interrupted program of ours
     sys.exit(run_bundle(options) if not explain_failures and observed is None else _watched(options, observed))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from vmtailor.stages.plan import Tree, read_tree
 
 #: The record's name in a bundle.
 RUN_RECORD = "run.json"
+#: The record of a trace: of an image's, of a system's.
+TRACE_RECORDS = ("trace.json", "system-trace.json")
 #: Longest line of a trace that is quoted.
 MOST_CHARACTERS = 400
 
@@ -104,9 +107,9 @@ class TraceLines:
         return f"{quoted} ({call.task}, {plural(call.count, 'time')})"
 
     def _read_requests(self) -> list[str]:
-        for inner in ("", f"{TRACE}/"):
+        for inner, record_file in itertools.product(("", f"{TRACE}/"), TRACE_RECORDS):
             try:
-                record = plain_files.read(self._folder, f"{inner}trace.json", RECORD_BYTES)
+                record = plain_files.read(self._folder, f"{inner}{record_file}", RECORD_BYTES)
                 # A record names files of its own folder; one that names others is not followed.
                 name = inner + msgspec.json.decode(record, type=_TraceFiles).requests_file
                 found = plain_files.read(self._folder, name, DATA_BYTES)

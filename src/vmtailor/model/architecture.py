@@ -50,9 +50,10 @@ class MachineType:
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
-    own loader starts it. `network`: options of a fit's network device. `second_port`: there is a second serial port,
-    on which a system can be watched. `installed_mib`: what the machine has in any case, in MiB; a kernel is told of
-    less by `memory_word` (`{kib}` in it is how much)."""
+    own loader starts it. `network`: options of a fit's network device. `second_port`: there can be a second serial
+    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port.
+    `installed_mib`: what the machine has in any case, in MiB; a kernel is told of less by `memory_word` (`{kib}` in it
+    is how much)."""
 
     kind: str
     bus: Bus
@@ -68,6 +69,7 @@ class MachineType:
     second_port: bool = True
     installed_mib: int = 0
     memory_word: str = ""
+    port_device: str = ""
 
 
 @dataclass(frozen=True)

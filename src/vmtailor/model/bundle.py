@@ -17,6 +17,8 @@ INIT = "init"
 BASELINE_CONFIG = "baseline.config"
 #: What was refused in runs, and is part of the evidence since (`refit --observed`).
 OBSERVED = "observed.json"
+#: What was fitted, and its exercise, where it is a system with an init of its own.
+SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 #: The folder of the trace in a bundle.
 TRACE = "trace"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -101,6 +101,11 @@ class Exercise:
     def derived(self) -> bool:
         """Whether it was made from the image's configuration: nobody has said what the container is there for."""
         return self.origin in DERIVED
+
+    def patient(self, times: int) -> Exercise:
+        """The same, waiting so many times as long for the container to be ready and to end: for a slower machine."""
+        ready = replace(self.ready, timeout_s=times * self.ready.timeout_s)
+        return replace(self, ready=ready, stop_timeout_s=times * self.stop_timeout_s)
 
     @property
     def proof(self) -> Proof:

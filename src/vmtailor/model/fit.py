@@ -16,6 +16,7 @@ from vmtailor.model.memory import MemoryUse
 from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
+from vmtailor.model.systems.subject import SystemSubject
 from vmtailor.model.trial import Trial
 
 
@@ -105,6 +106,7 @@ class Part:
 # vmtailor/fit-run/3: without `others`, which was always empty.
 # vmtailor/fit-run/4: `absent`.
 # vmtailor/fit-run/5: `proof`, `prices`, `lacks`, `found_kernel`.
+# vmtailor/fit-run/6: `system`.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
@@ -114,9 +116,10 @@ class FitRun:
     beyond what is expected of their symbols is the `remainder`. `absent`: what is not there, and harmlessly so.
 
     `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
-    the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from."""
+    the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from.
+    `system`: what was fitted where that has an init of its own; `image` then has its processor and ports alone."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/5"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/6"
 
     version: str
     command: str
@@ -144,3 +147,4 @@ class FitRun:
     prices: tuple[MarginPrice, ...] = ()
     lacks: tuple[Lack, ...] = ()
     found_kernel: FoundKernel | None = None
+    system: SystemSubject | None = None

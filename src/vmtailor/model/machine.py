@@ -74,7 +74,8 @@ class Machine:
     finds its devices no other way. `outbound`: the guest may open connections to the world; otherwise
     only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's loopback address, too
     (as 10.0.2.2). `entropy`: a device that gives the host's randomness. `machine_options` go with QEMU's machine type,
-    `options` are further arguments."""
+    `options` are further arguments. `pace`: on the instruction clock an instruction takes 2**pace nanoseconds of
+    virtual time."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/2"
 
@@ -98,6 +99,7 @@ class Machine:
     machine_options: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     architecture: str = field(default_factory=presumed_name)
+    pace: int = 0
 
     @property
     def type(self) -> MachineType:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from vmtailor.model.change import Change
+from vmtailor.model.syscalls import Absence, FailedCall
 
 
 class Purpose(StrEnum):
@@ -32,3 +34,28 @@ class Trial:
     failures: tuple[str, ...]
     build_seconds: float
     verify_seconds: float
+
+
+# vmtailor/verification/1: without `skipped`.
+# vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
+# vmtailor/verification/3: `absent`.
+@dataclass(frozen=True)
+class Verification:
+    """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
+    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
+    programs of the exercise that were not run on the host, so that the verdict is without them; `absent` what is not
+    there and harmlessly so (data/harmless)."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/verification/3"
+
+    failures: tuple[str, ...]
+    degraded: tuple[FailedCall, ...] = ()
+    needs: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    evidence: str = ""
+    skipped: tuple[str, ...] = ()
+    absent: tuple[Absence, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures

@@ -12,6 +12,7 @@ from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
+from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
@@ -37,8 +38,9 @@ def require_writable(out: Path) -> None:
         raise UserInputError(f"the folder {parent} does not exist", hint="make it, or name another with -o")
 
 
-def place(made: Path, out: Path, command: str) -> FitRun:
-    """Copy a finished bundle to where it was asked for. Its record names this place and this command.
+def place(made: Path, out: Path, command: str, disk: tuple[str, Path] | None = None) -> FitRun:
+    """Copy a finished bundle to where it was asked for. Its record names this place and this command. `disk`: its root
+    by its name there, where that is a disk of the user's: no second copy of it is kept.
 
     An older bundle there is replaced at once, or, if something goes wrong, not at all."""
     out = out.absolute()
@@ -47,6 +49,8 @@ def place(made: Path, out: Path, command: str) -> FitRun:
         try:
             # Contents alone: in the cache nobody but its owner may read them.
             shutil.copytree(made, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            if disk is not None:
+                copy_with_holes(disk[1], folder / disk[0])
             for inner in folder.rglob("*"):
                 if inner.is_dir():
                     inner.chmod(0o755)

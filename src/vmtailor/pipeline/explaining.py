@@ -103,8 +103,11 @@ class WholeSource:
 def whole_source(version: str, architecture: str | None, store: Store) -> WholeSource | None:
     """The source of this very version, where the cache has it; None otherwise."""
     tree = _cached(version, store, exact=True)
-    if tree is None:
-        return None
+    return None if tree is None else known_of(tree, architecture, store)
+
+
+def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeSource:
+    """A source with all that is known of it."""
     read = read_tree(tree.path, tree.version, tree.digest, store, architecture=_row(architecture).name)
     return WholeSource(tree, _known(tree, architecture, store), read)
 

@@ -23,7 +23,7 @@ from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.model.kernel import FoundKernel, KernelUse, KernelUses
 from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
-from vmtailor.pipeline.fitting import Findings, Fitted
+from vmtailor.pipeline.fitting import Findings, Fitted, Fitting
 from vmtailor.pipeline.inputs import FitInputs, prepare
 from vmtailor.pipeline.margins import prices
 from vmtailor.pipeline.options import Effort, FitOptions
@@ -142,7 +142,7 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         unexplained=fitted.plan.unexplained,
         untouched=untouched,
         calls=strace_log.summarise(findings.events),
-        warnings=tuple(doubts(findings, fitted, baseline, tailored)),
+        warnings=tuple(doubts(fitted, baseline, tailored, inputs.exercise)),
         stage_seconds=tuple(seconds.items()),
         sources=(
             ("kernel source", f"{inputs.kernel.version}, {', '.join(inputs.kernel.origin)}, {inputs.source.digest}"),
@@ -152,22 +152,22 @@ def record(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side, s
         ),
         proof=inputs.exercise.proof,
         lacks=lacking.lacks(findings.reached, prices.enabled(fitted.plan).keys(), findings.ran),
-        found_kernel=found_kernel(findings, fitted),
+        found_kernel=found_kernel(findings, fitted, inputs.image.reference, inputs.image.digest),
     )
 
 
-def found_kernel(findings: Findings, fitted: Fitted) -> FoundKernel:
-    """Where the kernel came from. One that works is noted to serve this image."""
-    options, image, plan = findings.inputs.options, findings.inputs.image, fitted.plan
+def found_kernel(findings: Fitting, fitted: Fitted, reference: str, identity: str) -> FoundKernel:
+    """Where the kernel came from. One that works is noted to serve this subject. `identity`: digest of its content."""
+    options, plan = findings.options, fitted.plan
     key = fitting.kernel_key(findings, plan)
     uses = kernel_uses.uses_of(options.store, key)
     if fitted.verification.passed:
         kernel = KernelUses(
             plan.kernel_version, plan.architecture, plan.prompted_y, plan.total_y, fitted.kernel.image_bytes
         )
-        uses = kernel_uses.note(options.store, key, kernel, KernelUse(image.reference, image.digest, plan.margins))
+        uses = kernel_uses.note(options.store, key, kernel, KernelUse(reference, identity, plan.margins))
     images = uses.images if uses is not None else ()
-    first = images[0].reference if images and images[0].digest != image.digest else ""
+    first = images[0].reference if images and images[0].digest != identity else ""
     more = uses.more if uses is not None else 0
     return FoundKernel(key not in findings.compiled, first, len(images) + more, key[:12])
 
@@ -178,7 +178,7 @@ def answered_ports(exercise: Exercise) -> set[int]:
     return {step.port for step in steps if step.port and step.kind is not StepKind.COMMAND}
 
 
-def doubts(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side) -> Iterator[Warning]:
+def doubts(fitted: Fitted, baseline: Side, tailored: Side, exercise: Exercise) -> Iterator[Warning]:
     """What a reader should know before believing a figure, or trusting the machine."""
     for sentence in fitted.plan.given_up:
         yield Warning("given-up", sentence)
@@ -186,10 +186,10 @@ def doubts(findings: Findings, fitted: Fitted, baseline: Side, tailored: Side) -
         for figure, spread in side.spread:
             if spread > EXACT_SHARE:
                 yield Warning("spread", f"{side.name}: {figure} differs by {spread:.2%} between boots of one machine")
-    if not findings.inputs.exercise.load:
+    if not exercise.load:
         yield Warning(
             "no-load",
-            "the exercise gives the container no load: what only a request needs was not seen; write one (--exercise)",
+            "the exercise gives no load: what only a request needs was not seen; write one (--exercise)",
         )
     if fitted.kernel.unplanned:
         names = ", ".join(fitted.kernel.unplanned[:10])

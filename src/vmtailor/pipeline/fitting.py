@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
 from vmtailor.analysis.cost import attribution, counters, loops
@@ -25,6 +26,7 @@ from vmtailor.base.progress import step
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import kernel_uses, symbolizer
+from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
@@ -35,19 +37,48 @@ from vmtailor.model.observed import ObservedCall
 from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
-from vmtailor.model.trial import Trial
+from vmtailor.model.trial import Trial, Verification
 from vmtailor.pipeline import keys, reaching
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
 from vmtailor.stages import build, plan, trace, verify
 from vmtailor.stages.plan import Tree, Wishes
-from vmtailor.stages.verify import Verification
+
+
+class Fitting(Protocol):
+    """A fit under way, of whatever subject: what trials, repair and thorough effort ask of it. `trials`: all so far;
+    `compiled`, `found`: keys of the kernels that were compiled in this run, and of those that were there."""
+
+    trials: list[Trial]
+    compiled: set[str]
+    found: set[str]
+
+    @property
+    def tree(self) -> Tree: ...
+
+    @property
+    def options(self) -> FitOptions: ...
+
+    @property
+    def source(self) -> SourceTree: ...
+
+    def planned(self, tried: Sequence[Change], drop: Sequence[str]) -> Plan:
+        """The plan, with symbols that trials put back or have shown to be unneeded, and without what one leaves out."""
+        ...
+
+    def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
+        """The tailored machine."""
+        ...
+
+    def verified(self, made: Plan, machine: Machine) -> Verification:
+        """What verification says of a machine; asked once for the same bytes."""
+        ...
 
 
 @dataclass(eq=False)
 class Findings:
-    """What is known so far of one fit."""
+    """What is known so far of one fit of an image."""
 
     inputs: FitInputs
     trace: Trace
@@ -66,6 +97,23 @@ class Findings:
     before: tuple[Change, ...] = ()
     #: Names a trace that was not made here: what is found with it is not what is found with the one made here.
     trace_id: str = ""
+
+    @property
+    def options(self) -> FitOptions:
+        return self.inputs.options
+
+    @property
+    def source(self) -> SourceTree:
+        return self.inputs.source
+
+    def planned(self, tried: Sequence[Change], drop: Sequence[str]) -> Plan:
+        return planned(self, tried, drop)
+
+    def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
+        return machine_of(self.inputs, made, kernel)
+
+    def verified(self, made: Plan, machine: Machine) -> Verification:
+        return verified(self, made, machine)
 
     @cached_property
     def ran(self) -> Mapping[str, SymbolCost]:
@@ -231,10 +279,9 @@ def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFile
     )
 
 
-def built(findings: Findings, made: Plan) -> KernelFiles:
+def built(findings: Fitting, made: Plan) -> KernelFiles:
     """The kernel of a plan: compiled, or found in the cache, which is said once."""
-    inputs = findings.inputs
-    store, key = inputs.options.store, kernel_key(findings, made)
+    store, key, source = findings.options.store, kernel_key(findings, made), findings.source
     if key not in findings.compiled and not store.has(build.KIND, key):
         findings.compiled.add(key)
     elif key not in findings.compiled and key not in findings.found:
@@ -243,12 +290,12 @@ def built(findings: Findings, made: Plan) -> KernelFiles:
         made_for = f", made for {uses.images[0].reference}" if uses is not None and uses.images else ""
         output.note(f"✓ kernel found in the cache{made_for}")
     sources = findings.tree.facts.compiled({c.id: c.value for c in made.symbols if c.is_kept})
-    return build.build_kernel(made, inputs.source.path, inputs.source.digest, store, sources=sources)
+    return build.build_kernel(made, source.path, source.digest, store, sources=sources)
 
 
-def kernel_key(findings: Findings, made: Plan) -> str:
+def kernel_key(findings: Fitting, made: Plan) -> str:
     """The name of a plan's kernel in the cache."""
-    return build.kernel_key(made, findings.inputs.source.digest, build.toolchain_of(made))
+    return build.kernel_key(made, findings.source.digest, build.toolchain_of(made))
 
 
 def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
@@ -274,7 +321,7 @@ class FitBench:
     """Changes of the configuration, tried on one fit: planned, compiled, and verified against the trace. `before` is
     what the plan without them did, `drop` what is left out of all plans beside."""
 
-    findings: Findings
+    findings: Fitting
     before: TrialRun = NOTHING
     drop: tuple[str, ...] = ()
     _last: tuple[tuple[Change, ...], Plan] | None = None
@@ -283,13 +330,13 @@ class FitBench:
         """The plan with the changes, and its kernel. Raises BuildError where it cannot be had."""
         made = self.plan(changes)
         kernel = built(self.findings, made)
-        return Built(made, kernel, machine_of(self.findings.inputs, made, kernel)), tuple(changes)
+        return Built(made, kernel, self.findings.machine_of(made, kernel)), tuple(changes)
 
     def plan(self, changes: Sequence[Change]) -> Plan:
         """The plan alone; asked twice for the same, made once. Raises BuildError where the configuration cannot be
         had."""
         if self._last is None or self._last[0] != tuple(changes):
-            self._last = tuple(changes), planned(self.findings, changes, self.drop)
+            self._last = tuple(changes), self.findings.planned(changes, self.drop)
         return self._last[1]
 
     def run(self, made: Mapping[str, Built]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
@@ -297,7 +344,7 @@ class FitBench:
         return self.before, {name: self._ran(one) for name, one in made.items()}
 
     def _ran(self, made: Built) -> Ran[Fitted]:
-        verification = verified(self.findings, made.plan, made.machine)
+        verification = self.findings.verified(made.plan, made.machine)
         fitted = Fitted(made.plan, made.kernel, made.machine, verification)
         return Ran(run_of(fitted), fitted)
 
@@ -308,7 +355,7 @@ def run_of(fitted: Fitted) -> TrialRun:
     return TrialRun(fitted.verification.failures, (symbols,))
 
 
-def trials(findings: Findings, before: Fitted | None = None, drop: tuple[str, ...] = ()) -> Trials[Built, Fitted]:
+def trials(findings: Fitting, before: Fitted | None = None, drop: tuple[str, ...] = ()) -> Trials[Built, Fitted]:
     """The engine on this fit; every trial of it is on the fit's record."""
     return Trials(FitBench(findings, run_of(before) if before is not None else NOTHING, drop), findings.trials)
 

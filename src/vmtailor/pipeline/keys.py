@@ -15,6 +15,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.architecture import named
+from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
@@ -42,7 +43,9 @@ def of_machine(machine: Machine) -> str:
     return digest(records.to_bytes(bare), *(content(Path(file)) for file in files))
 
 
-def of_run(judge: ModuleType, machine: Machine, exercise: Exercise, natives: Natives, *more: str) -> str:
+def of_run(
+    judge: ModuleType, machine: Machine, exercise: Exercise | SystemExercise, natives: Natives, *more: str
+) -> str:
     """What one boot with the exercise depends on: the code of the stage that judges it, machine, exercise, our native
     parts, QEMU with its firmware."""
     parts = [content(path) for path in (natives.init, natives.client, natives.stage1)]

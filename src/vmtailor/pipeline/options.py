@@ -15,6 +15,8 @@ from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
 
 MEBIBYTE = 1 << 20
+#: Memory of a machine that is fitted to an image, where nobody says another.
+IMAGE_MEMORY = 256 * MEBIBYTE
 
 
 class Effort(StrEnum):
@@ -41,7 +43,7 @@ class FitOptions:
     exercise_file: Path | None = None
     architecture: str = ""
     machine: str = ""
-    memory_bytes: int = 256 * MEBIBYTE
+    memory_bytes: int = IMAGE_MEMORY
     cpus: int = 1
     cpu_model: str = ""
     kernel: str | None = None

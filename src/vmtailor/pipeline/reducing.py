@@ -10,7 +10,7 @@ from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Findings, FitBench, Fitted
+from vmtailor.pipeline.fitting import FitBench, Fitted, Fitting
 from vmtailor.pipeline.repairing import repairs_of
 from vmtailor.pipeline.trials import Asked, Trials
 
@@ -18,7 +18,7 @@ from vmtailor.pipeline.trials import Asked, Trials
 GROUP = 4
 
 
-def reduce(findings: Findings, fitted: Fitted) -> Fitted:
+def reduce(findings: Fitting, fitted: Fitted) -> Fitted:
     """Leave out whatever can go, until nothing more can. Every machine that is tried is on record.
 
     What could not be left out because something else needs it is asked again when that is gone."""

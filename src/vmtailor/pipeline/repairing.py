@@ -16,14 +16,14 @@ from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Findings, Fitted
+from vmtailor.pipeline.fitting import Fitted, Fitting
 from vmtailor.pipeline.trials import Asked
 
 #: Failures that are told before a trial; the record has all of them.
 MOST_TOLD = 3
 
 
-def fit_kernel(findings: Findings) -> Fitted:
+def fit_kernel(findings: Fitting) -> Fitted:
     """Plan, build and verify; when that fails, repair within the budget."""
     first = fitting.required(fitting.trials(findings).attempt(Purpose.FIRST, ()))
     return first if first.verification.passed else repaired(findings, first)
@@ -33,7 +33,7 @@ class _Repair:
     """The search for what is missing. Where a trial mended what failed, and something else fails now, what it put back
     stays, and the search goes on from the new failure."""
 
-    def __init__(self, findings: Findings, failing: Fitted) -> None:
+    def __init__(self, findings: Fitting, failing: Fitted) -> None:
         self._findings = findings
         self._failing = failing
         self._last = failing
@@ -93,7 +93,7 @@ class _Repair:
         return bool(old) and bool(new) and not old & new
 
 
-def repaired(findings: Findings, failing: Fitted) -> Fitted:
+def repaired(findings: Fitting, failing: Fitted) -> Fitted:
     """Search what was dropped for what is missing. Gives the last trial back when the budget is spent, or nothing
     helped; every trial is on record."""
     looking = _Repair(findings, failing)
@@ -111,7 +111,7 @@ def repaired(findings: Findings, failing: Fitted) -> Fitted:
         return Asked(tuple(now.values()), about, title)
 
     trials = fitting.trials(findings, failing)
-    most = findings.inputs.options.budget
+    most = findings.options.budget
     found = trials.search(looking.search(), Purpose.REPAIR, ask, most=most, on_failed=looking.failed)
     if found.answered and found.best is not None:
         return found.best
@@ -127,7 +127,7 @@ def repairs_of(made: Plan) -> list[Change]:
     ]
 
 
-def without(findings: Findings, fitted: Fitted, names: Sequence[str]) -> Fitted:
+def without(findings: Fitting, fitted: Fitted, names: Sequence[str]) -> Fitted:
     """The same plan without some symbols: built, verified, and on record as a trial."""
     about = [symbol(name, "n", before="y") for name in names]
     trials = fitting.trials(findings, fitted, drop=tuple(names))

@@ -26,10 +26,11 @@ from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
+from vmtailor.model.trial import Verification
 from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.inputs import scratch_of, tools_volume
 from vmtailor.stages import exercise_file, trace, verify
-from vmtailor.stages.verify import Target, Verification
+from vmtailor.stages.verify import Target
 
 
 @dataclass(frozen=True)

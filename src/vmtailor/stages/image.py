@@ -23,6 +23,7 @@ from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host
 from vmtailor.model.image import Image, ImageConfig
+from vmtailor.model.systems.subject import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
@@ -107,6 +108,11 @@ def parse_reference(text: str) -> Reference:
         if not rest:
             raise UserInputError(f"nothing follows '{text}'", hint=f"for example: {prefix}:NAME")
         return Reference(Source(prefix), rest)
+    if colon and prefix == SubjectKind.DISK:
+        raise UserInputError(
+            f"{text} is a system with an init of its own, and this is for images",
+            hint="vmtailor fit, show and boot take disks",
+        )
     path = Path(text or "/nowhere")
     if path.is_dir():
         return Reference(Source.OCI if (path / "oci-layout").is_file() else Source.ROOTFS, text)

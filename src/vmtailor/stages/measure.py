@@ -24,8 +24,9 @@ from vmtailor.drivers.qemu import qemu_program
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.code_marks import CodeMark
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Exercised, Patience, Run
+from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
@@ -38,31 +39,44 @@ BOOT_S = 300.0
 SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 4
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
+#: An instruction takes 2**SEARCH_PACE nanoseconds while it is searched: what waits for an emulated timer executes that
+#: much less, and nothing is counted then.
+SEARCH_PACE = 3
 
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """What is measured: a machine with its root, its kernel's symbols, and the exercise."""
+    """What is measured: a machine with its root, its kernel's symbols, and the exercise. `attended`: how it is driven
+    where the root has an init of its own."""
 
     machine: Machine
     table: SymbolTable
     exercise: Exercise
     natives: Natives
+    attended: Attended | None = None
+
+    @property
+    def marks(self) -> tuple[CodeMark, ...]:
+        """Where the milestones are: of the kernel, and of our program in the guest."""
+        if self.attended is None:
+            return boots.marks(self.table, self.natives)
+        return boots.marks_at(self.table, self.natives.attendant_marks())
 
 
 # vmtailor/measured/2: without `memory`, and with vmtailor/boot/1.
+# vmtailor/measured/3: the least memory was always searched.
 @dataclass(frozen=True)
 class Measured:
     """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
     host's clock. `initcalls`: name → instructions, with what each called. `memory`: where that of the machine with the
     least went. `counts_file`: the plugin's file of the first boot, in the record's folder."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/measured/3"
+    SCHEMA: ClassVar[str] = "vmtailor/measured/4"
 
     exact: tuple[Boot, ...]
     wall: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
-    min_memory_bytes: int
+    min_memory_bytes: int | None
     memory: MemoryUse | None
     counts_file: str
 
@@ -70,12 +84,20 @@ class Measured:
 COUNTS = "boot.counts"
 
 
-def measure(subject: MeasuredMachine, count: int, folder: Path, scratch: Path, note: Callable[[str], None]) -> Measured:
+def measure(
+    subject: MeasuredMachine,
+    count: int,
+    folder: Path,
+    scratch: Path,
+    note: Callable[[str], None],
+    *,
+    least: bool = True,
+) -> Measured:
     """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
-    the exercise still passes. Raises GuestError when a boot that should work does not."""
+    the exercise still passes, unless that is not asked for. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
-        marks=boots.marks(subject.table, subject.natives),
+        marks=subject.marks,
         spans=initcall_spans(subject.table),
         architecture=subject.machine.architecture,
     )
@@ -86,10 +108,13 @@ def measure(subject: MeasuredMachine, count: int, folder: Path, scratch: Path, n
             pool.submit(_counted, subject, config, scratch, folder / COUNTS if n == 0 else None) for n in range(count)
         ]
         counted = [future.result() for future in exact]
-    note("least memory")
-    search = _MemorySearch(subject, scratch)
-    floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-    least = least_memory(subject.machine.memory_bytes, floor, search.passes)
+    memory_bytes, memory_use = None, None
+    if least:
+        note("least memory")
+        search = _MemorySearch(subject, scratch)
+        floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
+        memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes)
+        memory_use = search.use(memory_bytes)
     wall = []
     for number in range(count):
         note(f"wall clock, boot {number + 1} of {count}")
@@ -98,8 +123,8 @@ def measure(subject: MeasuredMachine, count: int, folder: Path, scratch: Path, n
         exact=tuple(found for found, _ in counted),
         wall=tuple(wall),
         initcalls=counted[0][1],
-        min_memory_bytes=least,
-        memory=search.use(least),
+        min_memory_bytes=memory_bytes,
+        memory=memory_use,
         counts_file=COUNTS,
     )
 
@@ -137,9 +162,15 @@ def _walled(subject: MeasuredMachine, scratch: Path) -> Boot:
     return found
 
 
-def _work(subject: MeasuredMachine) -> Exercised:
-    """The exercise, told the same bytes in every boot."""
-    return Exercised(Run(exercise=subject.exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
+def _work(subject: MeasuredMachine) -> Exercised | Attended:
+    """What drives the machine, told the same bytes in every boot."""
+    return subject.attended or _exercised(subject)
+
+
+def _exercised(subject: MeasuredMachine, times: int = 1) -> Exercised:
+    """The exercise of a container, given so many times its time in the guest."""
+    exercise = subject.exercise.patient(times)
+    return Exercised(Run(exercise=exercise, key=FIXED_KEY), BOOT_S + 4 * subject.exercise.ready.timeout_s)
 
 
 def _require(found: Boot, gathered: Gathered) -> None:
@@ -156,17 +187,28 @@ class _MemorySearch:
     most say nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
 
     def __init__(self, subject: MeasuredMachine, scratch: Path) -> None:
-        self._subject = subject
+        self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        self._work, clock = _work(subject), subject.machine.clock
+        self._work, clock = _exercised(subject), subject.machine.clock
         began = time.monotonic()
-        _, gathered = self._boot(subject.machine.memory_bytes)
+        gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
             start_s, all_s = START_TIMES * gathered.start_cpu_s, ALL_TIMES * gathered.cpu_s
             self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))
         if clock is not Clock.INSTRUCTIONS:  # what stands still is told from what waits by how long it takes
             self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))
+
+    def _usual(self, subject: MeasuredMachine) -> Gathered:
+        """A boot with all memory; of a slower machine, where the exercise passes there, too."""
+        if self._machine.clock is Clock.INSTRUCTIONS:
+            self._machine = replace(self._machine, pace=SEARCH_PACE)
+            self._work = _exercised(subject, 1 << SEARCH_PACE)
+            found, gathered = self._boot(self._machine.memory_bytes)
+            if not found.failures:
+                return gathered
+            self._machine, self._work = subject.machine, _exercised(subject)
+        return self._boot(self._machine.memory_bytes)[1]
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
@@ -187,7 +229,7 @@ class _MemorySearch:
         return memory.use(memory_bytes, log, gathered.report.file("memory"))
 
     def _boot(self, memory_bytes: int) -> tuple[Boot, Gathered]:
-        machine = replace(self._subject.machine, memory_bytes=memory_bytes)
+        machine = replace(self._machine, memory_bytes=memory_bytes)
         return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.analysis.guests import machines
 from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.analysis.systems.seen import Seen
 from vmtailor.base.errors import GuestError, UserInputError
@@ -22,7 +23,7 @@ from vmtailor.drivers.rootfs import watching_initrd
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import OwnInit
+from vmtailor.model.boots.workload import Attended, OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 
@@ -34,38 +35,26 @@ LOG_BYTES = 4 << 30
 SLOWER, PATIENCE = 4.0, 4.0
 #: Host seconds that the log may take to be on its disk once the system is ready.
 SETTLE_S = 60.0
-#: What both sides are told so that nothing is given up because it is traced: systemd 252 knows the first and the last;
-#: that for devices came with 253, and what is not known is passed over.
-TIMES = (
-    "systemd.default_timeout_start_sec=3600",
-    "systemd.default_device_timeout_sec=3600",
-    "systemd.service_watchdogs=no",
-)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-Booter = Callable[[Machine, OwnInit, Path], tuple[Boot, Gathered]]
+Booter = Callable[[Machine, OwnInit | Attended, Path], tuple[Boot, Gathered]]
 
 
 @dataclass(frozen=True)
 class SystemTraceInputs:
     """What is traced. `machine`: the system's own kernel with its command line, the root on its first disk. `modules`:
     what that kernel's folder of modules says; `way_in`: those that lead to the root (name, ELF file), in the order in
-    which they are loaded. `plain_s`: host seconds to ready without the tracer, where that is known; else one boot finds
-    out. `booter`: how it is booted, with its exercise."""
+    which they are loaded. `workload`: until a ready signal, or through a whole exercise. `plain_s`: host seconds that
+    this takes without the tracer, where that is known; else one boot finds out. `booter`: how it is booted."""
 
     subject: str
     machine: Machine
-    workload: OwnInit
+    workload: OwnInit | Attended
     modules: ModuleIndex
     way_in: tuple[tuple[str, bytes], ...]
     natives: Natives
     plain_s: float | None = None
     booter: Booter = plain_boot
-
-
-def with_time(machine: Machine) -> Machine:
-    """The machine told to give up nothing because it takes long: for both sides of a comparison."""
-    return replace(machine, append=(*machine.append, *(word for word in TIMES if word not in machine.append)))
 
 
 def watched_machine(
@@ -87,7 +76,7 @@ def watched_machine(
     with log.open("wb") as file:
         file.truncate(LOG_BYTES)
     disks = (*machine.disks, Disk(str(log), mode=DiskMode.WRITTEN))
-    return with_time(replace(machine, initrd=str(initrd), disks=disks))
+    return machines.with_time(replace(machine, initrd=str(initrd), disks=disks))
 
 
 def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
@@ -104,12 +93,9 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
     log = scratch / REQUESTS
     expected = SLOWER * plain_s
     with step(f"trace: every system call of the system, some {figures.seconds(expected)}") as progress:
-        work = replace(
-            inputs.workload,
-            timeout_s=max(inputs.workload.timeout_s, PATIENCE * expected),
-            settled=lambda asked: last_time(log) > asked,
-            settle_s=SETTLE_S,
-        )
+        work = replace(inputs.workload, timeout_s=max(inputs.workload.timeout_s, PATIENCE * expected))
+        if isinstance(work, OwnInit):  # an exercise ends by a shutdown
+            work = replace(work, settled=lambda asked: last_time(log) > asked, settle_s=SETTLE_S)
         boot, gathered = inputs.booter(machine, work, scratch)
         progress.update(1, 1)
     seen = Seen()

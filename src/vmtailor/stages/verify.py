@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
-from typing import ClassVar
 
 from vmtailor.analysis.demands import container_log, degradation, harmless, listening
 from vmtailor.analysis.guests import boots, kernel_log
@@ -21,13 +17,12 @@ from vmtailor.model.boots.workload import FIXED_KEY, NETWORK, Exercised, Patienc
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Clock, Machine, PublishedPort
-from vmtailor.model.syscalls import Absence, FailedCall, SyscallEvent
+from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
+from vmtailor.model.trial import Verification
 
 #: Host seconds a boot of a tailored machine may take beside what the exercise itself allows.
 BOOT_S = 180.0
-#: Processor seconds of QEMU that are allowed beside those that the baseline's own boot took, so many times.
-SLACK_S, TIMES = 30.0, 6
 
 
 @dataclass(frozen=True)
@@ -43,43 +38,12 @@ class Target:
     network: bool
 
 
-# vmtailor/verification/1: without `skipped`.
-# vmtailor/verification/2: `skipped`: a bundle's own host commands are not run unasked.
-# vmtailor/verification/3: `absent`.
-@dataclass(frozen=True)
-class Verification:
-    """What was found. `failures` say in sentences what is wrong; `degraded` are the calls that fail newly;
-    `needs` symbols that init itself asked for; `evidence` the last words of the guest that failed; `skipped` the
-    programs of the exercise that were not run on the host, so that the verdict is without them; `absent` what is not
-    there and harmlessly so (data/harmless)."""
-
-    SCHEMA: ClassVar[str] = "vmtailor/verification/3"
-
-    failures: tuple[str, ...]
-    degraded: tuple[FailedCall, ...] = ()
-    needs: tuple[str, ...] = ()
-    complaints: tuple[str, ...] = ()
-    evidence: str = ""
-    skipped: tuple[str, ...] = ()
-    absent: tuple[Absence, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        return not self.failures
-
-
-def expected_messages() -> tuple[re.Pattern[str], ...]:
-    """What a smaller machine says for a reason: data/expected_messages.toml."""
-    text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
-    return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
-
-
 def patience(trace: Trace) -> Patience:
     """What the boot with every call seen may take. On the instruction clock, where nothing waits, the baseline took so
     much processor time with the same work, however busy the host was; a kernel that lacks something may go in circles
     or stand still for ever, and a search for what it lacks meets many of those."""
     baseline_s = trace.requests_boot.seconds if trace.requests_cpu_s is None else trace.requests_cpu_s
-    return Patience(all_s=SLACK_S + TIMES * baseline_s)
+    return Patience.after(baseline_s)
 
 
 def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch: Path) -> Verification:
@@ -91,7 +55,9 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
     degraded, absent = harmless.split(degradation.newly_failing(events, log.events))
-    complaints = tuple(kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, expected_messages()))
+    complaints = tuple(
+        kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, kernel_log.expected_messages())
+    )
     failures = [
         *found.failures,
         *boots.differences(trace.requests_report, seen.report, target.exercise),

@@ -125,3 +125,19 @@ def test_failed_calls_and_files_are_counted_in_one_pass() -> None:
     assert any(one.error == "ENOENT" and "memory.max" in one.arguments for one in seen.failed_calls)
     assert {use.path for use in seen.files} >= {"/sbin/init", "/sys/fs/cgroup/memory.max"}
     assert not seen.cut
+
+
+def test_what_the_attendant_does_is_not_the_systems_and_what_it_starts_by_name_is() -> None:
+    log = (
+        b'1<small-init> 0.5 execve("/attendant", ["/attendant"], 0x1) = 0 <0.1>\n'
+        b'1<attendant> 0.6 mount("/dev/vda", "/root", "ext4", MS_RDONLY, NULL) = 0 <0.1>\n'
+        b"1<attendant> 0.7 fork() = 5 <0.1>\n"
+        b'1<attendant> 1.0 execve("/sbin/init", ["/sbin/init"], 0x1 /* 2 vars */) = 0 <0.1>\n'
+        b"5<attendant> 1.1 epoll_create1(0) = 3 <0.1>\n"
+        b'6<attendant> 1.2 execveat(4, "", ["client"], 0x1, AT_EMPTY_PATH) = 0 <0.1>\n'
+        b"6<4> 1.3 socket(AF_INET, SOCK_STREAM, 0) = 3 <0.1>\n"
+        b'7<attendant> 1.4 execve("/bin/systemctl", ["systemctl"], 0x1) = 0 <0.1>\n'
+        b"7<systemctl> 1.5 socket(AF_UNIX, SOCK_STREAM, 0) = 3 <0.1>\n"
+    )
+    _, found = read(log)
+    assert [(one.pid, one.name) for one in calls(found)] == [(1, "execve"), (7, "execve"), (7, "socket")]

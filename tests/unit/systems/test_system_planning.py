@@ -17,7 +17,7 @@ from vmtailor.analysis.explain.asked import AskedNames
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.change import Cause
+from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.machine import Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, LogFigures, ModuleLoad, SystemTrace
@@ -104,3 +104,18 @@ def test_conditions_of_entries_know_systems() -> None:
     ids = {entry.id for entry in catalogue.load().chosen(own)}
     assert {"device-nodes", "scripts", "root-ext4"} <= ids and "partition-tables" not in ids
     assert "device-nodes" not in {e.id for e in catalogue.load().chosen(Situation("q35", RootFormat.EXT4, "6.12.1"))}
+
+
+def test_without_modules_what_was_one_is_built_in(inputs: SystemPlanInputs) -> None:
+    demands = planning.find_demands(inputs)
+    made = planning.make_system_plan(inputs, demands, Wishes(), as_modules=False, catalogue=BOOK)
+    found = made.symbol("IPV6")
+    assert found is not None and found.value == "y" and made.symbol("MODULES") is None
+
+
+def test_what_a_trial_put_back_is_there_with_its_reason(inputs: SystemPlanInputs) -> None:
+    demands, reason = planning.find_demands(inputs), Reason(Cause.REPAIR, "repair:trial:2", "without it: it fails")
+    put_back = symbol("NUMA", "y", reason, before="n")
+    made = planning.make_system_plan(inputs, demands, Wishes(), as_modules=False, tried=[put_back], catalogue=BOOK)
+    found = made.symbol("NUMA")
+    assert found is not None and found.value == "y" and reason in found.reasons

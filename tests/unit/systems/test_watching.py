@@ -10,6 +10,7 @@ from tests.unit.systems.test_loads import INDEX
 from tests.unit.systems.test_system_log import EXCERPT
 from typer.testing import CliRunner
 
+from vmtailor.analysis.guests import machines
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.cli import main
@@ -17,7 +18,7 @@ from vmtailor.drivers.rootfs import watching_initrd
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import OwnInit, ReadyBy, ReadySignal
+from vmtailor.model.boots.workload import Attended, OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.watched.system_trace import LoadedFor
 from vmtailor.stages import system_trace
@@ -39,7 +40,7 @@ def natives(tmp_path: Path) -> Natives:
 def test_the_last_disk_takes_the_log_and_nothing_is_given_up_early(natives: Natives, tmp_path: Path) -> None:
     found = system_trace.watched_machine(MACHINE, (("ext4", b"module"),), natives, tmp_path)
     assert found.disks[0] == MACHINE.disks[0] and found.disks[1].mode is DiskMode.WRITTEN
-    assert set(system_trace.TIMES) <= set(found.append)
+    assert set(machines.TIMES) <= set(found.append)
     initrd = Path(found.initrd or "").read_bytes()
     assert b"/dev/vdb" in initrd and b"@" not in watching_initrd.OPTIONS[0].encode()
     for name in (b"watch/strace", b"watch/ld.so", b"watch/options", b"modules/ext4.ko"):
@@ -79,7 +80,7 @@ def test_the_last_mark_says_how_far_the_log_is_on_its_disk(tmp_path: Path, text:
 def booted(written: bytes, problem: str = "") -> system_trace.Booter:
     """A boot that leaves this in its log."""
 
-    def boot(machine: Machine, work: OwnInit, scratch: Path) -> tuple[Boot, Gathered]:
+    def boot(machine: Machine, work: OwnInit | Attended, scratch: Path) -> tuple[Boot, Gathered]:
         with Path(machine.disks[-1].path).open("r+b") as log:
             log.write(written)
         failures = (problem,) if problem else ()

@@ -16,8 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, against, cells_of
+from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.isolation import RANKED
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.bench.results import HostRun
+from vmtailor.model.bench.results import HostRun, SuiteName
 from vmtailor.model.verdict import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.
@@ -73,7 +75,11 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
     """Rank the runtimes of one run. Raises UserInputError for a weight of what was not measured."""
     rows: dict[tuple[str, str, str, int, str], dict[str, Cell]] = defaultdict(dict)
     for cell in cells_of(run):
-        if cell.key.suite in weights and weights[cell.key.suite] > 0:
+        if cell.key.variant == CLOCK:
+            continue  # counts of machines: nothing else has them
+        if weights.get(cell.key.suite, 0) > 0 and not (
+            cell.key.suite == SuiteName.ISOLATION and cell.key.figure != RANKED
+        ):
             rows[cell.key.row][cell.key.runtime] = cell
     for suite, weight in weights.items():
         if weight > 0 and not any(row[0] == suite for row in rows):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials → cells: one figure of one test in one runtime, with its interval, and against native."""
+"""Trials → cells: one figure of one test in one runtime, with its interval, and against native (on the instruction
+clock, against the stock machine)."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.statistics import bootstats, stats
 from vmtailor.analysis.statistics.bootstats import Summary
+from vmtailor.model.bench.machines import STOCK
 from vmtailor.model.bench.results import BenchFailure, BenchTrial, HostRun
 from vmtailor.model.verdict import Verdict
 
@@ -95,7 +98,7 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
                 values[key].append(statistics.fmean(several))
                 if len(several) > 1:
                     spreads[key].append(max(several) - min(several))
-    natives = {key.row: values[key] for key in rows if key.runtime == NATIVE}
+    natives = {key.row: values[key] for key in rows if key.runtime == baseline(key)}
     return [
         _cell(key, units[key], values[key], rows[key], spreads[key], natives.get(key.row, [])) for key in list(rows)
     ]
@@ -120,14 +123,33 @@ def _cell(
         unit[1],
         tuple(values),
         bootstats.summarise(values),
-        against(native, values, larger_is_better=unit[1]) if key.runtime != NATIVE else None,
+        _against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
         tuple(trial.failure for trial in trials if trial.failure is not None),
         stats.unstable(values),
-        bool(noise) and statistics.median(noise) >= NOISY,
+        key.variant != CLOCK and bool(noise) and statistics.median(noise) >= NOISY,
         statistics.median(spreads) if spreads else None,
         next((trial.command for trial in trials if trial.command), ""),
         statistics.fmean(sorted(values)[:30]) if len(values) >= 30 and not unit[1] else None,
     )
+
+
+def baseline(key: CellKey) -> str:
+    """What a cell is compared with: native, and on the instruction clock the machine that everybody has."""
+    return STOCK if key.variant == CLOCK else NATIVE
+
+
+def _against(
+    key: CellKey, before: Sequence[float], after: Sequence[float], *, larger_is_better: bool
+) -> Against | None:
+    if key.variant != CLOCK:
+        return against(before, after, larger_is_better=larger_is_better)
+    if not before or not after or statistics.median(before) <= 0:
+        return None
+    found, middle = stats.exact(before, after), statistics.median(before)
+    ends = (
+        (None, None) if found.low is None or found.high is None else (1 + found.low / middle, 1 + found.high / middle)
+    )
+    return Against(statistics.median(after) / middle, ends[0], ends[1], found.verdict)
 
 
 def against(native: Sequence[float], values: Sequence[float], *, larger_is_better: bool) -> Against | None:

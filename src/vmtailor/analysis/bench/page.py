@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from vmtailor.analysis.bench.cells import Cell, cells_of
+from vmtailor.analysis.bench.isolation import heat_maps, tip
+from vmtailor.analysis.bench.unixbench import index_tables
+from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
 from vmtailor.analysis.bench.wording import amount, isolation_row, title_of
 from vmtailor.base import pages
 from vmtailor.model.bench.results import BenchResults, HostRun
@@ -74,6 +77,24 @@ class Test:
 
 
 @dataclass(frozen=True)
+class IndexPart:
+    """One table of UnixBench indices."""
+
+    title: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class HeatPart:
+    """One heat map: a row a stress, a cell (words, tip, shade) a runtime."""
+
+    variant: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str, int], ...]], ...]
+
+
+@dataclass(frozen=True)
 class Section:
     """One host's run."""
 
@@ -81,6 +102,8 @@ class Section:
     isolation: tuple[tuple[str, ...], ...]
     tests: tuple[Test, ...]
     curves: tuple[Curves, ...]
+    indices: tuple[IndexPart, ...] = ()
+    heat: tuple[HeatPart, ...] = ()
 
 
 def bench_page(results: BenchResults) -> str:
@@ -99,7 +122,32 @@ def _section(number: int, run: HostRun) -> Section:
         _test(f"t{number}-{place}", key, list(cells))
         for place, (key, cells) in enumerate(groupby(by_test, key=_test_key))
     ]
-    return Section(run, tuple(isolation_row(one) for one in run.identities), tuple(tests), tuple(curves(found)))
+    facts = dict(run.options)
+    indices = [
+        IndexPart(index_title(t, facts), t.runtimes, tuple(index_rows(t))) for t in index_tables(found, list(order))
+    ]
+    rows = tuple(isolation_row(one) for one in run.identities)
+    return Section(run, rows, tuple(tests), tuple(curves(found)), tuple(indices), tuple(_heat(run)))
+
+
+def _heat(run: HostRun) -> list[HeatPart]:
+    return [
+        HeatPart(
+            one.variant,
+            one.runtimes,
+            tuple(
+                (
+                    stress,
+                    tuple(
+                        ("–", "not measured", 0) if cell is None else (cell.words, tip(stress, name, cell), cell.shade)
+                        for name, cell in zip(one.runtimes, cells, strict=True)
+                    ),
+                )
+                for stress, cells in one.rows
+            ),
+        )
+        for one in heat_maps(run)
+    ]
 
 
 def _test_key(cell: Cell) -> tuple[str, str, int, str]:

@@ -13,13 +13,15 @@ from vmtailor.model.bench.results import SuiteName
 @dataclass(frozen=True)
 class BenchTest:
     """One test of a suite: `count` instances at once, run in the way `variant` says. `cost`: seconds that one trial
-    takes, about; only for what is left to wait for."""
+    takes, about; only for what is left to wait for. `warm_up`: whether each runtime has one; without, trials bring a
+    baseline of their own."""
 
     suite: SuiteName
     test: str
     count: int = 1
     variant: str = ""
     cost: float = 1.0
+    warm_up: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed:
     found = []
     for test in tests:
         name = f"{seed}/{test.suite}/{test.test}/{test.count}/{test.variant}"
-        found += [PlannedTrial(test, runtime, 0) for runtime in runtimes]
+        found += [PlannedTrial(test, runtime, 0) for runtime in runtimes if test.warm_up]
         for number, order in enumerate(orders(runtimes, repeat, name), 1):
             found += [PlannedTrial(test, runtime, number) for runtime in order]
     return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.model.bench.results import Isolated, RuntimeIdentity
 
 
@@ -27,7 +28,8 @@ def _digits(value: float) -> str:
 def title_of(suite: str, test: str, count: int, variant: str) -> str:
     """What a test is called."""
     several = f", {count} instances" if count > 1 else ""
-    return f"{suite}: {test}{several}{f', {variant}' if variant else ''}"
+    way = f", {variant}" if variant else ""
+    return f"{suite}: {test}{several}{way}{' (ratios are to vm:stock)' if variant == CLOCK else ''}"
 
 
 def isolation_row(one: RuntimeIdentity) -> tuple[str, ...]:

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
+from vmtailor.analysis.cost import counters as counting
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import kernel_log
-from vmtailor.analysis.guests.boots import wrong_steps
+from vmtailor.analysis.guests.boots import to_init, wrong_steps
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
+from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
@@ -26,16 +30,29 @@ _PANICKED = "the kernel panicked"
 _MOST = 500
 
 
-def boot_of(gathered: Gathered, exercise: SystemExercise, lost: str, outside: Sequence[str] = ()) -> Boot:
-    """The record of one boot. `lost`: why it was given up, or ""; `outside`: what steps from outside found wrong."""
-    found = (*failures(gathered, exercise, lost), *outside)
-    report = gathered.report
+def boot_of(
+    gathered: Gathered,
+    exercise: SystemExercise,
+    lost: str,
+    outside: Sequence[str] = (),
+    *,
+    until_ready: bool = False,
+    table: SymbolTable | None = None,
+) -> Boot:
+    """The record of one boot. `lost`: why it was given up, or ""; `outside`: what steps from outside found wrong;
+    `until_ready`: nothing was asked of it but to get ready; `table`: names the functions that were counted."""
+    found = (*failures(gathered, exercise, lost, until_ready=until_ready), *outside)
+    report, counters = gathered.report, gathered.counters
+    milestones = _milestones(gathered)
     return Boot(
         outcome=_outcome(report, found, lost),
-        milestones=_milestones(gathered),
+        milestones=milestones,
         seconds=gathered.end.seconds,
         command=gathered.end.command,
         failures=found,
+        phases=counting.phases(counters) if counters is not None else (),
+        functions=counting.functions(counters, table) if counters is not None and table is not None else (),
+        instructions=to_init(milestones),
         cpu_s=gathered.cpu_s,
         container=ContainerRun(
             answers_right=not found, requests=sum(r.done for r in report.results if r.step != READY_STEP)
@@ -45,7 +62,7 @@ def boot_of(gathered: Gathered, exercise: SystemExercise, lost: str, outside: Se
     )
 
 
-def failures(gathered: Gathered, exercise: SystemExercise, lost: str) -> tuple[str, ...]:
+def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, until_ready: bool = False) -> tuple[str, ...]:
     """What the exercise asked for and did not get, in sentences; empty when the system works."""
     report, found = gathered.report, [lost] if lost else []
     if gathered.end.ending is Ending.DIED:
@@ -57,6 +74,7 @@ def failures(gathered: Gathered, exercise: SystemExercise, lost: str) -> tuple[s
     found += [note.text for note in report.notes if "ended without a shutdown" in note.text]
     if report.marks:
         found += [] if lost else _unready(report, exercise)
+    if report.marks and not until_ready:
         found += wrong_steps(report, exercise.inside())
         shutdown = report.mark("stop") is not None
         if shutdown and not lost and not found and not _said_farewell(gathered):
@@ -100,7 +118,26 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
         name = "attendant" if mark.name == "init" else mark.name
         wall_s = mark.host_s - gathered.started_s
         found[name] = Milestone(name, None, mark.monotonic_ns, wall_s, "mark of the attendant")
+        if mark.name == "init":
+            found.setdefault("init", replace(found[name], name="init"))
+    if gathered.counters is not None:
+        found |= _counted(gathered.counters, gathered)
     return tuple(sorted(found.values(), key=lambda m: m.wall_s or 0.0))
+
+
+def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
+    """Where the plugin met its marks: `init` is the system's own, executed on its real root. All from reset on."""
+    found = {one.name: one for one in counting.milestones(counters)}
+    for name, one in found.items():
+        mark = gathered.report.mark(name)
+        if mark is not None:
+            wall_s = mark.host_s - gathered.started_s
+            found[name] = replace(one, virtual_ns=mark.cycles, wall_s=wall_s, source="mark of the attendant")
+        else:
+            # Before the kernel runs nothing waits: virtual time is what was executed.
+            virtual_ns = one.executed if name == counting.KERNEL_MARK else None
+            found[name] = replace(one, virtual_ns=virtual_ns, source="the plugin's mark")
+    return found
 
 
 def failed_units(report: GuestReport) -> tuple[str, ...]:

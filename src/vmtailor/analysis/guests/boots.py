@@ -45,7 +45,7 @@ def make_boot(gathered: Gathered, exercise: Exercise | None, table: SymbolTable 
         failures=found,
         phases=counting.phases(counters) if counters is not None else (),
         functions=counting.functions(counters, table) if counters is not None and table is not None else (),
-        instructions=_to_init(milestones),
+        instructions=to_init(milestones),
         container=ContainerRun(
             exit_code=report.exit_code,
             answers_right=not found if exercise is not None else None,
@@ -84,7 +84,7 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     return tuple(sorted(found.values(), key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
 
 
-def _to_init(milestones: Sequence[Milestone]) -> int | None:
+def to_init(milestones: Sequence[Milestone]) -> int | None:
     """Instructions from kernel entry to init."""
     executed = {m.name: m.executed for m in milestones}
     begin, end = executed.get(counting.KERNEL_MARK), executed.get("init")

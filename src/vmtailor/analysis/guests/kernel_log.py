@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable
+from importlib import resources
 
 from vmtailor.analysis.cost.counters import UNKNOWN, SymbolTable
 from vmtailor.base.words import escapes
@@ -55,6 +57,12 @@ def named(log: str, table: SymbolTable) -> str:
         return match[0] if found == UNKNOWN else f"{match[1]}{found}+0x0/0x0"
 
     return _CALL.sub(name, log)
+
+
+def expected_messages() -> tuple[re.Pattern[str], ...]:
+    """What a smaller machine says for a reason: data/expected_messages.toml."""
+    text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
+    return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
 
 
 def new_complaints(

@@ -21,8 +21,10 @@ from vmtailor.model.syscalls import SyscallEvent
 MOST_LINE = 65536
 MOST_LINES = 20_000_000
 MOST_PENDING = 8192
-#: What the tracer executes first in PID 1: ours, before the root's own init.
-OURS = '"/init"'
+#: What the tracer executes first in PID 1: ours, before the root's own init. With an exercise, the attendant, whose
+#: other process stays.
+OURS = frozenset({'"/init"', '"/attendant"'})
+_ATTENDANT = "attendant"
 #: Names of tasks that are the watchers themselves: their loader's, and the small init's.
 WATCHERS = ("ld.so", "@vmtailor-log", "@vmtailor-strac")
 
@@ -55,6 +57,7 @@ class Reading:
     whole: bool = True
     processes: set[int] = field(default_factory=set)
     _pending: OrderedDict[int, tuple[int, str, str]] = field(default_factory=OrderedDict)
+    _clients: set[int] = field(default_factory=set)
     _begun: bool = False
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[SyscallEvent | Mark]:
@@ -138,11 +141,23 @@ class Reading:
     def _counted(self, event: SyscallEvent) -> SyscallEvent | None:
         if not self._begun:
             # Ours until PID 1 becomes what the root has.
-            own = event.pid == 1 and event.name == "execve" and event.result == 0 and event.args[:1] != (OURS,)
+            own = event.pid == 1 and event.name == "execve" and event.result == 0 and not {*event.args[:1]} & OURS
             if not own:
                 return None
             self._begun = True
+        if self._is_attendants(event):
+            return None
         self.calls += 1
         if len(self.processes) < 1 << 20:
             self.processes.add(event.pid)
         return event
+
+    def _is_attendants(self, event: SyscallEvent) -> bool:
+        """Whether a call is the attendant's: its own, or of the client that it starts by a descriptor. What it starts
+        by name is a command of the exercise, and the system's from then on."""
+        ours = event.task == _ATTENDANT or event.pid in self._clients
+        if ours and event.name == "execve" and event.result == 0:
+            return False
+        if ours and event.name == "execveat" and event.result == 0 and len(self._clients) < 1 << 16:
+            self._clients.add(event.pid)
+        return ours

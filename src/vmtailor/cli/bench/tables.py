@@ -9,6 +9,9 @@ from itertools import groupby
 from vmtailor.analysis.bench.advising import Advice
 from vmtailor.analysis.bench.cells import Cell, cells_of
 from vmtailor.analysis.bench.comparing import Compared
+from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
+from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
+from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
 from vmtailor.analysis.bench.wording import amount, isolation_row, title_of
 from vmtailor.base.terminal import Console, Table, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
@@ -32,6 +35,10 @@ def _show_run(run: HostRun) -> None:
     for (suite, test, _, count, variant), group in groupby(cells_of(run), key=_row):
         rows = list(group)
         console.print(cell_table(title_of(suite, test, count, variant), rows, order))
+    for map_ in heat_maps(run):
+        console.print(heat_table(map_))
+    for table in index_tables(cells_of(run), list(order)):
+        console.print(index_table(table, dict(run.options)))
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     Console().print(
@@ -65,6 +72,33 @@ def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Ta
         figure = "" if cell.key.figure == before else cell.key.figure
         before = cell.key.figure
         table.add_row(Text(figure), Text(cell.key.runtime), *_cells(cell))
+    return table
+
+
+def heat_table(found: HeatMap) -> Table:
+    """What well-behaved instances lost: stresses down, runtimes across."""
+    title = f"Isolation {found.variant}: (t2 − t1) / t1 of well-behaved instances, by what one of five does"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table.add_column("stress")
+    for name in found.runtimes:
+        table.add_column(name, justify="right")
+    for stress, cells in found.rows:
+        table.add_row(stress, *(Text("–") if one is None else Text(one.words, style=_heat(one)) for one in cells))
+    return table
+
+
+def _heat(one: Degraded) -> str:
+    return "green" if one.shade == 0 else "red" if one.shade >= SHADES // 2 else "yellow"
+
+
+def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
+    """The UnixBench index as published tables have it: tests down, runtimes across."""
+    table = Table(title=index_title(found, facts), title_justify="left", title_style="bold", box=None)
+    table.add_column("test")
+    for name in found.runtimes:
+        table.add_column(name, justify="right")
+    for row in index_rows(found, scores=False):
+        table.add_row(*(Text(cell) for cell in row))
     return table
 
 

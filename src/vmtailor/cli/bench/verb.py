@@ -39,8 +39,9 @@ def bench(
         str | None,
         typer.Option(
             "--on",
-            help=f"Runtimes, joined by commas: {', '.join(description.known())}, or a file NAME.toml that describes "
-            "one. Default: all that are known.",
+            help=f"Runtimes, joined by commas: {', '.join(description.known())}, a file NAME.toml that describes one, "
+            "vm:stock (the image on the distribution's kernel), vm:FOLDER (a bundle of the image). Default: all but "
+            "machines.",
             show_default=False,
         ),
     ] = None,
@@ -56,6 +57,13 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Durations at a tenth, marked as such.")] = False,
     only: Annotated[str | None, typer.Option("--only", help="Tests of the suites to run, joined by commas.")] = None,
+    unixbench_source: Annotated[
+        Path | None,
+        typer.Option(
+            "--unixbench-source", help="A tree of the published UnixBench: it is built, and runs in place of our set.",
+            show_default=False,
+        ),
+    ] = None,
     image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
         "oci:build/images/bench"
     ),
@@ -92,6 +100,7 @@ def bench(
         repeat or (QUICK_REPEAT if quick else REPEAT),
         quick,
         tuple(name.strip() for name in only.split(",")) if only else (),
+        unixbench_source,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

@@ -14,18 +14,20 @@ from typing import Annotated, Any
 
 import typer
 
+from vmtailor.analysis.guests import machines
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.options.sizes import parse_image_size, parse_memory
 from vmtailor.model import architecture
 from vmtailor.model.margin import NONE, Margin
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.options import IMAGE_MEMORY, FitOptions
+from vmtailor.pipeline.systems import subjects
 
 ImageArgument = Annotated[
     str,
     typer.Argument(
         help="oci:DIR[:TAG], oci-archive:FILE, docker-archive:FILE (- for standard input), docker://NAME, "
-        "docker-daemon:NAME, rootfs:DIR, or a path."
+        "docker-daemon:NAME, rootfs:DIR, or a path; `fit` also takes disk:FILE, a system with an init of its own."
     ),
 ]
 ExerciseOption = Annotated[
@@ -46,7 +48,12 @@ MachineOption = Annotated[
         show_default=False,
     ),
 ]
-MemoryOption = Annotated[str, typer.Option(help="Memory of the machine.")]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory of the machine. Default: 256M; 2G for a system with an init of its own.", show_default=False
+    ),
+]
 CpusOption = Annotated[int, typer.Option(min=1, max=64, help="CPUs of the target; 2 and more keep SMP.")]
 CpuModelOption = Annotated[
     str | None, typer.Option(help="CPU model traced and measured on. Default: the processor's.", show_default=False)
@@ -161,12 +168,17 @@ def with_options(template: Callable[..., FitOptions]) -> Callable[[Callable[...,
     return decorate
 
 
+def default_memory(reference: str) -> int:
+    """Bytes of memory of a machine where the user says nothing."""
+    return machines.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY
+
+
 def subject(
     image: ImageArgument,
     exercise: ExerciseOption = None,
     arch: ArchitectureOption = None,
     machine: MachineOption = None,
-    memory: MemoryOption = "256M",
+    memory: MemoryOption = None,
     cpus: CpusOption = 1,
     cpu_model: CpuModelOption = None,
     kernel: KernelOption = None,
@@ -182,7 +194,8 @@ def subject(
     require_machine(arch, machine)
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
-        memory_bytes=parse_memory(memory), cpus=cpus, cpu_model=cpu_model or "",
+        memory_bytes=parse_memory(memory) if memory is not None else default_memory(image),
+        cpus=cpus, cpu_model=cpu_model or "",
         kernel=kernel, source=source, baseline_config=baseline_config, root=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),

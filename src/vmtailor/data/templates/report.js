@@ -43,6 +43,7 @@
   const three = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
   const time = (us) => (us >= 1e6 ? `${three(us / 1e6)}\u202fs` : us >= 1e3 ? `${three(us / 1e3)}\u202fms` : `${three(us)}\u202fµs`);
   const tasks = [...new Set(data.calls.map((row) => row.task))];
+  if (!host("call-table")) return; // a system's calls are in its trace
   table(host("call-table"), {
     rows: data.calls,
     chips: tasks.length > 1 && tasks.length <= 10 ? { values: tasks.map((task, i) => [`task-${i}`, task]), of: (row) => [`task-${tasks.indexOf(row.task)}`] } : undefined,

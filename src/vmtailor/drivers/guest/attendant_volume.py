@@ -40,8 +40,9 @@ class Saying:
     argv: tuple[str, ...]
 
 
-#: What systemd says of its units; other inits have no such command, and send nothing.
+#: What systemd says of its units, and what its log has of errors; other inits have no such commands, and send nothing.
 FAILED_UNITS = Saying("failed-units", ("systemctl", "--failed", "--plain", "--no-legend", "--no-pager", "--full"))
+ERRORS = Saying("errors", ("journalctl", "--boot", "--priority=err", "--no-pager", "--output=cat", "--lines=2000"))
 
 
 def write(
@@ -50,7 +51,7 @@ def write(
     root: SystemRoot,
     exercise: SystemExercise,
     key: bytes,
-    sayings: Sequence[Saying] = (FAILED_UNITS,),
+    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS),
 ) -> None:
     """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
     the key is in it. Raises HostError where a tool is missing."""

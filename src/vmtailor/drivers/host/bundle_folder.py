@@ -23,7 +23,7 @@ from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.digests import sha256_of_rest
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_values, content
-from vmtailor.model.bundle import EXERCISE, RECORD, Bundle, BundleFile
+from vmtailor.model.bundle import EXERCISE, RECORD, SYSTEM, Bundle, BundleFile
 from vmtailor.model.exercise import Exercise
 
 #: Longest record that is read. A long trace's is a few MiB.
@@ -103,6 +103,17 @@ def is_bundle(folder: Path) -> bool:
 
 
 def load(folder: Path, store: Store | None = None) -> BundleFolder:
+    """Read the record of a container's bundle, as `load_any` does. Raises UserInputError for a system's, too."""
+    found = load_any(folder, store)
+    if found.lists(SYSTEM):
+        raise UserInputError(
+            f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
+            hint=f"vmtailor run {folder} starts it; explain and report tell of it",
+        )
+    return found
+
+
+def load_any(folder: Path, store: Store | None = None) -> BundleFolder:
     """Read a bundle's record. Raises UserInputError when it is none, damaged, of another version, when it asks for a
     machine that no fit makes, names files that are none of its own, or lacks its kernel or root."""
     if not is_bundle(folder):

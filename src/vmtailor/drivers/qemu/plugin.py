@@ -17,10 +17,12 @@ MAX_OWNERS = 14
 
 
 class PluginMode(StrEnum):
-    """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper."""
+    """`counts`: every instruction exactly. `coverage`: entries of blocks only, cheaper. `settle`: nothing is counted;
+    QEMU only finishes a device's work before the guest goes on."""
 
     COUNTS = "counts"
     COVERAGE = "coverage"
+    SETTLE = "settle"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Plugin:
     library: Path
     config: Path
     out: Path
+    mode: PluginMode = PluginMode.COUNTS
 
     def option(self, name: Callable[[str], str] = str) -> str:
         """The value of QEMU's -plugin option. `name`: what QEMU calls a file; its output may be "fd:NUMBER", too."""
@@ -95,7 +98,7 @@ class Plugin:
 
 def prepare(library: Path, config: PluginConfig, folder: Path) -> Plugin:
     """Write the configuration into a folder, where the results will be, too."""
-    plugin = Plugin(library, folder / "plugin.conf", folder / "plugin.counts")
+    plugin = Plugin(library, folder / "plugin.conf", folder / "plugin.counts", config.mode)
     plugin.config.write_text(config.text())
     plugin.out.unlink(missing_ok=True)
     return plugin

@@ -13,7 +13,7 @@ from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machin
 
 #: The guest's clock at reset on the instruction clock: the same in every run.
 RTC_BASE = "2026-01-01T00:00:00"
-_CLOCK = ("-icount", "shift=0,sleep=off", "-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
+_CLOCK = ("-rtc", f"base={RTC_BASE},clock=vm", "-seed", "1")
 #: The wall clock under TCG. Without it the time stamp counter is the host's, and a guest on a busy host cannot check
 #: it against an emulated timer: it hangs, or sets its clock wrong. Its clocks still follow the host's time, waits
 #: included. Several CPUs take turns then.
@@ -81,12 +81,12 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
     if sandbox:
         argv += ["-sandbox", _SANDBOX]
     if counting:
-        argv += _CLOCK
+        argv += ["-icount", f"shift={machine.pace},sleep=off", *_CLOCK]
     elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
     for descriptor, number in ends.sets:
         argv += ["-add-fd", f"fd={descriptor},set={number}"]
-    argv += _lines(ends)
+    argv += _lines(ends, machine.type)
     if machine.kernel is not None:
         argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
@@ -105,17 +105,24 @@ def _memory_words(machine: Machine) -> tuple[str, ...]:
     return (known.memory_word.format(kib=machine.memory_bytes >> 10),) if less else ()
 
 
-def _lines(ends: Ends) -> list[str]:
+def _lines(ends: Ends, known: MachineType) -> list[str]:
     argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
     if ends.probe is not None:
         argv += ["-add-fd", f"fd={ends.probe},set={ends.probe}"]
         # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
-        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe},append=on", "-serial", "chardev:probe"]
+        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe},append=on", *_second_port("probe", known)]
     elif ends.attendant is not None:
-        argv += ["-chardev", f"socket,id=attendant,fd={ends.attendant}", "-serial", "chardev:attendant"]
+        argv += ["-chardev", f"socket,id=attendant,fd={ends.attendant}", *_second_port("attendant", known)]
     if ends.qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv
+
+
+def _second_port(name: str, known: MachineType) -> tuple[str, str]:
+    """A second serial port, behind which a chardev of this name is."""
+    if known.port_device:
+        return "-device", f"{known.port_device},chardev={name}"
+    return "-serial", f"chardev:{name}"
 
 
 def _type(machine: Machine) -> str:

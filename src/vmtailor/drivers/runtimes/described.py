@@ -203,6 +203,8 @@ def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
         found["cpuset"] = [{"cpuset": limits.cpuset}]
     if limits.pids is not None:
         found["pids"] = [{"pids": str(limits.pids)}]
+    if limits.write is not None:
+        found["write"] = [{"device": limits.write.path, "write_bytes_s": str(limits.write.bytes_s)}]
     if spec.network:
         found["network"] = [{"network": spec.network, "network_name": Path(spec.network).name}]
     else:

@@ -25,9 +25,10 @@ _GROUP = re.compile(r"\[([a-z_]+)\]")
 LISTS = ("command", "cgroups")
 VALUES = (
     "folder", "name", "image", "archive", "root", "bundle", "memory_bytes", "cpus", "cpu_quota_us", "cpuset", "pids",
-    "network", "network_name", "source", "target", "target_relative", "enter", "command_line", "cgroup",
+    "network", "network_name", "device", "write_bytes_s", "source", "target", "target_relative", "enter",
+    "command_line", "cgroup",
 )  # fmt: skip
-GROUPS = ("memory", "cpus", "cpuset", "pids", "network", "no_network", "volume")
+GROUPS = ("memory", "cpus", "cpuset", "pids", "write", "network", "no_network", "volume")
 
 
 class Root(StrEnum):

@@ -105,6 +105,11 @@ def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
         found.append(("pids.max", str(limits.pids)))
     if limits.cpuset is not None:
         found.append(("cpuset.cpus", limits.cpuset))
+    if limits.write is not None:
+        device, rate = f"{limits.write.major}:{limits.write.minor}", limits.write.bytes_s
+        found.append(
+            ("io.max", f"{device} wbps={rate}") if unified else ("blkio.throttle.write_bps_device", f"{device} {rate}")
+        )
     return found
 
 

@@ -78,6 +78,9 @@ def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
         resources.setdefault("cpu", {})["cpus"] = limits.cpuset
     if limits.pids is not None:
         resources["pids"] = {"limit": limits.pids}
+    if limits.write is not None:
+        device = {"major": limits.write.major, "minor": limits.write.minor, "rate": limits.write.bytes_s}
+        resources["blockIO"] = {"throttleWriteBpsDevice": [device]}
     network = {"type": "network", **({"path": spec.network} if spec.network else {})}
     sets = {name: list(CAPABILITIES) for name in ("bounding", "effective", "permitted")}
     return {

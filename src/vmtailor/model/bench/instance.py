@@ -7,13 +7,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class WriteLimit:
+    """How many bytes a second go to a block device: its numbers, and its path."""
+
+    major: int
+    minor: int
+    path: str
+    bytes_s: int
+
+
+@dataclass(frozen=True)
 class Limits:
-    """What an instance may use; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones."""
+    """What an instance may use; None: as much as there is. `cpus`: processors' worth of time; `cpuset`: which ones;
+    `write`: how fast to a disk."""
 
     memory_bytes: int | None = None
     cpus: float | None = None
     pids: int | None = None
     cpuset: str | None = None
+    write: WriteLimit | None = None
 
 
 @dataclass(frozen=True)

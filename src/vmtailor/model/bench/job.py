@@ -6,17 +6,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmtailor.model.bench.machines import BenchMachine
 from vmtailor.model.bench.results import SuiteName
 
 
-# vmtailor/bench-job/1: the first.
+# vmtailor/bench-job/2: the trees of published sets, machines.
 @dataclass(frozen=True)
 class BenchJob:
     """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
     the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
-    `only`: tests to run; empty: all. `counts`: instances at once."""
+    `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`: the tree
+    of the published set, which is built and run then; empty: our own set. `machines`: those among the runtimes."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/1"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/2"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -31,3 +33,5 @@ class BenchJob:
     folder: str
     out: str
     only: tuple[str, ...] = ()
+    unixbench_source: str = ""
+    machines: tuple[BenchMachine, ...] = ()

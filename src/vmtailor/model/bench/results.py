@@ -12,6 +12,8 @@ class SuiteName(StrEnum):
     STARTUP = "startup"
     EFFICIENCY = "efficiency"
     MEMORY = "memory"
+    UNIXBENCH = "unixbench"
+    ISOLATION = "isolation"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class HostNoise:
 @dataclass(frozen=True)
 class BenchTrial:
     """One run of one test in one runtime. `count`: instances at once; `variant`: how (cold, warm, limited); `block`:
-    which of the repetitions, 0 the warm-up, whose figures count for nothing. `command`: gives this trial again."""
+    which of the repetitions, 0 the warm-up, whose figures count for nothing. `command`: gives this trial again.
+    `notes`: what happened besides, in words."""
 
     suite: SuiteName
     test: str
@@ -79,6 +82,7 @@ class BenchTrial:
     failure: BenchFailure | None = None
     noise: HostNoise | None = None
     command: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str, int, str, int]:
@@ -131,12 +135,12 @@ class HostRun:
     left_out: tuple[str, ...] = ()
 
 
-# vmtailor/bench/1: the first.
+# vmtailor/bench/2: notes of trials.
 @dataclass(frozen=True)
 class BenchResults:
     """Results that can be merged: one entry a host and image."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench/1"
+    SCHEMA: ClassVar[str] = "vmtailor/bench/2"
 
     version: str
     runs: tuple[HostRun, ...] = ()

@@ -24,6 +24,8 @@ FIXED_KEY = bytes(range(KEY_BYTES))
 BUSY_TIMES = 5
 #: Host seconds in which a machine on the instruction clock may do nothing: it waits for nobody.
 STILL_S = 30.0
+#: Processor seconds that a machine may take beside those that the same work took on another, so many times.
+SLACK_S, SLACK_TIMES = 30.0, 6
 #: The address that QEMU's user network gives its guest.
 NETWORK = "10.0.2.15/24,10.0.2.2,10.0.2.3"
 
@@ -117,6 +119,11 @@ class Patience:
     all_s: float = math.inf
     still_s: float = math.inf
 
+    @classmethod
+    def after(cls, baseline_s: float) -> Patience:
+        """For a machine that does what another did in so many processor seconds."""
+        return cls(all_s=SLACK_S + SLACK_TIMES * baseline_s)
+
 
 @dataclass(frozen=True)
 class Exercised:
@@ -173,16 +180,26 @@ class OwnInit:
 class Attended:
     """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
     (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
-    tags what the attendant says."""
+    tags what the attendant says. `until_ready`: the machine is ended as soon as the system is ready, without a load.
+    `patience`: in which it is given up, beside `timeout_s`."""
 
     exercise: SystemExercise
     volume: Path
     key: bytes
     timeout_s: float
+    until_ready: bool = False
+    patience: Patience = Patience()
 
     @property
     def signal(self) -> ReadySignal:
         return ReadySignal(ReadyBy.EXERCISE)
+
+    def unhurried(self, clock: Clock, patience: Patience | None = None) -> Attended:
+        """As `Exercised.unhurried`: timed in processor time where machines wait for nobody."""
+        if clock is not Clock.INSTRUCTIONS:
+            return self
+        patience = patience or Patience(all_s=self.timeout_s)
+        return replace(self, timeout_s=BUSY_TIMES * self.timeout_s, patience=replace(patience, still_s=STILL_S))
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,12 @@ class BenchRun:
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(2)
+        #: The processors' clock as it was while the trial ran; None where the suite did not look.
+        self.clock_mhz: float | None = None
+        #: What the trial that runs just now has to say besides its figures.
+        self.notes: list[str] = []
+        #: What was built for this run, by name: published sets (suites/published_sets.py).
+        self.built: dict[str, object] = {}
 
     @property
     def quick(self) -> bool:
@@ -80,10 +86,14 @@ class BenchRun:
         finally:
             driver.clear(spec)
 
+    def callback_folder(self, spec: InstanceSpec) -> Path:
+        """Where an instance calls back, on the host."""
+        return self.folder / "callbacks" / spec.name
+
     @contextlib.contextmanager
     def calling_back(self, spec: InstanceSpec) -> Iterator[tuple[InstanceSpec, CallBacks]]:
         """The instance with a folder of its own to call back in, watched."""
-        folder = self.folder / "callbacks" / spec.name
+        folder = self.callback_folder(spec)
         folder.mkdir(parents=True)
         with watching(folder) as callbacks:
             yield replace(spec, volumes=(*spec.volumes, Volume(str(folder), CALL_BACK))), callbacks

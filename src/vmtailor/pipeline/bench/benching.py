@@ -22,9 +22,12 @@ from vmtailor.drivers.runtimes.scope import held, require_root
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
+from vmtailor.pipeline.bench import machines
 from vmtailor.pipeline.bench.bench_run import BENCH
 from vmtailor.pipeline.bench.measuring import TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
+from vmtailor.pipeline.bench.suites.on_machines import machine_tests
+from vmtailor.pipeline.bench.suites.published_sets import check_unixbench
 from vmtailor.stages.image import fetch
 
 #: The packed image in its folder.
@@ -36,7 +39,8 @@ _LONGEST_S = 7 * 86400.0
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests."""
+    """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
+    `unixbench_source`: the tree of the published set."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -47,19 +51,24 @@ class BenchOptions:
     repeat: int = 10
     quick: bool = False
     only: tuple[str, ...] = ()
+    unixbench_source: Path | None = None
 
 
 def bench(options: BenchOptions) -> BenchResults:
     """Measure, and return what the file then holds. Raises UserInputError, HostError."""
-    for name in options.runtimes:
+    described = tuple(name for name in options.runtimes if not machines.is_machine(name))
+    for name in described:
         description.load(name)
+    machines.check(options.runtimes)
     job = BenchJob(
-        options.suites, options.runtimes, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
+        options.suites, described, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
+        str(check_unixbench(options.unixbench_source.absolute())) if options.unixbench_source else "",
     )  # fmt: skip
-    _check_tests(job)
+    _check_tests(job, any(machines.is_machine(name) for name in options.runtimes))
     require_root()
     image = _image(options)
+    job = replace(job, machines=machines.ready(options.runtimes, options.image, options.store))
     with held() as scope:
         job = replace(
             job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),
@@ -102,8 +111,9 @@ def _program(image: Image) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check_tests(job: BenchJob) -> None:
+def _check_tests(job: BenchJob, with_machines: bool) -> None:
     known = {test.test for suite in job.suites for test in SUITES[suite].tests(job)}
+    known |= {test.test for test in machine_tests(replace(job, only=()))} if with_machines else set()
     for name in job.only:
         if name not in known:
             raise UserInputError(
@@ -114,7 +124,8 @@ def _check_tests(job: BenchJob) -> None:
 
 def _packed(options: BenchOptions, image: Image) -> str:
     """The image as engines load it; found again by its digest. Empty where no runtime loads it."""
-    if not any(description.load(name).root is description.Root.IMAGE for name in options.runtimes):
+    named = [name for name in options.runtimes if not machines.is_machine(name)]
+    if not any(description.load(name).root is description.Root.IMAGE for name in named):
         return ""
     reference = options.image
     source = reference if ":" in reference.split("/")[0] else f"oci:{reference}"

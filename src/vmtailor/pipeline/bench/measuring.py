@@ -8,6 +8,7 @@ disk before the next begins, so that an interrupted run goes on where it stopped
 from __future__ import annotations
 
 import contextlib
+import shlex
 import subprocess
 import sys
 import time
@@ -15,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vmtailor import __version__
 from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
 from vmtailor.base import output, terminal
@@ -24,6 +24,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import locate
 from vmtailor.base.process import spawn
 from vmtailor.base.progress import step
+from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import ProcessorTimes, this_host
 from vmtailor.drivers.rootfs import unpack
 from vmtailor.drivers.runtimes import description, networks
@@ -33,16 +34,19 @@ from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
     BenchFailure,
     BenchFigure,
-    BenchResults,
     BenchTrial,
     HostRun,
     RuntimeIdentity,
 )
+from vmtailor.pipeline.bench import results_file
 from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
+from vmtailor.pipeline.bench.suites.on_machines import REPEAT, cannot_tell, machine_tests, machine_trial
 
 TAG = "bench:1"
 _UNPACK_S, _REPORT_S = 600.0, 120.0
@@ -73,8 +77,16 @@ def measure(job: BenchJob) -> HostRun:
             if identity.missing or identity.problem:
                 output.note(f"! {one.name}: {identity.missing or identity.problem}")
                 runtimes.pop(one.name, None)
+        booted = {one.name: Booted(one, folder / "machines") for one in job.machines}
+        for name, machine in list(booted.items()):
+            with step(f"boot {name}"):
+                identity = _machine_identity(job, machine, here)
+            found.append(identity)
+            if identity.problem:
+                output.note(f"! {name}: {identity.problem}")
+                del booted[name]
         run = BenchRun(job, folder, cgroups, runtimes)
-        return _trials(job, run, tuple(found))
+        return _trials(job, run, tuple(found), booted)
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -122,25 +134,50 @@ def _identity(
     )
 
 
-def _trials(job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...]) -> HostRun:
+def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> RuntimeIdentity:
+    """What an instance says of itself that is a machine."""
+    kernel, memory = machine.known.kernel, sizes.mebibytes(machine.known.machine.memory_bytes)
+    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, emulated"
+    try:
+        said = machine.run([BENCH, "report"]).container
+        seen = inside.parse(said.stdout.encode()) if said is not None else None
+    except VmtailorError as error:
+        return RuntimeIdentity(machine.name, version, problem=f"{error.message}: {error.details[-500:]}")
+    if seen is None:
+        return RuntimeIdentity(machine.name, version, problem="it did not report what it is")
+    return inside.identity(machine.name, version, seen, here, job.program_sha256, own_kernel=True, chroot=False)
+
+
+def _trials(
+    job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted]
+) -> HostRun:
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=False)
-    earlier = _earlier(out, job, host.id)
-    missing_rows = tuple(f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one))
-    known = HostRun(
-        host, job.image_digest, job.quick, job.seed, (("repeat", str(job.repeat)),), identities, earlier, missing_rows
-    )
+    before = results_file.earlier(out, job, host.id)
+    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
+    facts = [("repeat", str(job.repeat))]
+    left_out += cannot_tell(job)
+    for name in job.suites if job.runtimes else ():
+        left_out += SUITES[name].left_out(job)
+        try:
+            facts += SUITES[name].facts(run)
+        except VmtailorError as error:
+            left_out.append(f"{name}: {error.message}")
+            output.note(f"! {name}: {error.message}")
+    known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
+    known = results_file.going_on(before, known)
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     planned = plan(tests, list(run.runtimes), job.repeat, job.seed)
-    done = {trial.key for trial in earlier}
+    planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
+    done = {trial.key for trial in known.trials}
     left = [one for one in planned if one.key not in done]
-    records.save(_with(out, known), out)
+    records.save(results_file.having(out, known), out)
     whole, past = sum(one.test.cost for one in left), 0.0
     with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
         for one in left:
             progress.update(past, whole, f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}")
-            known = replace(known, trials=(*known.trials, _tried(run, one)))
-            records.save(_with(out, known), out)
+            known = replace(known, trials=(*known.trials, _tried(run, one, booted)))
+            records.save(results_file.having(out, known), out)
             past += one.test.cost
     return known
 
@@ -149,33 +186,20 @@ def _unusable(one: RuntimeIdentity) -> bool:
     return bool(one.missing or one.problem)
 
 
-def _earlier(out: Path, job: BenchJob, host: str) -> tuple[BenchTrial, ...]:
-    """What an earlier run left there of the same job on this host."""
-    if not out.is_file():
-        return ()
-    return tuple(trial for run in records.load(BenchResults, out).runs if _same(run, job, host) for trial in run.trials)
-
-
-def _same(run: HostRun, job: BenchJob, host: str) -> bool:
-    return (run.host.id, run.image_digest, run.quick) == (host, job.image_digest, job.quick)
-
-
-def _with(out: Path, known: HostRun) -> BenchResults:
-    """The file's other runs stay as they are."""
-    before = records.load(BenchResults, out).runs if out.is_file() else ()
-    this = (known.host.id, known.image_digest, known.quick)
-    others = tuple(run for run in before if (run.host.id, run.image_digest, run.quick) != this)
-    return BenchResults(__version__, (*others, known))
-
-
-def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
+def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
+    run.clock_mhz = None
+    run.notes.clear()
     figures: tuple[BenchFigure, ...] = ()
     failure = None
     try:
-        figures = SUITES[test.suite].trial(run, test, planned.runtime)
+        machine = booted.get(planned.runtime)
+        if machine is not None:
+            figures = machine_trial(run, test, machine)
+        else:
+            figures = SUITES[test.suite].trial(run, test, planned.runtime)
     except TrialFailed as error:
         failure = error.record
     except VmtailorError as error:
@@ -185,21 +209,28 @@ def _tried(run: BenchRun, planned: PlannedTrial) -> BenchTrial:
     except OSError as error:
         failure = BenchFailure(f"the host refused: {error}")
     noise = ProcessorTimes.now().noise_since(before, run.cgroups.cpu_s() - own)
+    if run.clock_mhz is not None:
+        noise = replace(noise, clock_mhz=run.clock_mhz)
     return BenchTrial(
         test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
-        time.monotonic() - began, figures, failure, noise, again(run.job, planned),
+        time.monotonic() - began, figures, failure, noise, again(run.job, planned), tuple(run.notes),
     )  # fmt: skip
 
 
 def again(job: BenchJob, planned: PlannedTrial) -> str:
     """The command that measures this cell again."""
-    described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
-    runtimes = "native" if planned.runtime == "native" else f"native,{described}"
+    machine = next((one for one in job.machines if one.name == planned.runtime), None)
+    if machine is not None:
+        runtimes = machine.name if not machine.folder else shlex.quote(f"{VM}{machine.folder}")
+    else:
+        described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
+        runtimes = "native" if planned.runtime == "native" else f"native,{described}"
     count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
     quick = " --quick" if job.quick else ""
+    published = f" --unixbench-source {shlex.quote(job.unixbench_source)}" if job.unixbench_source else ""
     return (
         f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
-        f"--repeat {job.repeat}{quick}"
+        f"--repeat {job.repeat}{quick}{published}"
     )
 
 

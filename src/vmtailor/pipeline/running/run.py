@@ -39,7 +39,7 @@ START_TOO_LITTLE_S = 30.0
 class RunOptions:
     """What differs from the image's configuration; empty or None leaves it, but for an `entrypoint` of "", which
     leaves the image's out. `env` entries are NAME=VALUE or NAME; `env_files` hold such lines, and come first.
-    `stop_timeout_s` may be infinite."""
+    `stop_timeout_s` may be infinite. `keep_state`: what a system with an init of its own writes is kept."""
 
     bundle: Path
     command: tuple[str, ...] = ()
@@ -60,6 +60,7 @@ class RunOptions:
     stop_signal: str | None = None
     stop_timeout_s: float | None = None
     privileged: bool | None = None
+    keep_state: bool = False
 
 
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
@@ -99,6 +100,10 @@ def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
     machine ended before the container had one, HostError when the host could not do its part."""
     terminal.require_streams()
     bundle = load_bundle(options.bundle)
+    if options.keep_state:
+        raise UserInputError(
+            "--keep-state is for systems with an init of their own", hint="a container's root is the same at each start"
+        )
     if options.ports and not bundle.network:
         raise UserInputError(
             "this machine has no network device, so no port can be published",

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.catalogue import Catalogue
+from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.demands.demand import Demands, Head
 from vmtailor.analysis.explain.lookup import KnownSource
@@ -18,6 +19,7 @@ from vmtailor.analysis.systems.log import Mark, Reading
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
+from vmtailor.model.change import Change
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad, SystemTrace
 from vmtailor.pipeline.explaining import whole_source
@@ -77,17 +79,22 @@ def make_system_plan(
     wishes: Wishes,
     *,
     as_modules: bool = True,
+    ran: Mapping[str, SymbolCost] | None = None,
+    tried: Sequence[Change] = (),
     catalogue: Catalogue | None = None,
 ) -> Plan:
     """Choose the configuration. `wishes` has the target machine and what the user says; devices are that machine's
-    alone. Without `as_modules` everything is built in, and the root needs no folder of modules.
+    alone. Without `as_modules` everything is built in, and the root needs no folder of modules. `ran`, `tried`: as in
+    `make_plan`.
 
     Raises as `make_plan` does."""
     later: frozenset[str] = frozenset()
     if as_modules:
         later = on_demand(inputs.record.loads, inputs.baseline, symbol_in(inputs.source))
     wishes = replace(wishes, root_format=RootFormat.EXT4, writable=False, own_init=True, on_demand=later)
-    return make_plan(None, demands.demands, inputs.tree, inputs.baseline, wishes, catalogue=catalogue)
+    return make_plan(
+        None, demands.demands, inputs.tree, inputs.baseline, wishes, ran=ran, tried=tried, catalogue=catalogue
+    )
 
 
 #: The plan's file beside a trace.

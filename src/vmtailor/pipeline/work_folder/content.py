@@ -31,9 +31,9 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.trace import Trace
+from vmtailor.model.trial import Verification
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.stages import build, trace
-from vmtailor.stages.verify import Verification
 
 T = TypeVar("T")
 

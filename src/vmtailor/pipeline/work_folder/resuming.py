@@ -20,6 +20,7 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
+from vmtailor.model.trial import Verification
 from vmtailor.pipeline import fitting, measuring, reverify
 from vmtailor.pipeline.fitting import Built, Findings
 from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
@@ -29,7 +30,6 @@ from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
 from vmtailor.stages import build as build_stage
 from vmtailor.stages import plan as planning
 from vmtailor.stages.root import build_root
-from vmtailor.stages.verify import Verification
 
 
 def trace(asked: FitOptions, folder: Path) -> FitInputs:

@@ -51,6 +51,12 @@ class Known:
 
 def release_of(kernel: Path) -> str:
     """What `uname -r` will say, from a packed kernel's header or a vmlinux. "" when it does not tell."""
+    return banner_of(kernel).partition(" ")[0]
+
+
+def banner_of(kernel: Path) -> str:
+    """A kernel's release, and who compiled it when, as it says so itself; the release alone where that is all. "" when
+    it does not tell."""
     with kernel.open("rb") as file:
         head = file.read(65536)
     for header in (row.kernel.header for row in every()):
@@ -58,7 +64,7 @@ def release_of(kernel: Path) -> str:
             if not header.pointer_at:
                 return _release_in(kernel)
             at = int.from_bytes(head[header.pointer_at : header.pointer_at + 2], "little") + header.base
-            return head[at : at + 200].split(b"\0")[0].split(b" ")[0].decode("ascii", "replace")
+            return head[at : at + 200].split(b"\0")[0].decode("ascii", "replace")
     if head[:4] == b"\x7fELF":
         return _release_in(kernel)
     return ""

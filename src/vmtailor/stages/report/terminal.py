@@ -236,12 +236,14 @@ def _next(run: FitRun) -> Table:
         c.id for c in run.plan.symbols if c.setting.chosen and any(r.cause is Cause.DEMANDED for r in c.reasons)
     )
     table = Table.grid(padding=(0, 3))
+    again = (f"vmtailor verify {bundle} --clock wall", "prove it again, on another host", "cyan")
+    start = "start the container in its machine" if run.system is None else "start the system in its machine"
     for first, second, style in (
         ("bundle", run.bundle, "bold"),
         ("report", f"{run.bundle}/{PAGE}", "bold"),
-        (f"vmtailor run{publish} {bundle}", "start the container in its machine", "cyan"),
+        (f"vmtailor run{publish} {bundle}", start, "cyan"),
         (f"vmtailor explain {bundle} {next(demanded, 'EPOLL')}", "why a symbol is in, or out", "cyan"),
-        (f"vmtailor verify {bundle} --clock wall", "prove it again, on another host", "cyan"),
+        *((again,) if run.system is None else ()),
     ):
         table.add_row(Text(first, style), Text(second))
     return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.natives import locate
@@ -14,6 +13,8 @@ from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
+from vmtailor.pipeline.bench.suites.listening import await_listening
+from vmtailor.pipeline.bench.suites.suite import Suite
 
 DEADLINE_S = 1800.0
 #: Equations, as published. 2/3 N³ operations: a tenth of them is 4642.
@@ -31,10 +32,10 @@ DISK_JOBS = (
 )
 
 
-class Efficiency:
+class Efficiency(Suite):
     """The suite."""
 
-    name = SuiteName.EFFICIENCY
+    name: SuiteName = SuiteName.EFFICIENCY
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         costs = (("linpack", 70.0), ("stream", 15.0), ("disk", 25.0), ("tcp-send", 14.0), ("tcp-receive", 14.0))
@@ -96,7 +97,7 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ..
     with run.runtimes[runtime].network(0, peer=True) as link:
         serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
-            _await_listening(server.pid)
+            await_listening(server.pid)
             words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
             before = run.cgroups.cpu_s()
             found = run.run(
@@ -113,15 +114,3 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ..
         rtt = number(said, "end", "streams", 0, "sender", "mean_rtt")
         figures += [BenchFigure("round trip under load", rtt / 1e6, "s")] if rtt > 0 else []
     return tuple(figures)
-
-
-def _await_listening(process: int, patience_s: float = 10.0) -> None:
-    """Wait until a server has a listening socket: its namespace's table has port 5201 (0x1451) in state 0A."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        for table in ("tcp", "tcp6"):
-            with open(f"/proc/{process}/net/{table}") as file:  # noqa: PTH123  # read at once, may be gone
-                if any(":1451 " in line and " 0A " in line for line in file):
-                    return
-        time.sleep(0.005)
-    raise TrialFailed("iperf3 did not listen")

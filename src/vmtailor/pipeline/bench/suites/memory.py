@@ -17,16 +17,17 @@ from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.startup import drop_page_cache, holding
+from vmtailor.pipeline.bench.suites.suite import Suite
 
 _DEADLINE_S = 30.0
 #: The search for the least memory: from, to, and how fine, in bytes.
 LEAST, MOST, STEP = 256 << 10, 512 << 20, 256 << 10
 
 
-class Memory:
+class Memory(Suite):
     """The suite."""
 
-    name = SuiteName.MEMORY
+    name: SuiteName = SuiteName.MEMORY
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         idle = [BenchTest(self.name, "idle", count, "", 1.5 * count + 1) for count in job.counts]

@@ -23,6 +23,7 @@ from vmtailor.model.bench.instance import InstanceSpec, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, BenchRun, TrialFailed, succeeded
+from vmtailor.pipeline.bench.suites.suite import Suite
 
 DEADLINE_S = 60.0
 #: Seconds between two questions over HTTP, and between staggered starts.
@@ -33,10 +34,10 @@ SINGLE = ("report", "http", "apart")
 MANY = ("serial", "staggered", "at-once")
 
 
-class Startup:
+class Startup(Suite):
     """The suite."""
 
-    name = SuiteName.STARTUP
+    name: SuiteName = SuiteName.STARTUP
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         found = [BenchTest(self.name, "report", 1, variant, 0.8) for variant in ("warm", "cold")]

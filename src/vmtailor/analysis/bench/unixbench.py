@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The UnixBench index: its twelve tests with their baselines, and scores as published work gives them.
+
+Data_N of a test is the mean over repetitions of the mean over instances; its index is Data_N / baseline × 10; the whole
+is the geometric mean over the twelve. The published script scores the passes of one machine in another way, by the
+geometric mean of what is left without the worst third: that is given beside it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmtailor.analysis.bench.cells import Cell
+from vmtailor.model.bench.results import SuiteName
+
+#: The figure of every test.
+SCORE = "score"
+_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class IndexTest:
+    """`baseline`: the score whose index is 10. `seconds`: how long a pass takes, as published. `words`: the published
+    program and its words; `{scratch}` stands for the folder that it works in."""
+
+    title: str
+    baseline: float
+    unit: str
+    seconds: int
+    words: tuple[str, ...]
+
+
+def _copy(size: int, blocks: int) -> tuple[str, ...]:
+    return "fstime", "-c", "-t", "{seconds}", "-d", ".", "-b", str(size), "-m", str(blocks)
+
+
+INDEX: dict[str, IndexTest] = {
+    "dhry2reg": IndexTest("Dhrystone 2 using register variables", 116700.0, "lps", 10, ("dhry2reg", "{seconds}")),
+    "whetstone-double": IndexTest("Double-precision Whetstone", 55.0, "MWIPS", 10, ("whetstone-double",)),
+    "execl": IndexTest("Execl throughput", 43.0, "lps", 30, ("execl", "{seconds}")),
+    "fstime": IndexTest("File copy, 1024 B × 2000", 3960.0, "KBps", 30, _copy(1024, 2000)),
+    "fsbuffer": IndexTest("File copy, 256 B × 500", 1655.0, "KBps", 30, _copy(256, 500)),
+    "fsdisk": IndexTest("File copy, 4096 B × 8000", 5800.0, "KBps", 30, _copy(4096, 8000)),
+    "pipe": IndexTest("Pipe throughput", 12440.0, "lps", 10, ("pipe", "{seconds}")),
+    "context1": IndexTest("Pipe-based context switching", 4000.0, "lps", 10, ("context1", "{seconds}")),
+    "spawn": IndexTest("Process creation", 126.0, "lps", 30, ("spawn", "{seconds}")),
+    "syscall": IndexTest("System call overhead", 15000.0, "lps", 10, ("syscall", "{seconds}")),
+    "shell1": IndexTest("Shell scripts (1 at once)", 42.4, "lpm", 60, ("looper", "{seconds}", "{multi}", "1")),
+    "shell8": IndexTest("Shell scripts (8 at once)", 6.0, "lpm", 60, ("looper", "{seconds}", "{multi}", "8")),
+}
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """One test in one runtime. `data_n` with its 95 % interval, in the test's unit; `index` of it; `script`: the index
+    as the published script would have it from the same repetitions."""
+
+    data_n: float
+    low: float
+    high: float
+    index: float
+    script: float
+    count: int
+
+
+@dataclass(frozen=True)
+class IndexTable:
+    """Indices of so many instances at once, run in one way. `rows`: test → runtime → figures; `overall`: runtime →
+    index with its interval, where all twelve tests have values."""
+
+    count: int
+    variant: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
+    overall: tuple[tuple[str, float, float, float], ...]
+
+
+def published_score(test: str, said: str, seconds: float) -> float | None:
+    """The score in what a published program printed: `COUNT|number|seconds of the unit|unit`, over the time that it
+    says (`TIME|seconds`) or took; a unit of 0 seconds is a rate already. None where there is none."""
+    count = re.search(r"^COUNT\|\s*([\d.]+(?:e[+-]?\d+)?)\s*\|\s*([\d.]+)\s*\|", said, re.MULTILINE)
+    if count:
+        value, unit = float(count[1]), float(count[2])
+        time = re.search(r"^TIME\|\s*([\d.]+)", said, re.MULTILINE)
+        took = float(time[1]) if time else seconds
+        return value if unit == 0 else value * unit / took if took > 0 else None
+    found = re.search(r"^MWIPS\s+([\d.]+)", said, re.MULTILINE) if test == "whetstone-double" else None
+    return float(found[1]) if found else None
+
+
+def without_worst_third(values: Sequence[float]) -> float:
+    """The geometric mean of what is left of so many scores without the worst third, rounded down."""
+    return statistics.geometric_mean(sorted(values)[len(values) // 3 :])
+
+
+def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable]:
+    """Tables of the suite's cells, by number of instances and way; none where nothing of it was measured. `order`: of
+    the runtimes."""
+    groups: dict[tuple[int, str], dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        key = cell.key
+        if key.suite == SuiteName.UNIXBENCH and key.figure == SCORE and key.test in INDEX and cell.values:
+            groups[key.count, key.variant][key.test][key.runtime] = cell
+    return [_table(count, variant, tests, order) for (count, variant), tests in groups.items()]
+
+
+def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], order: Sequence[str]) -> IndexTable:
+    met = dict.fromkeys(name for by in tests.values() for name in by)
+    runtimes = tuple(name for name in dict.fromkeys((*order, *met)) if name in met)
+    draws: dict[str, list[np.ndarray]] = defaultdict(list)
+    means: dict[str, list[float]] = defaultdict(list)
+    rows = []
+    for test in (name for name in INDEX if name in tests):
+        found = []
+        for name, cell in tests[test].items():
+            one, drawn = _indexed(INDEX[test].baseline, cell.values)
+            if one is None:
+                continue
+            found.append((name, one))
+            draws[name].append(drawn)
+            means[name].append(one.index)
+        rows.append((test, tuple(found)))
+    overall = []
+    for name in runtimes:
+        if len(means[name]) == len(INDEX):
+            drawn = np.exp(np.mean(np.log(np.stack(draws[name])), axis=0))
+            low, high = np.percentile(drawn, [2.5, 97.5])
+            overall.append((name, statistics.geometric_mean(means[name]), float(low), float(high)))
+    return IndexTable(count, variant, runtimes, tuple(rows), tuple(overall))
+
+
+def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, np.ndarray]:
+    if min(values) <= 0:
+        return None, np.empty(0)
+    data = np.asarray(values, float)
+    chance = np.random.default_rng(0)
+    drawn = data[chance.integers(0, len(data), (_DRAWS, len(data)))].mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    mean = statistics.fmean(values)
+    script = without_worst_third(values)
+    scale = 10 / baseline
+    return Indexed(mean, float(low), float(high), mean * scale, script * scale, len(values)), drawn * scale

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of disk images that take no more room than their content."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+_PART = 64 << 20
+
+
+def copy_with_holes(source: Path, target: Path) -> None:
+    """Copy a file's content and its holes; where the file system can, nothing but references is written. `target` must
+    not be there. Raises OSError, for a full disk among others, and leaves nothing behind then."""
+    try:
+        with source.open("rb") as given, target.open("xb") as made:
+            size = os.fstat(given.fileno()).st_size
+            made.truncate(size)
+            at = 0
+            while (stretch := _next(given.fileno(), at, size)) is not None:
+                begin, at = stretch
+                _copy(given.fileno(), made.fileno(), begin, at)
+    except FileExistsError:
+        raise
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _next(descriptor: int, at: int, size: int) -> tuple[int, int] | None:
+    """The next stretch with content, from `at` on; None where there is none."""
+    if at >= size:
+        return None
+    try:
+        begin = os.lseek(descriptor, at, os.SEEK_DATA)
+        return begin, os.lseek(descriptor, begin, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            return None
+        return at, size  # a file system that cannot tell
+
+
+def _copy(source: int, target: int, begin: int, end: int) -> None:
+    while begin < end:
+        try:
+            done = os.copy_file_range(source, target, min(_PART, end - begin), begin, begin)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            done = os.pwrite(target, os.pread(source, min(_PART, end - begin), begin), begin)
+        if not done:
+            return  # it became shorter meanwhile
+        begin += done

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of results: what an earlier run of the same host, image and form left there goes on; all else stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor import __version__
+from vmtailor.base.files import records
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchResults, HostRun
+
+
+def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
+    """What an earlier run left there of the same host, image and form; `host`: its id."""
+    if not out.is_file():
+        return None
+    wanted = (host, job.image_digest, job.quick)
+    return next((run for run in records.load(BenchResults, out).runs if _key(run) == wanted), None)
+
+
+def going_on(before: HostRun | None, known: HostRun) -> HostRun:
+    """What is known at the beginning of a run, with what was there: its trials; runtimes that are not measured now, and
+    what was said of them."""
+    if before is None:
+        return known
+    now = {one.runtime for one in known.identities}
+    others = [one for one in before.identities if one.runtime not in now]
+    of_others = [text for text in before.left_out if not any(text.startswith(f"{name}: ") for name in now)]
+    return replace(
+        known,
+        options=tuple({**dict(before.options), **dict(known.options)}.items()),
+        identities=(*others, *known.identities),
+        trials=before.trials,
+        left_out=tuple(dict.fromkeys((*of_others, *known.left_out))),
+    )
+
+
+def having(out: Path, known: HostRun) -> BenchResults:
+    """The file's other runs stay as they are."""
+    before = records.load(BenchResults, out).runs if out.is_file() else ()
+    return BenchResults(__version__, (*(run for run in before if _key(run) != _key(known)), known))
+
+
+def _key(run: HostRun) -> tuple[str, str, bool]:
+    return run.host.id, run.image_digest, run.quick

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fit` for a system with an init of its own: from its disk to a proven bundle and report."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from vmtailor import __version__
+from vmtailor.analysis.cost.side_figures import unmeasured
+from vmtailor.base.cache.store import digest
+from vmtailor.base.files import records, temporary
+from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.fit import FitRun, Side, Untouched
+from vmtailor.pipeline import bundling as bundles
+from vmtailor.pipeline import keys, measuring, reducing, repairing
+from vmtailor.pipeline.fit import Times, doubts, found_kernel
+from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.options import Effort, FitOptions
+from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects
+from vmtailor.pipeline.systems import measuring as sides
+from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.systems.inputs import SystemInputs
+
+
+def run_system_fit(options: FitOptions, partition: int | None = None) -> FitRun:
+    """Make the machine that fits a system. What was finished before, by any run, is taken from the cache. The disk is
+    read, and never written: the bundle has a copy."""
+    bundles.require_writable(options.out)
+    inputs.refuse_for_images(options)
+    times = Times()
+    with subjects.opened(options.reference, options.store, partition=partition) as found:
+        with times.of("prepare"):
+            given = inputs.prepare(options, found)
+        disk = bundling.disk_name(given), Path(given.baseline.disks[0].path)
+        key = fit_key(given)
+        if not options.store.has("fit", key):
+            with temporary.held_folder(given.scratch) as made:
+                if not _make(given, times, made).verified:  # not kept: the next try may go further
+                    return bundles.place(made, options.out, options.command, disk)
+                options.store.get("fit", key, lambda folder: _copy(made, folder))
+        return bundles.place(options.store.path("fit", key), options.out, options.command, disk)
+
+
+def _copy(made: Path, folder: Path) -> None:
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+def fit_key(given: SystemInputs) -> str:
+    """Everything that a finished fit depends on, this program's own code included."""
+    options = given.options
+    return digest(
+        keys.code(),
+        fitting.run_key(given, fitting.target_of(given, given.baseline)),
+        given.identity,
+        records.to_bytes(given.subject),
+        given.source.digest,
+        kbuild.Toolchain.of(given.row).describe(),
+        repr(
+            (options.machine, options.cpus, options.keep, options.drop, options.boots, options.budget, options.effort)
+        ),
+    )
+
+
+def _make(given: SystemInputs, times: Times, folder: Path) -> FitRun:
+    """The whole way: every file of a bundle but its disk and its page, in `folder`."""
+    with times.of("trace"):
+        found = fitting.find(given)
+    with times.of("plan, build, verify"):
+        fitted = repairing.fit_kernel(found)
+        if given.options.effort is Effort.THOROUGH and fitted.verification.passed:
+            fitted = reducing.reduce(found, fitted)
+    with times.of("measure"):
+        if fitted.verification.passed:
+            baseline, tailored = sides.both_sides(found, fitted)
+        else:
+            baseline = unmeasured("baseline", sides.baseline_facts(found))
+            tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
+    run = record(found, fitted, baseline, tailored, times.seconds)
+    bundling.fill(folder, run, found, fitted)
+    return run
+
+
+def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side, seconds: dict[str, float]) -> FitRun:
+    """Everything that was found, as one record."""
+    given, exercise = found.inputs, found.inputs.exercise.inside()
+    reference, identity = given.subject.reference, f"sha256:{given.identity}"
+    return FitRun(
+        version=__version__,
+        command=given.options.command,
+        bundle=str(given.options.out.absolute()),
+        reference=reference,
+        image_digest=identity,
+        image=bundling.image_of(given),
+        exercise=exercise,
+        plan=fitted.plan,
+        baseline=baseline,
+        tailored=tailored,
+        verified=fitted.verification.passed,
+        degraded=fitted.verification.degraded,
+        absent=fitted.verification.absent,
+        trials=tuple(found.trials),
+        ledger=(),
+        unexplained=fitted.plan.unexplained,
+        untouched=Untouched(0, 0, (), ()),
+        calls=(),
+        warnings=tuple(doubts(fitted, baseline, tailored, exercise)),
+        stage_seconds=tuple(seconds.items()),
+        sources=(
+            ("kernel source", f"{given.kernel.version}, {', '.join(given.kernel.origin)}, {given.source.digest}"),
+            ("disk", f"{reference} {identity}"),
+            ("compiler", fitted.kernel.compiler),
+            ("vmtailor", __version__),
+        ),
+        proof=exercise.proof,
+        found_kernel=found_kernel(found, fitted, reference, identity),
+        system=given.subject,
+    )

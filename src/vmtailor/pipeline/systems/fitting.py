@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fit of a system is made of: its trace, plan, machine and verdict. Trials, repair and thorough effort are
+those of every fit (pipeline/fitting.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from vmtailor.analysis.explain import messages
+from vmtailor.analysis.explain.failure import recognise
+from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
+from vmtailor.analysis.systems.demands import SystemDemands
+from vmtailor.base.errors import GuestError
+from vmtailor.base.files import records, temporary
+from vmtailor.base.progress import step
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.change import Change
+from vmtailor.model.kernel import KernelFiles
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.plan import Plan
+from vmtailor.model.trial import Trial, Verification
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.pipeline import keys
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.systems import exercising, inputs, planning, tracing
+from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.systems.planning import HEAD_BYTES, SystemPlanInputs
+from vmtailor.stages import system_trace, system_verify
+from vmtailor.stages.plan import Tree, Wishes
+from vmtailor.stages.system_trace import SystemTraceInputs, chunks_of
+from vmtailor.stages.system_verify import SystemTarget
+
+_RUN, _VERIFICATION = "run.json", "verification.json"
+#: Under the tracer an exercise has so many times its time.
+TRACED_TIMES = 8
+#: Messages of a machine that failed, of which is asked what they ask for.
+_MOST_MESSAGES = 40
+
+
+@dataclass(eq=False)
+class SystemFindings:
+    """What is known so far of the fit of one system. `folder`: of the trace; `before`: its exercise on its own
+    kernel."""
+
+    inputs: SystemInputs
+    trace: SystemTrace
+    folder: Path
+    before: SystemRun
+    before_key: str
+    trials: list[Trial] = field(default_factory=list)
+    compiled: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+
+    @property
+    def tree(self) -> Tree:
+        return self.inputs.tree
+
+    @property
+    def options(self) -> FitOptions:
+        return self.inputs.options
+
+    @property
+    def source(self) -> SourceTree:
+        return self.inputs.source
+
+    @cached_property
+    def _asked(self) -> tuple[SystemPlanInputs, SystemDemands]:
+        """What plans are made from; the log is read once."""
+        given = self.inputs
+        log = self.folder / self.trace.requests_file
+        made = SystemPlanInputs(
+            self.trace, chunks_of(log), given.config, given.source.path, given.tree, given.known,
+            lambda path: given.found.root.begin(path, HEAD_BYTES),
+        )  # fmt: skip
+        with step("plan: what the system asked for"):
+            return made, planning.find_demands(made)
+
+    def planned(self, tried: Sequence[Change], drop: Sequence[str]) -> Plan:
+        """The plan: everything is built in."""
+        made, demands = self._asked
+        options, disk = self.options, self.inputs.subject.disk
+        wishes = Wishes(
+            architecture=options.architecture,
+            machine=options.machine,
+            cpus=options.cpus,
+            keep=options.keep,
+            drop=(*options.drop, *drop),
+            partitioned=disk is not None and disk.root != 0,
+        )
+        return planning.make_system_plan(made, demands, wishes, as_modules=False, tried=tried)
+
+    def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
+        """The fitted kernel: no initial RAM disk, no ACPI; the system's own words."""
+        given, options = self.inputs, self.options
+        planned = tuple(word.id for word in made.words)
+        return Machine(
+            kind=made.machine,
+            memory_bytes=options.memory_bytes,
+            kernel=kernel.image,
+            append=inputs.words(given.subject, given.row, planned),
+            disks=(inputs.disk_of(given.found),),
+            network=made.network,
+            cpu_model=options.cpu_model,
+            cpus=made.cpus,
+            clock=Clock.INSTRUCTIONS,
+            architecture=made.architecture,
+        )
+
+    def verified(self, made: Plan, machine: Machine) -> Verification:
+        """The exercise on a machine, against what it did on the baseline; asked once for the same bytes."""
+        store = self.options.store
+        target = target_of(self.inputs, machine)
+        key = run_key(self.inputs, target, self.before_key)
+        if store.has("verification", key):
+            return records.load(Verification, store.path("verification", key) / _VERIFICATION)
+        with step("verify: the exercise on the tailored machine"), temporary.held_folder(self.inputs.scratch) as folder:
+            found = system_verify.verify(target, self.before, folder)
+        if found.passed:  # a failure may be the host's: it is asked again
+            store.get("verification", key, lambda place: records.save(found, place / _VERIFICATION))
+            return found
+        return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
+
+    def _asked_for(self, found: Verification, made: Plan) -> list[str]:
+        """The symbols that the messages of a machine that failed ask for, as far as that can be told."""
+        kernel, kinds, known = AskedKernel.of_plan(made), messages.load(), self.inputs.known
+        told = dict.fromkeys((*found.failures, *found.complaints, *found.evidence.splitlines()))
+        asks = [ask for text in list(told)[:_MOST_MESSAGES] for ask in recognise(text, known, kinds).asks]
+        return [one.symbol for one in findings(asks, known, kernel) if one.has is Has.OUT and one.symbol]
+
+
+def target_of(given: SystemInputs, machine: Machine) -> SystemTarget:
+    """A machine as it is driven by the whole exercise."""
+    driven = inputs.with_exercise(machine, given.exercise, system_verify.clock_for(given.exercise))
+    return SystemTarget(driven, given.root, given.exercise, given.natives)
+
+
+def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
+    """Everything that a run of the exercise depends on."""
+    attendant = keys.content(given.natives.attendant)
+    root = repr(target.root)
+    return keys.of_run(system_verify, target.machine, given.exercise, given.natives, attendant, root, *more)
+
+
+def find(given: SystemInputs) -> SystemFindings:
+    """The exercise on the system's own kernel, and once more with everything seen."""
+    before, key = ran_before(given)
+    record, folder = traced(given)
+    return SystemFindings(given, record, folder, before, key)
+
+
+def ran_before(given: SystemInputs) -> tuple[SystemRun, str]:
+    """The exercise on the baseline, with the name of that run. Raises GuestError where it does not pass."""
+    target, store = target_of(given, given.baseline), given.options.store
+    key = run_key(given, target)
+
+    def fill(folder: Path) -> None:
+        with step("the exercise on the system's own kernel"), temporary.held_folder(given.scratch) as scratch:
+            found = system_verify.baseline(target, scratch)
+        records.save(found, folder / _RUN)
+
+    return records.load(SystemRun, store.get("system-run", key, fill) / _RUN), key
+
+
+def trace_key(given: SystemInputs, machine: Machine) -> str:
+    """Everything that a trace depends on."""
+    parts = [keys.content(path) for path in (given.natives.attendant, given.natives.small_init)]
+    return keys.of_run(system_trace, machine, given.exercise, given.natives, *parts)
+
+
+def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
+    """The trace, and the folder with its files; found again when nothing it depends on has changed. Raises GuestError
+    where the exercise does not pass under the tracer."""
+    store, options = given.options.store, given.options
+    machine = tracing.machine_of(given.found, given.own, memory_bytes=options.memory_bytes, cpus=1)
+    machine = inputs.with_exercise(machine, given.exercise, Clock.WALL)
+
+    def fill(folder: Path) -> None:
+        with temporary.held_folder(given.scratch) as scratch:
+            root = exercising.root_of(given.subject, machine.append)
+            target = SystemTarget(machine, root, patient(given.exercise), given.natives)
+            work = system_verify.workload(target, scratch)
+            wanted = SystemTraceInputs(
+                given.subject.reference, machine, work, given.own.modules, given.own.way_in, given.natives
+            )
+            found = system_trace.trace(wanted, folder, scratch)
+        if found.boot.failures:
+            raise GuestError(
+                f"the exercise does not pass while every system call is seen: {found.boot.problem}",
+                hint="it takes several times as long then; give its steps more time (step_timeout_s, timeout_s)",
+            )
+
+    folder = store.get("system-trace", trace_key(given, machine), fill)
+    return records.load(SystemTrace, folder / system_trace.RECORD), folder
+
+
+def patient(exercise: SystemExercise) -> SystemExercise:
+    """The exercise with the time that it takes while everything is seen."""
+    ready = replace(exercise.ready, timeout_s=TRACED_TIMES * exercise.ready.timeout_s)
+    return replace(
+        exercise, ready=ready, step_timeout_s=TRACED_TIMES * exercise.step_timeout_s,
+        stop_timeout_s=TRACED_TIMES * exercise.stop_timeout_s,
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fit of a system begins with: the system as it is read, its exercise, its own kernel with symbols and source,
+and the machine that it is compared in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.analysis.guests import machines
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config, temporary
+from vmtailor.base.natives import Natives
+from vmtailor.base.process import require_tool
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.drivers.host import content
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import Architecture, named
+from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
+from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.pipeline import explaining
+from vmtailor.pipeline.inputs import require_tools, scratch_of, source_of
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.systems import exercising, tracing
+from vmtailor.pipeline.systems.planning import CONFIG_BYTES
+from vmtailor.pipeline.systems.tracing import SystemKernel
+from vmtailor.stages import exercise_file
+from vmtailor.stages.boot import attribution, own_kernel
+from vmtailor.stages.plan import Tree
+from vmtailor.stages.subject import OpenedSubject
+
+#: Raise it when what is taken out of a system changes.
+_TAKEN = "1"
+#: Fields of the options that mean something for a system, or are no choice of the user's.
+_MEANT = (
+    "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "cpus", "cpu_model", "source",
+    "keep", "drop", "boots", "budget", "effort", "command", "store", "distribution",
+)  # fmt: skip
+_NAMES = {
+    "kernel": "--kernel", "baseline_config": "--baseline-config", "root_format": "--root", "margins": "--margin",
+    "price_margins": "--price-margins", "terminal": "--no-terminal", "entrypoint": "--entrypoint", "cmd": "--cmd",
+    "authfile": "--authfile", "privileged": "--privileged", "max_image_bytes": "--max-image-size",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class SystemInputs:
+    """Everything that is there before anything is booted. `identity`: SHA-256 of the disk's file; `own`: the system's
+    kernel as it is traced; `baseline`: the machine with it, as its loader would start it; `config`: of that kernel,
+    name → value; `tree`, `known`: of its source."""
+
+    options: FitOptions
+    found: OpenedSubject
+    identity: str
+    exercise: SystemExercise
+    kernel: KernelBaseline
+    source: SourceTree
+    tree: Tree
+    known: KnownSource
+    natives: Natives
+    own: SystemKernel
+    baseline: Machine
+    table: SymbolTable
+    config: dict[str, str]
+
+    @property
+    def subject(self) -> SystemSubject:
+        return self.found.subject
+
+    @property
+    def row(self) -> Architecture:
+        return named(self.options.architecture)
+
+    @property
+    def scratch(self) -> Path:
+        return scratch_of(self.options.store)
+
+    @property
+    def root(self) -> SystemRoot:
+        """Where the system is in each of its machines."""
+        return exercising.root_of(self.subject, self.baseline.append)
+
+
+def refuse_for_images(options: FitOptions) -> None:
+    """Raise UserInputError for options that mean nothing for a system with an init of its own."""
+    plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
+    given = [
+        _NAMES.get(one.name, one.name)
+        for one in fields(FitOptions)
+        if one.name not in _MEANT and getattr(options, one.name) != getattr(plain, one.name)
+    ]
+    if given:
+        raise UserInputError(
+            f"{', '.join(given)}: of images only; {options.reference} is a system with an init of its own",
+            hint="leave it out",
+        )
+    if options.exercise_file is None:
+        raise UserInputError(
+            f"{options.reference} is a system: nobody but you can say what it is there for",
+            hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)",
+        )
+
+
+def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
+    """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
+    temporary.require_usable()
+    refuse_for_images(options)
+    assert options.exercise_file is not None
+    exercise = exercise_file.load_system(options.exercise_file)
+    options = _settled(options, found.subject)
+    require_tools(named(options.architecture))
+    require_tool("strace")
+    require_tool("mke2fs", "e2fsprogs")
+    parts = guest_programs.of(options.architecture)
+    row = named(options.architecture)
+    kernel = packaged.provide(options.distribution, row, options.store, found.subject.kernel)
+    taken = _taken_out(found, parts, options.store)
+    _require_same(taken / _KERNEL, Path(kernel.vmlinuz), found.subject)
+    with temporary.held_folder() as folder:
+        own = replace(tracing.kernel_of(found, folder), file=taken / _KERNEL)
+    source = source_of(options, kernel)
+    whole = explaining.known_of(source, options.architecture, options.store)
+    return SystemInputs(
+        options=options,
+        found=found,
+        identity=identity_of(found, options.store),
+        exercise=exercise,
+        kernel=kernel,
+        source=source,
+        tree=whole.read,
+        known=whole.known,
+        natives=parts,
+        own=own,
+        baseline=_baseline(options, found, taken),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), options.architecture),
+        config=_config(found, kernel),
+    )
+
+
+def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
+    """The options with what the system says where the user said nothing. Raises UserInputError for another
+    processor, or a machine that it does not have."""
+    row = named(subject.architecture)
+    if options.architecture not in ("", row.name):
+        raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
+    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    return replace(
+        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
+    )
+
+
+def identity_of(found: OpenedSubject, store: Store) -> str:
+    """What tells this disk's content from another's. Read once for a file that does not change."""
+    assert found.disk is not None
+    with found.disk.path.open("rb") as file:
+        return content.sha256_of(file, store)
+
+
+_KERNEL, _INITRD = "kernel", "initrd"
+
+
+def _taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
+    """The folder with the kernel and the initial RAM disk that the loader would start."""
+    key = digest(_TAKEN, identity_of(found, store), found.subject.kernel, parts.small_init)
+
+    def fill(folder: Path) -> None:
+        own_kernel.taken_out(found.subject, found.root, parts.small_init, folder)
+
+    return store.get("system-kernel", key, fill)
+
+
+def _require_same(own: Path, packaged_kernel: Path, subject: SystemSubject) -> None:
+    """The packaged kernel of a release is that of the system: its symbols would be somebody else's. (A signature does
+    not count: it changes the file, and not the kernel.)"""
+    if attribution.banner_of(own) != attribution.banner_of(packaged_kernel):
+        raise UserInputError(
+            f"the kernel {subject.kernel} of {subject.reference} is not the one that the distribution has packaged",
+            hint="install the distribution's kernel in the system: its symbols and source are known",
+        )
+
+
+def _config(found: OpenedSubject, kernel: KernelBaseline) -> dict[str, str]:
+    installed = found.subject.installed
+    if installed is not None and installed.config:
+        return dot_config.parse(found.root.text(installed.config, CONFIG_BYTES))
+    return dot_config.parse(Path(kernel.config).read_text())
+
+
+def disk_of(found: OpenedSubject) -> Disk:
+    """The system's disk as each machine gets it: what a guest writes is thrown away."""
+    assert found.disk is not None
+    return Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
+
+
+def _baseline(options: FitOptions, found: OpenedSubject, taken: Path) -> Machine:
+    """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
+    that is planned for."""
+    row = named(options.architecture)
+    return Machine(
+        kind=options.machine,
+        memory_bytes=options.memory_bytes,
+        kernel=str(taken / _KERNEL),
+        initrd=str(taken / _INITRD),
+        append=words(found.subject, row),
+        disks=(disk_of(found),),
+        network=True,
+        cpu_model=options.cpu_model,
+        cpus=options.cpus,
+        clock=Clock.INSTRUCTIONS,
+        acpi=True,
+        architecture=row.name,
+    )
+
+
+def words(subject: SystemSubject, row: Architecture, planned: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The command line of both machines: the system's own words, the root by the device that it is here, and what our
+    machines need. `planned`: words of a plan."""
+    own = tracing.words_of(subject, row)
+    more = dict.fromkeys((*row.kernel.words, *planned))
+    return (*own, *(word for word in more if word not in own))
+
+
+def with_exercise(machine: Machine, exercise: SystemExercise, clock: Clock) -> Machine:
+    """The machine as an exercise is driven in it: with the ports that it asks from outside."""
+    return replace(machine, clock=clock, ports=machines.on_loopback(exercise.ports))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both machines of a system measured until it is ready, each once for the same bytes, and the figures of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.cost import loops, side_figures
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.side_figures import KernelFacts
+from vmtailor.base.files import records, temporary
+from vmtailor.base.progress import step
+from vmtailor.model.fit import Side
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.pipeline import keys, measuring
+from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.systems.fitting import SystemFindings, target_of
+from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.stages import measure, system_verify
+from vmtailor.stages.measure import Measured, MeasuredMachine
+
+RECORD = "measured.json"
+
+
+def measured(given: SystemInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
+    """All boots of one machine; found again when nothing they depend on has changed."""
+    attendant = keys.content(given.natives.attendant)
+    boots = given.options.boots
+    key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready")
+
+    def fill(folder: Path) -> None:
+        with step(f"measure: {title}") as progress, temporary.held_folder(given.scratch) as scratch:
+            work = system_verify.workload(target_of(given, machine), scratch, until_ready=True)
+            subject = MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
+            record = measure.measure(
+                subject, boots, folder, scratch, lambda note: progress.update(0, None, note), least=False
+            )
+        records.save(record, folder / RECORD)
+
+    return records.load(Measured, given.options.store.get("measured", key, fill) / RECORD)
+
+
+def both_sides(found: SystemFindings, fitted: Fitted) -> tuple[Side, Side]:
+    """Baseline and tailored machine: same machine type, memory and disk."""
+    given = found.inputs
+    before = measured(given, given.baseline, given.table, "the baseline")
+    table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
+    after = measured(given, fitted.machine, table, "the tailored machine")
+    return (
+        _side(given, baseline_facts(found), "baseline", given.baseline, before),
+        _side(given, measuring.tailored_facts(fitted), "tailored", fitted.machine, after),
+    )
+
+
+def _side(given: SystemInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured) -> Side:
+    side = side_figures.make_side(
+        kernel, name, found.exact, device_boot=found.exact[0], wall_boots=found.wall,
+        loops=loops.table(machine.architecture), min_memory_bytes=found.min_memory_bytes, memory=found.memory,
+        initcalls=found.initcalls,
+    )  # fmt: skip
+    subject = MeasuredMachine(machine, given.table, given.exercise.inside(), given.natives)
+    return replace(
+        side,
+        conditions=measure.conditions(subject, Clock.INSTRUCTIONS),
+        wall_conditions=(*measure.conditions(subject, Clock.WALL), ("boots", str(len(found.wall)))),
+    )
+
+
+def baseline_facts(found: SystemFindings) -> KernelFacts:
+    """The system's own kernel file, packed as it is."""
+    given, kconfig = found.inputs, found.tree.kconfig
+    enabled = [name for name, value in given.config.items() if value == "y"]
+    size = Path(given.baseline.kernel or "").stat().st_size
+    return KernelFacts(
+        label=given.kernel.release,
+        file="vmlinuz",
+        symbols_y=len(enabled),
+        symbols_prompted=sum(1 for name in enabled if kconfig.known(name) and kconfig.prompted(name)),
+        bytes=size,
+        compressed_bytes=size,
+    )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run` of a system's bundle: its machine with its console, and a disk that forgets or keeps what is written."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.base.cache.store import disk_full_is_a_host_error
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.output import note
+from vmtailor.base.words.text import plural
+from vmtailor.booting import console
+from vmtailor.drivers.host import bundle_folder, terminal
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.host.caught_signals import caught
+from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.model.bundle import SYSTEM
+from vmtailor.model.machine import Disk, DiskFormat, DiskMode, Machine
+from vmtailor.pipeline.bundles import machine_of
+from vmtailor.pipeline.running import ports
+from vmtailor.pipeline.running.run import RunOptions
+
+#: What a system wrote, in its bundle's folder: no file that the bundle's record lists.
+STATE = "state"
+
+
+def is_system(folder: Path) -> bool:
+    """Whether a path is the bundle of a system with an init of its own. Raises UserInputError for a damaged bundle."""
+    return bundle_folder.is_bundle(folder) and bundle_folder.load_any(folder).lists(SYSTEM)
+
+
+def run_system(options: RunOptions) -> int:
+    """Start a system's machine and relay its console until it ends. Raises GuestError when its kernel gave up,
+    UserInputError for options that only containers have."""
+    files = bundle_folder.load_any(options.bundle)
+    _refuse(options)
+    terminal.require_streams()
+    published = ports.chosen(options.ports)
+    temporary.require_usable()
+    with _disk(options, files) as disk:
+        machine = replace(_machine(options, files), disks=(disk,), ports=published)
+        interactive = options.interactive or os.isatty(0)
+        told = ports.announced(options.ports, published)
+        if told:
+            note(told.rstrip("\n"))
+        if os.isatty(0):
+            note(f"{console.LEAVE_NAME} ends the machine")
+        with caught() as signals:
+            finished = console.attached(machine, signals, interactive=interactive)
+    if finished.lost:
+        raise GuestError(
+            f"the system is lost: {finished.lost}", hint=f"vmtailor explain {files.path} --failure 'MESSAGE'"
+        )
+    if finished.end.returncode and not finished.left:
+        raise GuestError(f"QEMU ended with status {finished.end.returncode}", details=finished.end.stderr)
+    return 0
+
+
+def _refuse(options: RunOptions) -> None:
+    given = {
+        "a command": options.command, "--entrypoint": options.entrypoint is not None, "--env": options.env,
+        "--env-file": options.env_files, "--user": options.user, "--workdir": options.cwd,
+        "--hostname": options.hostname, "--stop-signal": options.stop_signal,
+        "--stop-timeout": options.stop_timeout_s is not None, "--privileged": options.privileged is not None,
+    }  # fmt: skip
+    named = [name for name, value in given.items() if value]
+    if named:
+        raise UserInputError(
+            f"{', '.join(named)}: of containers only; {options.bundle} is a system with an init of its own",
+            hint="leave it out: the system starts what it is there for",
+        )
+
+
+def _machine(options: RunOptions, files: BundleFolder) -> Machine:
+    bundle = files.bundle
+    if options.cpus is not None and options.cpus > bundle.cpus:
+        raise UserInputError(
+            f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
+            hint=f"fit the system with --cpus {options.cpus}",
+        )
+    if options.ports and not bundle.network:
+        raise UserInputError("this machine has no network device, so no port can be published")
+    accelerator = options.accelerator or best_accelerator(bundle.architecture)
+    machine = machine_of(files.path, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
+    return replace(
+        machine, cpus=options.cpus or machine.cpus, network=bundle.network, outbound=options.outbound,
+        host_loopback=options.host_loopback,
+    )  # fmt: skip
+
+
+@contextmanager
+def _disk(options: RunOptions, files: BundleFolder) -> Iterator[Disk]:
+    """The system's disk: as it was fitted, and what is written to it thrown away; or one of its own that is kept.
+
+    Raises UserInputError while another machine writes to that."""
+    root = files.file(files.bundle.root)
+    form = DiskFormat.QCOW2 if root.suffix == f".{DiskFormat.QCOW2}" else DiskFormat.RAW
+    if not options.keep_state:
+        yield Disk(str(root), form, DiskMode.OVERLAID)
+        return
+    state = files.path / f"{STATE}.{form}"
+    if not state.exists():
+        made = state.with_name(f".{state.name}-{os.getpid()}")
+        with disk_full_is_a_host_error(files.path):
+            try:
+                copy_with_holes(root, made)
+                made.chmod(0o600)
+                made.rename(state)
+            finally:
+                made.unlink(missing_ok=True)
+    with state.open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserInputError(
+                f"{state} is in use by a running machine", hint="shut that down first, or leave --keep-state out"
+            ) from None
+        yield Disk(str(state), form, DiskMode.WRITTEN)

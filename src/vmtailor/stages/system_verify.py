@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage verify for a system with an init of its own: its exercise on a machine, judged by what the same exercise did,
+and what the system said of itself, on the baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.analysis.guests import attended, kernel_log, machines
+from vmtailor.analysis.guests.boots import differences
+from vmtailor.analysis.guests.degraded import degraded, new_complaints
+from vmtailor.base.errors import GuestError
+from vmtailor.base.natives import Natives
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import Counting, counting
+from vmtailor.drivers.guest import attendant_volume
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
+from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.trial import Verification
+from vmtailor.model.watched.system_run import SystemRun
+
+#: Host seconds that a boot may take beside what the exercise itself allows.
+BOOT_S = 900.0
+_TAIL_LINES = 40
+
+
+@dataclass(frozen=True)
+class SystemTarget:
+    """What is driven. `machine`: the system on its first disk, with the kernel and the clock to verify by; `root`:
+    where in that machine the system is."""
+
+    machine: Machine
+    root: SystemRoot
+    exercise: SystemExercise
+    natives: Natives
+
+
+def clock_for(exercise: SystemExercise) -> Clock:
+    """The clock that an exercise can be driven by: on the instruction clock, which is exact and does not depend on how
+    busy the host is, a guest does not wait for the host."""
+    waits = exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG
+    return Clock.WALL if waits else Clock.INSTRUCTIONS
+
+
+def workload(target: SystemTarget, folder: Path, *, until_ready: bool = False) -> Attended:
+    """How a system is driven. Its attendant's disk is written into `folder`; `until_ready`: without the load."""
+    exercise = replace(target.exercise, load=()) if until_ready else target.exercise
+    volume = folder / ("attendant-to-ready" if until_ready else "attendant")
+    attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY)
+    all_s = BOOT_S + exercise.ready.timeout_s + len(exercise.load) * exercise.step_timeout_s + exercise.stop_timeout_s
+    return Attended(exercise, volume, FIXED_KEY, all_s, until_ready=until_ready)
+
+
+def run(target: SystemTarget, scratch: Path, patience: Patience | None = None) -> SystemRun:
+    """The whole exercise, once. Nothing that the system writes is kept."""
+    machine = target.machine if target.machine.clock is Clock.INSTRUCTIONS else machines.with_time(target.machine)
+    work = workload(target, scratch).unhurried(machine.clock, patience)
+    found, gathered = boot(machine, work, scratch, counting=_settled(machine, target.natives))
+    return SystemRun(found, gathered.report, _words(found, gathered))
+
+
+def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
+    """The exercise on the system's own kernel. Raises GuestError where it does not pass there."""
+    found = run(target, scratch)
+    if found.boot.failures:
+        raise GuestError(
+            f"the system does not pass its exercise on its own kernel: {found.boot.problem}",
+            hint="mend the system or the exercise first: a machine can only be fitted to a system that works",
+            details=found.words,
+        )
+    return found
+
+
+def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
+    """The exercise on the tailored machine, and what the system says of itself there, against the baseline's run."""
+    patience = None if before.boot.cpu_s is None else Patience.after(before.boot.cpu_s)
+    after = run(target, scratch, patience)
+    expected = kernel_log.expected_messages()
+    failures = (
+        *after.boot.failures,
+        *differences(before.report, after.report, target.exercise.inside()),
+        *degraded(before, after, expected),
+    )
+    needs = tuple(n for n in [after.report.fatal.symbol] if n) if after.report.fatal else ()
+    complaints = tuple(new_complaints(before, after, expected))
+    return Verification(
+        tuple(dict.fromkeys(failures)), needs=needs, complaints=complaints, evidence=after.words if failures else ""
+    )
+
+
+def _settled(machine: Machine, natives: Natives) -> Counting | None:
+    """On the instruction clock the plugin lets disks finish before the guest goes on: its time would depend on the
+    host's otherwise."""
+    if machine.clock is not Clock.INSTRUCTIONS:
+        return None
+    return counting(natives, PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture))
+
+
+def _words(found: Boot, gathered: Gathered) -> str:
+    """For an error: what failed, what the console said last, and the command to see it again."""
+    lines = [line for _, line in gathered.lines[-_TAIL_LINES:]]
+    units = attended.failed_units(gathered.report)
+    parts = [*found.failures, *(f"unit {name} failed" for name in units)]
+    parts += ["--- console:", *lines] if lines else []
+    parts += [f"--- machine, ended after {gathered.end.seconds:.1f} s:", gathered.end.stderr, gathered.end.command]
+    return "\n".join(part for part in parts if part)

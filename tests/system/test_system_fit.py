@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system with an init of its own fitted for real: systemd on a disk, from packages, on its own kernel and on the one
+that fits it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.fakes.program import Ended, finish, run_program, started
+from tests.system.conftest import EXAMPLES
+
+from vmtailor.base.files import records
+from vmtailor.model.fit import FitRun
+
+pytestmark = pytest.mark.system
+
+EXERCISE = EXAMPLES / "small-system" / "exercise.toml"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("systems")
+
+
+@pytest.fixture(scope="module")
+def disk(folder: Path) -> Path:
+    disk = folder / "small.raw"
+    subprocess.run([sys.executable, str(EXAMPLES / "build.py"), "small-system", str(disk)], check=True)
+    return disk
+
+
+def fit(folder: Path, disk: Path, out: str) -> Ended:
+    return run_program(
+        folder, "fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", "-o", folder / out, "--json",
+        timeout_s=3600,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path, disk: Path) -> dict[str, Any]:
+    before = hashlib.sha256(disk.read_bytes()).hexdigest()
+    ended = fit(folder, disk, "bundle")
+    assert ended.code == 0, ended.stderr
+    assert not ended.left_over and not ended.left_files
+    assert hashlib.sha256(disk.read_bytes()).hexdigest() == before
+    found: dict[str, Any] = msgspec.json.decode(ended.stdout)
+    return found
+
+
+def test_it_is_verified_and_its_kernel_is_small(fitted: dict[str, Any], folder: Path) -> None:
+    assert fitted["verified"] and fitted["proof"] == "exercised with load" and not fitted["unexplained"]
+    before, after = fitted["baseline"], fitted["tailored"]
+    assert after["symbols_prompted"] < before["symbols_prompted"] / 3
+    assert after["init_instructions_net"] < before["init_instructions_net"] / 3
+    assert after["ready_virtual_us"] < before["ready_virtual_us"]
+    run = records.load(FitRun, folder / "bundle" / "run.json")
+    assert run.system is not None and run.system.init.kind == "systemd"
+    # Nothing leads into its root but the kernel itself.
+    names = {one.id for one in run.plan.symbols if one.is_kept}
+    assert "BLK_DEV_INITRD" not in names and "MODULES" not in names and "EXT4_FS" in names
+
+
+def test_why_a_symbol_is_in_is_told_by_the_line_that_asked(fitted: dict[str, Any], folder: Path) -> None:
+    ended = run_program(folder, "explain", folder / "bundle", "CGROUPS", "--json", timeout_s=120)
+    found = msgspec.json.decode(ended.stdout)
+    assert ended.code == 0 and found["standing"] == "in"
+    assert any(reason["cause"] == "demanded" and reason["line"] for reason in found["reasons"])
+
+
+def test_a_second_fit_finds_all_of_it(fitted: dict[str, Any], folder: Path, disk: Path) -> None:
+    ended = fit(folder, disk, "again")
+    again = msgspec.json.decode(ended.stdout)
+    assert ended.code == 0 and again["tailored"] == fitted["tailored"] and ended.seconds < 60
+    assert (folder / "again" / "disk.raw").stat().st_blocks <= disk.stat().st_blocks + 64
+
+
+def test_the_bundle_starts_with_its_console_and_keeps_what_it_writes_when_asked(
+    fitted: dict[str, Any], folder: Path
+) -> None:
+    bundle = folder / "bundle"
+    with started(folder / "run", "run", bundle, "--keep-state") as running:
+        running.wait_for("A web server", 900.0, where=running.out)
+        running.process.terminate()
+        ended = finish(running, 60.0)
+    assert ended.code == 0 and not ended.left_over and not ended.left_files
+    assert (bundle / "state.raw").is_file()
+
+
+def test_verbs_for_containers_say_so(fitted: dict[str, Any], folder: Path) -> None:
+    for verb in ("verify", "refit", "boot"):
+        ended = run_program(folder / verb, verb, folder / "bundle", timeout_s=120)
+        assert ended.code == 2 and "system with an init of its own" in ended.stderr

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge of `make bench-aa`, on sides whose truth is known; and what the harness adds, on a program that is."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
+import bench_aa
+import bench_overhead
+
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
+
+
+def run_of(spread: float, blocks: int = 60, *, bias: float = 1.0, larger: bool = False) -> HostRun:
+    draw = random.Random(7)
+    trials = [
+        BenchTrial(
+            SuiteName.STARTUP, "apart", f"native-{side}", 1, "warm", block, 0.0, 1.0,
+            (BenchFigure("start", draw.gauss(1.0, spread) * (bias if side == "b" else 1.0), "s", larger),),
+        )
+        for block in range(blocks + 1)
+        for side in "ab"
+    ]  # fmt: skip
+    return HostRun(HOST, "sha256:0", True, 1, (), (), tuple(trials))
+
+
+def test_the_bound_of_a_rate_is_that_of_clopper_and_pearson() -> None:
+    assert bench_aa.upper_bound(0, 400) == pytest.approx(1 - 0.05 ** (1 / 400), abs=1e-6)
+    assert bench_aa.upper_bound(20, 400) == pytest.approx(0.0721, abs=1e-3)
+    assert bench_aa.upper_bound(22, 400) < 0.08 < bench_aa.upper_bound(25, 400)
+    assert bench_aa.upper_bound(4, 4) == 1.0
+
+
+def test_warm_ups_are_left_out_and_blocks_are_paired() -> None:
+    (pair,) = bench_aa.pairs(run_of(0.01, blocks=5))
+    assert pair.name == "native: startup apart start" and len(pair.values) == 5
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_of_sides_that_are_the_same_few_differ_and_what_is_injected_is_found(larger: bool) -> None:
+    found = bench_aa.pairs(run_of(0.015, larger=larger))
+    assert found[0].deviation() == pytest.approx(0.015, rel=0.5)
+    judged = bench_aa.judge(found, 20, comparisons=200)
+    assert judged is not None and judged.compared == 200 and judged.able == (found[0].name,)
+    assert judged.bound <= bench_aa.MOST_FALSE
+    assert judged.found >= bench_aa.LEAST_FOUND * judged.injected > 0
+
+
+def test_a_bias_between_the_names_is_seen() -> None:
+    judged = bench_aa.judge(bench_aa.pairs(run_of(0.01, bias=1.1)), 20, comparisons=100)
+    assert judged is not None and judged.bound > bench_aa.MOST_FALSE
+
+
+def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
+    found = bench_aa.pairs(run_of(0.3))
+    judged = bench_aa.judge(found, 10, comparisons=40)
+    assert judged is not None and judged.injected == 0 and judged.unable == (found[0].name,)
+    assert bench_aa.judge(found, 61) is None  # there are no more blocks
+    assert bench_aa.show(found, run_of(0.3), {10: judged}) is False
+
+
+def test_what_the_harness_adds_is_measured_with_an_interval(tmp_path: Path) -> None:
+    program = bench_overhead.compiled(tmp_path)
+    assert all(value > 0 for value in bench_overhead.started(program, 3))
+    assert len(bench_overhead.started_bare(program, 3)) == 3
+    (tmp_path / "go").touch()
+    assert bench_overhead.spun(program, 0.05) > 0 and bench_overhead.spun_bare(program, 0.05, tmp_path) > 0
+    difference, low, high = bench_overhead.interval([2.0, 2.1, 1.9], [1.0, 1.1, 0.9])
+    assert low <= difference <= high and difference == pytest.approx(1.0)

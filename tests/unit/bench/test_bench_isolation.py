@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Isolation: what ApacheBench says, what becomes of it in the map, and which limits reach which runtime."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis.bench.isolation import RATIO, SHADES, SILENT, T1, heat_maps, tip
+from vmtailor.analysis.bench.page import bench_page
+from vmtailor.drivers.host.disk_limits import write_limit
+from vmtailor.drivers.runtimes.described import groups_of
+from vmtailor.drivers.runtimes.instance_cgroups import limit_files
+from vmtailor.drivers.runtimes.networks import Link
+from vmtailor.drivers.runtimes.roots import bundle_config
+from vmtailor.model.bench.instance import InstanceSpec, Limits, WriteLimit
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import (
+    BenchFailure,
+    BenchFigure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
+from vmtailor.pipeline.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
+
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
+LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1")
+SAID = b"""Complete requests:      500
+Failed requests:        %d
+Time taken for tests:   0.250 seconds
+"""
+
+
+def trial(runtime: str, block: int, *ratios: float, silent: int = 0, note: str = "") -> BenchTrial:
+    figures = [BenchFigure(SILENT, silent, "of 4")]
+    for number, ratio in enumerate(ratios):
+        figures += [BenchFigure(T1, 1.0, "s", False, number), BenchFigure(RATIO, ratio, "×", False, number)]
+    return BenchTrial(
+        SuiteName.ISOLATION, "cpu", runtime, 1, LIMITED, block, 0.0, 1.0, tuple(figures), notes=(note,) if note else ()
+    )
+
+
+def run_of(*trials: BenchTrial) -> HostRun:
+    names = dict.fromkeys(one.runtime for one in trials)
+    return HostRun(HOST, "sha256:0", True, 1, (), tuple(RuntimeIdentity(name) for name in names), trials)
+
+
+@pytest.mark.parametrize(
+    ("said", "took"),
+    [
+        (SAID % 0, 0.25),
+        (SAID % 3, None),
+        (SAID.replace(b"500", b"499") % 0, None),
+        (SAID % 0 + b"Non-2xx responses:      500\n", None),
+        (b"apr_socket_recv: Connection reset by peer (104)\n", None),
+    ],
+)
+def test_an_instance_reports_only_when_all_its_answers_are_right(said: bytes, took: float | None) -> None:
+    assert took_s(said, 500) == took
+
+
+def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:
+    blocks = range(1, 5)
+    mild = [trial("native", block, 1.0, 1.2, 1.1, 1.1) for block in blocks]
+    half = [trial("lxc", block, 3.0, 3.0, silent=2, note="it still ran") for block in blocks]
+    dead = [trial("docker", block, silent=4) for block in blocks]
+    failed = [replace(trial("gvisor", 1), figures=(), failure=BenchFailure("<b>it was refused"))]
+    (found,) = heat_maps(run_of(*mild, *half, *dead, *failed))
+    ((stress, cells),) = found.rows
+    by_name = dict(zip(found.runtimes, cells, strict=True))
+    assert stress == "cpu" and all(one is not None for one in cells)
+    words = {name: one.words for name, one in by_name.items() if one}
+    assert words == {
+        "native": "+10 %", "lxc": "+200 %, 50 % did not report", "docker": "did not report", "gvisor": "failed"
+    }  # fmt: skip
+    shades = {name: one.shade for name, one in by_name.items() if one}
+    assert shades["native"] < shades["lxc"] == shades["docker"] == SHADES
+    lxc = by_name["lxc"]
+    assert lxc is not None and "it still ran" in tip("cpu", "lxc", lxc) and "4 samples" in tip("cpu", "lxc", lxc)
+    page = bench_page(BenchResults("0", (run_of(*mild, *half, *dead, *failed),)))
+    assert "50 % did not report" in page and "<b>it was refused" not in page and 'class="heat"' in page
+
+
+def test_every_stress_ends_by_itself_and_is_capped() -> None:
+    for stress in STRESSES:
+        words = stress_words(stress, 30.0, LINK, 1 << 30)
+        assert "30" in words or "30s" in words
+    assert "1000" in stress_words("fork-bomb", 30.0, LINK, 1 << 30)
+    assert str(1 << 30) in stress_words("memory", 30.0, LINK, 1 << 30)
+
+
+def test_the_quick_form_has_limits_only_and_says_so() -> None:
+    job = BenchJob((SuiteName.ISOLATION,), ("native",), (1,), 6, True, 1, "", "", "", "", "", "")
+    assert {test.variant for test in Isolation().tests(job)} == {LIMITED}
+    assert "without limits" in Isolation().left_out(job)[0]
+    full = replace(job, quick=False)
+    assert len(Isolation().tests(full)) == 12 and Isolation().left_out(full) == ()
+    assert not any(test.warm_up for test in Isolation().tests(full))  # t1 is what each trial compares with
+
+
+def test_a_limit_to_disk_reaches_cgroups_options_and_bundles() -> None:
+    limits = Limits(write=WriteLimit(8, 16, "/dev/sdb", 1000))
+    assert limit_files(limits, unified=True) == [("io.max", "8:16 wbps=1000")]
+    assert limit_files(limits, unified=False) == [("blkio.throttle.write_bps_device", "8:16 1000")]
+    spec = InstanceSpec("x", ("true",), limits)
+    assert groups_of(spec)["write"] == [{"device": "/dev/sdb", "write_bytes_s": "1000"}]
+    throttled = bundle_config(spec)["linux"]["resources"]["blockIO"]["throttleWriteBpsDevice"]
+    assert throttled == [{"major": 8, "minor": 16, "rate": 1000}]
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_the_limit_is_on_the_whole_disk(tmp_path: Path, partition: bool) -> None:
+    device = tmp_path.stat().st_dev
+    whole = tmp_path / "devices" / "vdz"
+    part = whole / "vdz1" if partition else whole
+    part.mkdir(parents=True)
+    (whole / "dev").write_text("254:32\n")
+    if partition:
+        (part / "partition").write_text("1\n")
+    place = tmp_path / "sys/dev/block"
+    place.mkdir(parents=True)
+    assert write_limit(tmp_path, 5, tmp_path / "sys") is None  # no block device of that number
+    (place / f"{os.major(device)}:{os.minor(device)}").symlink_to(part)
+    assert write_limit(tmp_path, 5, tmp_path / "sys") == WriteLimit(254, 32, "/dev/vdz", 5)

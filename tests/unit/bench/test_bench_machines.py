@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines on the instruction clock: what is counted of them, what is not, and what they are set beside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis.bench.advising import advise
+from vmtailor.analysis.bench.cells import cells
+from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.plan import PlannedTrial
+from vmtailor.analysis.bench.wording import title_of
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.machines import STOCK, BenchMachine
+from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.machine import Machine
+from vmtailor.model.verdict import Verdict
+from vmtailor.pipeline.bench import machines
+from vmtailor.pipeline.bench.measuring import again
+from vmtailor.pipeline.bench.suites.on_machines import UNITS, cannot_tell, machine_tests, per_unit
+
+MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "/map", "6.12")
+BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "/map", "6.12", "/over/there/mine")
+JOB = BenchJob(
+    tuple(SuiteName), ("native",), (1,), 6, True, 1, "", "", "", "", "", "", machines=(MACHINE, BUNDLE)
+)  # fmt: skip
+
+
+def boot(kernel: int, user: int, ports: int, end_ns: int) -> Boot:
+    phases = (
+        PhaseCounts(Phase.KERNEL, 1000, 10, port_accesses=5, mmio_accesses=1),
+        PhaseCounts(Phase.START_UP, kernel, user, port_accesses=ports, mmio_accesses=0),
+    )
+    marks = (Milestone("entry", 1010, 1010), Milestone("ready", 0, end_ns))
+    return Boot(Outcome.READY, marks, 1.0, phases=phases)
+
+
+def test_a_unit_costs_what_so_many_more_of_it_do() -> None:
+    found = {figure.name: figure.value for figure in per_unit(boot(700, 70, 30, 2010), boot(1700, 90, 40, 3010), 10)}
+    assert found == {
+        "kernel a unit": 100.0, "user a unit": 2.0, "devices a unit": 1.0, "virtual time a unit": 1e-7,
+    }  # fmt: skip
+
+
+def test_machines_are_compared_with_the_stock_one_and_exactly() -> None:
+    trials = [
+        BenchTrial(SuiteName.STARTUP, "boot", name, 1, CLOCK, block, 0.0, 1.0, (BenchFigure("kernel", value, "i"),))
+        for name, value in ((STOCK, 2000.0), ("vm:mine", 500.0))
+        for block in (1, 2)
+    ]
+    native = BenchTrial(SuiteName.STARTUP, "report", "native", 1, "warm", 1, 0.0, 1.0, (BenchFigure("exit", 1.0, "s"),))
+    found = {cell.key.runtime: cell for cell in cells([*trials, native])}
+    assert found[STOCK].against is None and found["native"].against is None
+    assert found["vm:mine"].against is not None
+    assert found["vm:mine"].against.ratio == 0.25 and found["vm:mine"].against.verdict is Verdict.BETTER
+    assert "ratios are to vm:stock" in title_of("startup", "boot", 1, CLOCK)
+    host = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
+    run = HostRun(host, "sha256:0", True, 1, (), (RuntimeIdentity("native"),), (*trials, native))
+    ranked = advise(run, {"startup": 1.0})  # what nobody else has is not ranked
+    assert not any("vm:" in text for text in ranked.left_out)
+
+
+def test_what_emulation_cannot_tell_is_said() -> None:
+    found = machine_tests(JOB)
+    assert {test.variant for test in found} == {CLOCK}
+    assert {test.suite for test in found} == {SuiteName.STARTUP, SuiteName.UNIXBENCH}
+    assert not {"dhry2reg", "whetstone-double"} & set(UNITS)
+    words = cannot_tell(JOB)
+    for suite in ("efficiency", "memory", "isolation", "whetstone-double"):
+        assert any(f"vm:mine: {suite}" in text or suite in text for text in words)
+    assert [test.test for test in machine_tests(replace(JOB, only=("boot",)))] == ["boot"]
+
+
+def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:
+    test = machine_tests(JOB)[0]
+    assert again(JOB, PlannedTrial(test, STOCK, 1)).startswith("vmtailor bench startup --on vm:stock --only boot")
+    assert "--on vm:/over/there/mine" in again(JOB, PlannedTrial(test, "vm:mine", 1))
+    records.save(JOB, tmp_path / "job.json")
+    assert records.load(BenchJob, tmp_path / "job.json") == JOB
+
+
+def test_a_bundle_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="no such bundle"):
+        machines.check([f"vm:{tmp_path / 'nowhere'}"])
+    with pytest.raises(UserInputError):
+        machines.check([f"vm:{tmp_path}"])  # a folder, and no bundle
+    machines.check([STOCK, "native"])

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that go on: one file, several runs, nothing lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.base.files import records
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.pipeline.bench import results_file
+
+HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
+JOB = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 6, True, 1, "sha256:0", "", "", "", "", "")
+
+
+def run_of(*runtimes: str, left_out: tuple[str, ...] = ()) -> HostRun:
+    trials = tuple(BenchTrial(SuiteName.STARTUP, "report", name, 1, "warm", 1, 0.0, 1.0) for name in runtimes)
+    rows = tuple(RuntimeIdentity(name) for name in runtimes)
+    return HostRun(HOST, "sha256:0", True, 1, (("repeat", "6"),), rows, trials, left_out)
+
+
+def test_runtimes_of_an_earlier_run_stay_beside_those_of_this_one(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    assert results_file.earlier(out, JOB, HOST.id) is None
+    first = run_of("native", "docker", left_out=("docker: it is slow", "isolation: not in the quick form"))
+    records.save(results_file.having(out, first), out)
+    before = results_file.earlier(out, JOB, HOST.id)
+    assert before == first and results_file.earlier(out, replace(JOB, quick=False), HOST.id) is None
+    now = replace(run_of("docker", "vm:stock"), trials=(), options=(("repeat", "6"), ("set", "ours")))
+    known = results_file.going_on(before, now)
+    assert [one.runtime for one in known.identities] == ["native", "docker", "vm:stock"]
+    assert known.trials == first.trials and dict(known.options) == {"repeat": "6", "set": "ours"}
+    assert known.left_out == ("isolation: not in the quick form",)  # of what is measured now, only this run's word
+    other = replace(known, quick=False)
+    records.save(results_file.having(out, other), out)
+    assert [run.quick for run in records.load(type(results_file.having(out, other)), out).runs] == [True, False]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The UnixBench index: scores, indices and tables by the published definitions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from vmtailor.analysis.bench.cells import cells
+from vmtailor.analysis.bench.unixbench import INDEX, index_tables, published_score, without_worst_third
+from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
+from vmtailor.base.errors import UserInputError
+from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.results import BenchFigure, BenchTrial, SuiteName
+from vmtailor.pipeline.bench.suites.published_sets import check_unixbench, tree_digest
+from vmtailor.pipeline.bench.suites.unixbench import UnixBench
+
+JOB = BenchJob((SuiteName.UNIXBENCH,), ("native",), (1, 4), 10, False, 1, "", "", "", "", "", "")
+
+
+def trial(test: str, block: int, *scores: float, runtime: str = "docker") -> BenchTrial:
+    figures = tuple(BenchFigure("score", value, "lps", True, number) for number, value in enumerate(scores))
+    return BenchTrial(SuiteName.UNIXBENCH, test, runtime, max(1, len(scores)), "w", block, 0.0, 1.0, figures)
+
+
+def test_the_twelve_tests_have_their_published_baselines() -> None:
+    assert len(INDEX) == 12 and INDEX["shell8"].baseline == 6.0 and INDEX["whetstone-double"].baseline == 55.0
+    assert sum(test.seconds for test in INDEX.values()) == 5 * 10 + 5 * 30 + 2 * 60
+
+
+@pytest.mark.parametrize(
+    ("test", "said", "seconds", "score"),
+    [
+        ("pipe", "COUNT|5000|1|lps\n", 2.0, 2500.0),  # per second of what it took
+        ("pipe", "COUNT|5000|1|lps\nTIME|4.0\n", 2.0, 1250.0),  # per second of what it says it took
+        ("shell1", "noise\nCOUNT|50|60|lpm\n", 30.0, 100.0),  # a minute's worth
+        ("fstime", "COUNT|123456|0|KBps\n", 30.0, 123456.0),  # a rate already
+        ("whetstone-double", "MWIPS             4321.5   9.9\n", 10.0, 4321.5),
+        ("pipe", "MWIPS 1\n", 10.0, None),
+        ("pipe", "COUNT|x|1|lps", 10.0, None),
+    ],
+)
+def test_what_published_programs_print_is_their_score(test: str, said: str, seconds: float, score: float) -> None:
+    assert published_score(test, said, seconds) == score
+
+
+def test_the_worst_third_is_dropped_rounded_down() -> None:
+    assert without_worst_third([8.0, 2.0, 1.0]) == pytest.approx(4.0)
+    assert without_worst_third([9.0, 4.0]) == pytest.approx(6.0)
+    assert without_worst_third([1.0] * 3 + [16.0] * 7) == pytest.approx(16.0)
+
+
+def test_data_n_is_the_mean_of_means_and_the_index_is_of_it() -> None:
+    found = cells([trial("pipe", 0, 1.0, 1.0), trial("pipe", 1, 12440.0, 24880.0), trial("pipe", 2, 24880.0, 37320.0)])
+    (table,) = index_tables(found, ["docker"])
+    ((test, ((runtime, one),)),) = table.rows
+    assert (test, runtime, table.count) == ("pipe", "docker", 2)
+    assert one.data_n == pytest.approx(24880.0) and one.index == pytest.approx(20.0)
+    assert one.low <= one.data_n <= one.high and table.overall == ()
+    assert index_rows(table)[-2][1] == "needs all twelve"
+
+
+def test_the_overall_index_is_the_geometric_mean_of_twelve() -> None:
+    trials = [
+        replace(one, runtime=runtime)
+        for place, (test, row) in enumerate(INDEX.items())
+        for block in (1, 2, 3)
+        for runtime in ("lxc", "native")
+        for one in [trial(test, block, row.baseline * 2.0**place)]
+    ]
+    (table,) = index_tables(cells(trials), ["native", "lxc"])
+    assert table.runtimes == ("native", "lxc") and [name for name, _ in table.rows] == list(INDEX)
+    for _, value, low, high in table.overall:
+        assert value == pytest.approx(10 * 2.0**5.5) and low == pytest.approx(high) and math.isclose(low, value)
+    assert [row[0] for row in index_rows(table)][-2:] == ["overall", "overall, as the script scores"]
+    assert "gcc 12" in index_title(table, {"unixbench compiler": "gcc 12"})
+
+
+def test_the_quick_form_says_what_it_leaves_out() -> None:
+    suite, quick = UnixBench(), replace(JOB, quick=True)
+    assert len(suite.tests(JOB)) == 12 * 2 * 4 and suite.left_out(JOB) == ()
+    assert len(suite.tests(quick)) == 12 + 1 and any("one core" in text for text in suite.left_out(quick))
+    assert {test.variant.split(", ")[0] for test in suite.tests(replace(JOB, unixbench_source="/x"))} == {
+        "published set"
+    }
+
+
+def test_what_is_no_tree_of_the_published_set_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("tree")
+    with pytest.raises(UserInputError, match="holds no UnixBench"):
+        check_unixbench(folder)
+    inner = folder / "UnixBench"
+    for name in ("src", "pgms"):
+        (inner / name).mkdir(parents=True)
+    (inner / "Makefile").write_text("programs:\n")
+    assert check_unixbench(folder) == inner == check_unixbench(inner)
+    before = tree_digest(inner)
+    (inner / "src/a.c").write_text("int a;\n")
+    assert tree_digest(inner) != before

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles of systems: `run` starts them, verbs for containers refuse them, and options of the one mean nothing to the
+other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fakes.bundle_data import bundle, write_bundle
+
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.booting import console
+from vmtailor.booting.console import Finished
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.caught_signals import CaughtSignals
+from vmtailor.model.boots.ending import End, Ending
+from vmtailor.model.bundle import SYSTEM
+from vmtailor.model.machine import Accelerator, DiskMode, Machine
+from vmtailor.pipeline import bundling
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.running.run import RunOptions, run_bundle
+from vmtailor.pipeline.systems import inputs, running
+from vmtailor.pipeline.systems.running import is_system, run_system
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    folder = write_bundle(tmp_path / "bundle")
+    (folder / SYSTEM).write_text("{}")
+    (folder / "disk.raw").write_bytes(b"disk" * 256)
+    bundling.seal(folder, bundle(root="disk.raw"))
+    return folder
+
+
+class Started:
+    """Stands for the machine: notes what it was, and writes to its disk where that is kept."""
+
+    def __init__(self, lost: str = "", left: bool = False, code: int = 0) -> None:
+        self.machine: Machine | None = None
+        self.finished = Finished(End(Ending.EXITED, "qemu", "", "words", 1.0, code), left, lost)
+
+    def __call__(self, machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
+        self.machine = machine
+        disk = machine.disks[0]
+        if disk.mode is DiskMode.WRITTEN:
+            Path(disk.path).write_bytes(Path(disk.path).read_bytes() + b"written")
+        return self.finished
+
+
+def options(folder: Path, **other: object) -> RunOptions:
+    return RunOptions(folder, accelerator=Accelerator.TCG, **other)  # type: ignore[arg-type]
+
+
+def test_what_a_system_writes_is_thrown_away_or_kept_beside_its_disk(
+    system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = Started()
+    monkeypatch.setattr(console, "attached", started)
+    before = (system / "disk.raw").read_bytes()
+    assert is_system(system) and run_system(options(system)) == 0
+    assert started.machine is not None and started.machine.disks[0].mode is DiskMode.OVERLAID
+    assert not (system / "state.raw").exists()
+    run_system(options(system, keep_state=True))
+    run_system(options(system, keep_state=True))
+    assert (system / "state.raw").read_bytes() == before + b"written" * 2
+    assert (system / "disk.raw").read_bytes() == before
+    run_system(options(system))  # what is kept changes nothing of the bundle
+
+
+def test_two_machines_do_not_write_to_one_disk(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(machine: Machine, signals: CaughtSignals, *, interactive: bool) -> Finished:
+        with pytest.raises(UserInputError, match="in use by a running machine"):
+            run_system(options(system, keep_state=True))
+        return Started().finished
+
+    monkeypatch.setattr(console, "attached", again)
+    assert run_system(options(system, keep_state=True)) == 0
+
+
+def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(
+    system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "attached", Started(lost="the kernel panicked"))
+    with pytest.raises(GuestError, match="the kernel panicked"):
+        run_system(options(system))
+    monkeypatch.setattr(console, "attached", Started(code=1))
+    with pytest.raises(GuestError, match="status 1"):
+        run_system(options(system))
+    monkeypatch.setattr(console, "attached", Started(left=True, code=-15))
+    assert run_system(options(system)) == 0
+
+
+def test_what_only_containers_have_is_refused_by_name(system: Path) -> None:
+    with pytest.raises(UserInputError, match=r"a command, --user: of containers only"):
+        run_system(options(system, command=("sh",), user="0"))
+    with pytest.raises(UserInputError, match="1 CPU"):
+        run_system(options(system, cpus=2))
+
+
+def test_verbs_for_containers_refuse_a_systems_bundle(system: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserInputError, match="the bundle of a system with an init of its own"):
+        bundle_folder.load(system)
+    container = write_bundle(tmp_path / "container")
+    assert not is_system(container) and not is_system(tmp_path / "nothing")
+    with pytest.raises(UserInputError, match="--keep-state is for systems"):
+        run_bundle(options(container, keep_state=True))
+
+
+def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
+    given = FitOptions("disk:x", tmp_path, kernel="6.1", privileged=True)
+    with pytest.raises(UserInputError, match="--kernel, --privileged: of images only"):
+        inputs.refuse_for_images(given)
+    with pytest.raises(UserInputError, match="nobody but you can say") as error:
+        inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
+    assert "--exercise" in (error.value.hint or "")
+    inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))
+
+
+def test_the_state_stays_out_of_the_record(system: Path) -> None:
+    assert running.STATE not in {one.name for one in bundle_folder.load_any(system).bundle.files}

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a system through the stages, with boots and compiles stood in for: what is planned, tried, recorded and
+kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.fakes.kernel_tree import read_tree
+from tests.unit.systems.test_system_planning import BASELINE, BOOK, LOADS, LOG, SOURCE
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.explain.asked import AskedNames
+from vmtailor.analysis.explain.lookup import KnownSource
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import GuestError
+from vmtailor.base.files import records
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.exercise import Step, StepKind
+from vmtailor.model.guest import GuestReport
+from vmtailor.model.kernel import KernelBaseline, KernelFiles
+from vmtailor.model.machine import Clock, Disk, DiskFormat, Machine
+from vmtailor.model.systems.subject import DiskLayout, Init, InitKind, OsRelease, SubjectKind, SystemSubject, TableKind
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
+from vmtailor.pipeline import fitting as every
+from vmtailor.pipeline import keys, repairing
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.systems import fitting, planning, tracing
+from vmtailor.pipeline.systems.inputs import SystemInputs, words
+from vmtailor.stages import system_trace, system_verify
+from vmtailor.stages.system_trace import SystemTraceInputs
+from vmtailor.stages.system_verify import SystemTarget
+
+TREE = read_tree()
+EXERCISE = SystemExercise("x.toml", SystemReady(SystemReadyKind.UNIT, unit="a.target"), (Step(StepKind.COMMAND),))
+SUBJECT = SystemSubject(
+    "disk:x.raw", SubjectKind.DISK, "x86_64", OsRelease(pretty_name="Small"),
+    Init("/sbin/init", "/x", InitKind.SYSTEMD), "6.12.1", (), (), (), (),
+    disk=DiskLayout("raw", 1 << 20, TableKind.MBR, (), root=2),
+)  # fmt: skip
+RIGHT = SystemRun(Boot(Outcome.READY, (), 1.0, cpu_s=5.0), GuestReport())
+
+Runs = Callable[[SystemTarget], SystemRun]
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemInputs:
+    """Inputs of the made-up kernel tree, with files that are none."""
+    files = {name: tmp_path / name for name in ("vmlinuz", "config", "System.map", "x.raw", "attendant", "small-init")}
+    for name, path in files.items():
+        path.write_text(name)
+    vmlinuz, config, table = (str(files[name]) for name in ("vmlinuz", "config", "System.map"))
+    kernel = KernelBaseline("6.12.1", "6.12.1", vmlinuz, config, table, "", "", "", str(SOURCE), "5a", ("package 1",))
+    found: Any = SimpleNamespace(
+        subject=SUBJECT, disk=SimpleNamespace(path=files["x.raw"], format=DiskFormat.RAW),
+        root=SimpleNamespace(begin=lambda path, most: b""),
+    )  # fmt: skip
+    natives: Any = SimpleNamespace(attendant=files["attendant"], small_init=files["small-init"])
+    own: Any = SimpleNamespace(file=files["vmlinuz"], modules=None, way_in=())
+    options = FitOptions(
+        "disk:x.raw", tmp_path / "out", tmp_path / "x.toml", "x86_64", "microvm", 512 << 20,
+        store=Store(tmp_path / "c"), distribution=SimpleNamespace(),
+    )  # fmt: skip
+    known = KnownSource(TREE.facts, AskedNames("6.12.1", {}, {}), demand_rules.load(), TREE.kconfig)
+    baseline = Machine("microvm", 512 << 20, vmlinuz, ("root=/dev/vda2", "rw"), disks=(Disk(str(files["x.raw"])),))
+    monkeypatch.setattr(keys, "of_run", lambda judge, machine, exercise, natives, *more: digest(repr((machine, more))))
+    make = functools.partial(planning.make_system_plan, catalogue=BOOK)
+    monkeypatch.setattr(planning, "make_system_plan", make)
+    return SystemInputs(
+        options, found, "1d", EXERCISE, kernel, SourceTree(SOURCE, "5a"), TREE, known, natives, own, baseline,
+        SymbolTable.parse("ffffffff81000000 T _text\n", "x86_64"), dict(BASELINE),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarget]]:
+    """Stages without machines and compilers: each run of the exercise is what a function says."""
+
+    def stand_in(runs: Runs) -> list[SystemTarget]:
+        seen: list[SystemTarget] = []
+
+        def run(target: SystemTarget, scratch: Path, patience: object = None) -> SystemRun:
+            seen.append(target)
+            return runs(target)
+
+        monkeypatch.setattr(system_verify, "run", run)
+        return seen
+
+    def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
+        figures = LogFigures(2, 2, 2, 0, 0, len(LOG), 1.0)
+        record = SystemTrace(
+            "disk:x.raw", inputs.machine, RIGHT.boot, 1.0, "log", figures, True, (), (), LOADS, (), (), ()
+        )
+        (folder / "log").write_bytes(LOG)
+        records.save(record, folder / system_trace.RECORD)
+        return record
+
+    def built(findings: Any, made: Any) -> KernelFiles:
+        enabled = ",".join(sorted(one.id for one in made.symbols if one.is_kept))
+        return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, 1, "", "", "", "cc", 1, 1.0)
+
+    monkeypatch.setattr(system_trace, "trace", trace)
+    monkeypatch.setattr(system_verify, "workload", lambda target, folder: SimpleNamespace(timeout_s=1.0))
+    usual = Machine("q35", 1 << 30, clock=Clock.WALL)
+    monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
+    monkeypatch.setattr(every, "built", built)
+    return stand_in
+
+
+def failing(text: str, **boot: object) -> SystemRun:
+    changed: Any = {"failures": (text,), **boot}
+    return replace(RIGHT, boot=replace(RIGHT.boot, **changed))
+
+
+def test_what_the_system_asked_for_is_built_in_and_verified_on_the_clock_that_waits_for_nobody(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+) -> None:
+    seen = stages(lambda target: RIGHT)
+    found = fitting.find(given)
+    fitted = repairing.fit_kernel(found)
+    assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True]
+    ipv6 = fitted.plan.symbol("IPV6")
+    assert ipv6 is not None and ipv6.value == "y"
+    before, after = seen
+    assert before.machine.kernel != after.machine.kernel and after.machine.initrd is None
+    assert before.machine.clock is after.machine.clock is Clock.INSTRUCTIONS
+    assert after.root.device == "/dev/vda2" and after.root.writable
+    # Once it passed, nobody is asked again; nor is the baseline, or the trace.
+    again = repairing.fit_kernel(fitting.find(given))
+    assert again.verification.passed and len(seen) == 2
+
+
+def test_what_a_message_asks_for_is_put_back(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs(target: SystemTarget) -> SystemRun:
+        kernel = target.machine.kernel or ""
+        works = not kernel.startswith("/kernel/") or "PARTS_FS" in kernel
+        return RIGHT if works else failing('mount("none", "/x", "parts", 0, NULL) = -1 ENODEV (No such device)')
+
+    seen = stages(runs)
+    found = fitting.find(given)
+    fitted = repairing.fit_kernel(found)
+    assert fitted.verification.passed, [trial.failures for trial in found.trials]
+    assert fitted.plan.symbol("PARTS_FS") is not None
+    assert [trial.passed for trial in found.trials] == [False, True] and len(seen) == 3
+
+
+def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+) -> None:
+    def runs(target: SystemTarget) -> SystemRun:
+        tailored = (target.machine.kernel or "").startswith("/kernel/")
+        return replace(RIGHT, boot=replace(RIGHT.boot, failed_units=("x.mount",))) if tailored else RIGHT
+
+    stages(runs)
+    given = replace(given, options=replace(given.options, budget=1))
+    found = fitting.find(given)
+    fitted = repairing.fit_kernel(found)
+    assert fitted.verification.failures == ("unit x.mount failed, which it did not on the baseline",)
+    target = fitting.target_of(given, fitted.machine)
+    assert not given.options.store.has("verification", fitting.run_key(given, target, found.before_key))
+
+
+def test_a_system_that_does_not_work_on_its_own_kernel_is_not_fitted(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+) -> None:
+    stages(lambda target: failing("unit a.target did not start"))
+    with pytest.raises(GuestError, match=r"does not pass its exercise on its own kernel: unit a\.target"):
+        fitting.find(given)
+    stages(lambda target: RIGHT)
+    assert fitting.find(given).before == RIGHT  # nothing of the failure was kept
+
+
+def test_both_machines_get_the_systems_own_words(given: SystemInputs) -> None:
+    row = given.row
+    found = words(SUBJECT, row, ("tsc=reliable", "panic=-1"))
+    assert found[0] == "root=/dev/vda2" and found.count("panic=-1") == 1 and "tsc=reliable" in found
+    assert set(row.kernel.words) <= set(found)

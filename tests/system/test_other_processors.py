@@ -142,6 +142,20 @@ def test_lighttpd_for_arm64(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_changes_are_tried_on_its_bundle(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+    """A word of the command line, counted exactly; and what says why it cannot be tried."""
+    words = ("--judge", "instructions", "-n", "1", "--try", "rcu-expedited,SOUND=n,cron", "--json")
+    ended = run_program(tmp_path, "boot", lighttpd_arm64.bundle, *words, "-o", tmp_path / "out", timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr[-2000:]
+    trials = {one["id"]: one for one in json.loads(ended.stdout)["trials"]}
+    measured = trials["rcu-expedited"]["measured"][0]
+    assert measured["low"] == measured["high"] and trials["rcu-expedited"]["verdict"] in ("better", "worse", "same")
+    assert trials["SOUND=n"]["problem"] == "the machine is like this already"
+    assert "no units" in trials["cron"]["problem"]
+    assert_nothing_left(ended)
+
+
+@pytest.mark.slow
 def test_what_lighttpd_for_arm64_lacks_is_put_back(
     lighttpd_arm64: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from tests.fakes.program import assert_nothing_left, finish, run_program, started
 from tests.system.conftest import EXAMPLES, FIT_S
 
+from vmtailor.analysis.demands.demand import Demands
 from vmtailor.base.files import records
 from vmtailor.drivers.host import host_client
 from vmtailor.model.architecture import Architecture, named
@@ -28,8 +30,13 @@ from vmtailor.model.bundle import Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
+from vmtailor.pipeline import fitting, repairing
+from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline.options import FitOptions
 
 pytestmark = pytest.mark.system
+#: What the server waits by; it has another way, which is slower.
+LACKING = "EPOLL"
 #: Share of the instructions that a function, a file and a symbol are told of.
 ATTRIBUTED = 0.95
 
@@ -65,6 +72,11 @@ def fitted(name: str, architecture: str, folder: Path) -> Foreign:
 @pytest.fixture(scope="module")
 def hello_arm64(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
     return fitted("hello", "arm64", tmp_path_factory.mktemp("arm64"))
+
+
+@pytest.fixture(scope="module")
+def lighttpd_arm64(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
+    return fitted("lighttpd", "arm64", tmp_path_factory.mktemp("arm64"))
 
 
 def check(foreign: Foreign) -> None:
@@ -104,9 +116,10 @@ def test_every_symbol_of_its_kernel_is_explained(hello_arm64: Foreign, tmp_path:
 
 
 @pytest.mark.slow
-def test_what_each_part_of_its_kernel_costs_is_told(hello_arm64: Foreign, tmp_path: Path) -> None:
-    """The kernel once more, with debug information."""
-    words = ("boot", hello_arm64.bundle, "--attribute", "--json", "-o", tmp_path / "out")
+def test_what_each_part_of_its_kernel_costs_is_told(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+    """The kernel once more, with debug information: function and file of what was executed, and the symbol that has it
+    built, where it is not built in any case."""
+    words = ("boot", lighttpd_arm64.bundle, "--attribute", "--json", "-o", tmp_path / "out")
     ended = run_program(tmp_path, *words, timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr[-2000:]
     cost = json.loads(ended.stdout)
@@ -115,18 +128,53 @@ def test_what_each_part_of_its_kernel_costs_is_told(hello_arm64: Foreign, tmp_pa
 
 
 @pytest.mark.slow
-def test_lighttpd_for_arm64(tmp_path: Path) -> None:
+def test_lighttpd_for_arm64(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
     """Goals of the published table; and a request through a published port."""
-    foreign = fitted("lighttpd", "arm64", tmp_path)
-    check(foreign)
-    tailored = foreign.document["tailored"]
+    check(lighttpd_arm64)
+    tailored = lighttpd_arm64.document["tailored"]
     assert tailored["init_instructions_net"] <= 30e6 and tailored["kernel_bytes"] <= 5e6
     assert tailored["min_memory_bytes"] <= 24 << 20
     port = host_client.free_port()
-    with started(tmp_path, "run", "-p", f"127.0.0.1:{port}:80", foreign.bundle) as running:
+    with started(tmp_path, "run", "-p", f"127.0.0.1:{port}:80", lighttpd_arm64.bundle) as running:
         assert b"made to measure" in answered(f"http://127.0.0.1:{port}/")
         running.process.send_signal(signal.SIGTERM)
         assert_nothing_left(finish(running, 60.0))
+
+
+@pytest.mark.slow
+def test_changes_are_tried_on_its_bundle(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+    """A word of the command line, counted exactly; and what says why it cannot be tried."""
+    words = ("--judge", "instructions", "-n", "1", "--try", "rcu-expedited,SOUND=n,cron", "--json")
+    ended = run_program(tmp_path, "boot", lighttpd_arm64.bundle, *words, "-o", tmp_path / "out", timeout_s=FIT_S)
+    assert ended.code == 0, ended.stderr[-2000:]
+    trials = {one["id"]: one for one in json.loads(ended.stdout)["trials"]}
+    measured = trials["rcu-expedited"]["measured"][0]
+    assert measured["low"] == measured["high"] and trials["rcu-expedited"]["verdict"] in ("better", "worse", "same")
+    assert trials["SOUND=n"]["problem"] == "the machine is like this already"
+    assert "no units" in trials["cron"]["problem"]
+    assert_nothing_left(ended)
+
+
+@pytest.mark.slow
+def test_what_lighttpd_for_arm64_lacks_is_put_back(
+    lighttpd_arm64: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule is taken away, so that the plan lacks what the server asks for."""
+    add = Demands.add
+
+    def forgetful(self: Demands, kind: Any, key: str, symbols: Sequence[str], *where: Any, **more: Any) -> None:
+        add(self, kind, key, [name for name in symbols if name != LACKING], *where, **more)
+
+    monkeypatch.setattr(Demands, "add", forgetful)
+    exercise = EXAMPLES / "lighttpd" / "exercise.toml"
+    reference = f"oci:{lighttpd_arm64.bundle.parent / 'layout'}"
+    findings = fitting.find(prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())))
+    repaired = repairing.fit_kernel(findings)
+    first, *_, last = findings.trials
+    assert not first.passed and any("epoll" in failure for failure in first.failures), first
+    assert last.passed and last.purpose == "repair"
+    assert (LACKING, "y", "better") in [(change.id, change.value, change.verdict) for change in last.changes]
+    assert repaired.verification.passed and repaired.plan.unexplained == ()
 
 
 def answered(address: str, within_s: float = 120.0) -> bytes:

@@ -7,14 +7,17 @@ import itertools
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.distribution import apt, apt_lists, packaged
+from vmtailor.drivers.distribution import apt, apt_lists, deb_file, packaged
 from vmtailor.drivers.distribution.apt_lists import Lists
 from vmtailor.drivers.distribution.debian import Debian, DebianKernel, combine
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas, upstream_version, version_key
@@ -62,6 +65,28 @@ def test_the_newest_is_taken() -> None:
 def test_an_incomplete_kernel_is_passed_over(without: str) -> None:
     packages = trio("6.12.118+deb12", "6.12", "6.12.118-1", without) + NEW
     assert select(combine(packages, AMD64)).version == "6.12.117"
+
+
+@pytest.mark.parametrize("called", ["vmlinuz", "vmlinux"])
+def test_a_kernel_is_found_in_its_package_packed_or_not(
+    called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kernel,) = combine(trio("6.12.118+deb12", "6.12", "6.12.118-1"), AMD64)
+    names = (f"boot/{called}-{kernel.release}", f"boot/config-{kernel.release}", "boot/vmlinux-other",
+             f"usr/lib/modules/{kernel.release}/kernel/a.ko", "lib/modules/other/kernel/b.ko")  # fmt: skip
+
+    def extract(_deb: Path, place: Callable[[str], Path | None]) -> list[Path]:
+        found = {name: path for name in names if (path := place(name)) is not None}
+        for name, path in found.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+        return list(found.values())
+
+    monkeypatch.setattr(apt, "download", lambda *_: tmp_path / "deb")
+    monkeypatch.setattr(deb_file, "extract", extract)
+    folder = kernel.image(Store(tmp_path))
+    assert (folder / "vmlinuz").read_text() == names[0] and (folder / "config").is_file()
+    assert [path.name for path in folder.rglob("*.ko")] == ["a.ko"]
 
 
 def test_source_of_another_version_does_not_count() -> None:

@@ -20,7 +20,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.kernel import kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
-from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.qemu import cpu_models, qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
 from vmtailor.model.exercise import Exercise, Proof
@@ -96,7 +96,9 @@ def prepare(options: FitOptions) -> FitInputs:
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
-    require_tools(named(options.architecture))
+    row = named(options.architecture)
+    require_tools(row)
+    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))

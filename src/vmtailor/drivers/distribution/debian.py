@@ -71,7 +71,8 @@ class DebianKernel:
 
             def place(name: str) -> Path | None:
                 name = name.removeprefix("usr/")
-                if name == f"boot/vmlinuz-{self.release}":
+                # Where the kernel is not packed, the package calls it so.
+                if name in (f"boot/vmlinuz-{self.release}", f"boot/vmlinux-{self.release}"):
                     return folder / "vmlinuz"
                 if name == f"boot/config-{self.release}":
                     return folder / "config"

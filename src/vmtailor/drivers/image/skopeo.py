@@ -170,8 +170,8 @@ def explain(source: str, said: str, access: Access) -> VmtailorError:
         (("reading blob", "unexpected eof", "invalid tar header", "invalid header"), UserInputError(
             f"{source} is damaged or incomplete: {blob} cannot be read", hint="fetch or build it again")),
         (("no image found in manifest list", "no image found in image index"), UserInputError(
-            f"{source} has no image for the architecture {access.architecture} of this host",
-            hint="choose an image that is built for it")),
+            f"{source} has no image for the architecture {access.architecture}",
+            hint="name one that it has with --arch, or choose an image that is built for it")),
         (("unauthorized", "authentication required", "denied", "no basic auth", "401"), UserInputError(
             f"the registry does not give {source}", hint="log in with `skopeo login`, and check the name")),
         (("docker daemon", "docker engine"), HostError(

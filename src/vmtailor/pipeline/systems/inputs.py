@@ -20,6 +20,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import content
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.drivers.qemu import cpu_models
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
@@ -126,11 +127,12 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     exercise = exercise_file.load_system(options.exercise_file)
     refuse_console(exercise)
     options = _settled(options, found.subject)
-    require_tools(named(options.architecture))
+    row = named(options.architecture)
+    require_tools(row)
+    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
-    row = named(options.architecture)
     kernel = packaged.provide(options.distribution, row, options.store, found.subject.kernel)
     taken = _taken_out(found, parts, options.store)
     _require_same(taken / _KERNEL, Path(kernel.vmlinuz), found.subject)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether QEMU emulates a model of CPU in a machine: asked of QEMU, which makes the machine and ends before it runs."""
+
+from __future__ import annotations
+
+from vmtailor.base import process
+from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.model.architecture import Architecture, MachineType
+
+_MEMORY = "64M"
+
+
+def require(row: Architecture, machine: MachineType, model: str) -> None:
+    """Raise UserInputError, with QEMU's own words, for a CPU model that its emulator (TCG) does not have, or that does
+    not go with the machine."""
+    if model == row.emulator.cpu_model:
+        return
+    said = _refusal(row, machine, model)
+    # A machine that wants a kernel says so with every model.
+    if said and said != _refusal(row, machine, row.emulator.cpu_model):
+        raise UserInputError(
+            f"QEMU emulates no CPU '{model[:64]}' in {row.title}'s machine {machine.kind}",
+            hint=f"without --cpu-model it is {row.emulator.cpu_model}; others: {row.emulator.program} -cpu help",
+            details=said[-1000:],
+        )
+
+
+def _refusal(row: Architecture, machine: MachineType, model: str) -> str:
+    """What QEMU says when it cannot make the machine; empty when it can."""
+    argv = [qemu_program.installed(row.name).program, "-machine", ",".join((machine.kind, *machine.options))]
+    argv += ["-cpu", model, "-accel", "tcg", "-m", _MEMORY]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-S", "-monitor", "stdio"]
+    ended = process.run(argv, stdin_bytes=b"quit\n", timeout_s=60, ok=range(-64, 256), env=qemu_program.environment())
+    return (ended.error_text.strip() or f"it ended with {ended.returncode}") if ended.returncode else ""

@@ -23,6 +23,7 @@ from typing import IO
 from vmtailor.analysis.bench.isolation import RATIO, SILENT, T1, T2
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import require_tool, spawn
+from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.networks import Link
@@ -70,8 +71,8 @@ class Isolation(Suite):
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
         limits = limits_of(run)
-        disk = "no limit to disk" if limits.write is None else f"{WRITE_BYTES_S >> 20} MiB/s to {limits.write.path}"
-        words = f"{limits.cpus:g} CPUs, {MEMORY_BYTES >> 20} MiB, {PIDS} processes, {disk}"
+        disk = "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
+        words = f"{limits.cpus:g} CPUs, {sizes.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
         return (("isolation limits", words),)
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

@@ -71,7 +71,9 @@ class Isolation(Suite):
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
         limits = limits_of(run)
-        disk = "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
+        disk = (
+            "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
+        )
         words = f"{limits.cpus:g} CPUs, {sizes.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
         return (("isolation limits", words),)
 

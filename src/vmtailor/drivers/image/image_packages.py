@@ -19,6 +19,7 @@ TEXT_MAX = 256
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.:~_^-]*")
 _OS_RELEASE = ("usr/lib/os-release", "etc/os-release")
 _DPKG = re.compile(r"var/lib/dpkg/(status|status\.d/[^/]+)")
+_DPKG_LIST = "/var/lib/dpkg/status"
 _APK = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
 _RPM = (
     "var/lib/rpm/rpmdb.sqlite",
@@ -75,6 +76,13 @@ def read_inventory(archive: Path) -> Inventory:
         unread.append(f"all but the first {PACKAGES_MAX} packages")
     packages = tuple(sorted(found)[:PACKAGES_MAX])
     return Inventory(names.get("ID", ""), names.get("VERSION_ID", ""), packages, tuple(sorted(unread)))
+
+
+def inventory_of(text_of: Callable[[str, int], str], distribution: str, release: str) -> Inventory:
+    """The packages of a root tree, whose files `text_of` reads by their path and up to so many bytes; empty text where
+    there is none."""
+    found = set(itertools.islice(dpkg_packages(text_of(_DPKG_LIST, DATABASE_BYTES)), PACKAGES_MAX))
+    return Inventory(distribution, release, tuple(sorted(found)))
 
 
 def _reader_of(name: str) -> Callable[[str], Iterator[InstalledPackage]] | None:

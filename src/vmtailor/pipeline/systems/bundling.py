@@ -9,7 +9,6 @@ from pathlib import Path
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.image import image_packages, sbom
-from vmtailor.drivers.image.image_packages import Inventory
 from vmtailor.drivers.image.sbom import KernelPart
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, SYSTEM, SYSTEM_EXERCISE, TRACE, Bundle
@@ -21,10 +20,6 @@ from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.stages import system_trace
-
-#: Bytes of a list of packages that are read.
-_LIST_BYTES = 64 << 20
-_DPKG = "/var/lib/dpkg/status"
 
 
 def disk_name(given: SystemInputs) -> str:
@@ -83,7 +78,6 @@ def _bill(run: FitRun, given: SystemInputs, fitted: Fitted) -> bytes:
         sha256=fitted.kernel.sha256,
         config_sha256=sha256_of(Path(fitted.kernel.config)),
     )
-    packages = tuple(sorted(set(image_packages.dpkg_packages(given.found.root.text(_DPKG, _LIST_BYTES)))))
     os = given.subject.os
     return sbom.document(
         name=Path(run.bundle).name,
@@ -91,5 +85,5 @@ def _bill(run: FitRun, given: SystemInputs, fitted: Fitted) -> bytes:
         image_digest=f"sha256:{given.identity}",
         kernel=kernel,
         own=[],
-        inventory=Inventory(os.id, os.version_id, packages[: image_packages.PACKAGES_MAX]),
+        inventory=image_packages.inventory_of(given.found.root.text, os.id, os.version_id),
     )

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "attendant/tracer.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
 #include "init/base/read_file.h"
@@ -83,6 +84,7 @@ static void shut_down(void) {
     shutting_down = true;
     line_drain();
     line_text(WIRE_EXIT, "0 0 ");
+    tracer_end();
     running = settings.argv.count > 0 ? start(&settings.argv, -1) : -1;
     if (running < 0)
         end_now("there is no command to shut down by");

@@ -52,7 +52,7 @@ static void start_log(void) {
 
 void watch_start(char **argv) {
     /* The tracer is started by its own loader: nothing of the root's libraries is used. Its name is the first word. */
-    static char *words[MOST_WORDS + 16] = {"@vmtailor-strace", "--library-path", WATCH "/lib", WATCH "/strace"};
+    static char *words[MOST_WORDS + 16] = {WATCH_TRACER, "--library-path", WATCH "/lib", WATCH "/strace"};
     static char options[4096];
     size_t count = 4;
     start_log();

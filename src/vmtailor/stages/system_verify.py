@@ -4,6 +4,7 @@ and what the system said of itself, on the baseline."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience
+from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
@@ -60,8 +61,17 @@ def run(target: SystemTarget, scratch: Path, patience: Patience | None = None) -
     """The whole exercise, once. Nothing that the system writes is kept."""
     machine = target.machine if target.machine.clock is Clock.INSTRUCTIONS else machines.with_time(target.machine)
     work = workload(target, scratch).unhurried(machine.clock, patience)
-    found, gathered = boot(machine, work, scratch, counting=_settled(machine, target.natives))
+    found, gathered = booter(target.natives)(machine, work, scratch)
     return SystemRun(found, gathered.report, _words(found, gathered))
+
+
+def booter(natives: Natives) -> Callable[[Machine, Workload, Path], tuple[Boot, Gathered]]:
+    """Boots as `run` does, on whichever clock the machine has."""
+
+    def booted(machine: Machine, work: Workload, scratch: Path) -> tuple[Boot, Gathered]:
+        return boot(machine, work, scratch, counting=_settled(machine, natives))
+
+    return booted
 
 
 def baseline(target: SystemTarget, scratch: Path) -> SystemRun:

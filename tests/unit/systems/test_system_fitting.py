@@ -25,6 +25,7 @@ from vmtailor.base.files import records
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.workload import FIXED_KEY, Attended
 from vmtailor.model.exercise import Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
@@ -49,6 +50,8 @@ SUBJECT = SystemSubject(
     disk=DiskLayout("raw", 1 << 20, TableKind.MBR, (), root=2),
 )  # fmt: skip
 RIGHT = SystemRun(Boot(Outcome.READY, (), 1.0, cpu_s=5.0), GuestReport())
+
+WORK = Attended(EXERCISE, Path("volume"), FIXED_KEY, 1.0)
 
 Runs = Callable[[SystemTarget], SystemRun]
 
@@ -97,6 +100,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
         return seen
 
     def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
+        assert inputs.machine.clock is Clock.INSTRUCTIONS and not inputs.machine.entropy
         figures = LogFigures(2, 2, 2, 0, 0, len(LOG), 1.0)
         record = SystemTrace(
             "disk:x.raw", inputs.machine, RIGHT.boot, 1.0, "log", figures, True, (), (), LOADS, (), (), ()
@@ -110,7 +114,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
         return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, 1, "", "", "", "cc", 1, 1.0)
 
     monkeypatch.setattr(system_trace, "trace", trace)
-    monkeypatch.setattr(system_verify, "workload", lambda target, folder: SimpleNamespace(timeout_s=1.0))
+    monkeypatch.setattr(system_verify, "workload", lambda target, folder: WORK)
     usual = Machine("q35", 1 << 30, clock=Clock.WALL)
     monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
     monkeypatch.setattr(every, "built", built)

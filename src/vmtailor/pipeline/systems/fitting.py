@@ -177,16 +177,19 @@ def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
     where the exercise does not pass under the tracer."""
     store, options = given.options.store, given.options
     machine = tracing.machine_of(given.found, given.own, memory_bytes=options.memory_bytes, cpus=1)
-    machine = inputs.with_exercise(machine, given.exercise, Clock.WALL)
+    # On the instruction clock a busy host changes nothing of what is seen.
+    clock = system_verify.clock_for(given.exercise)
+    machine = inputs.with_exercise(replace(machine, entropy=False), given.exercise, clock)
 
     def fill(folder: Path) -> None:
         with temporary.held_folder(given.scratch) as scratch:
             root = exercising.root_of(given.subject, machine.append)
             target = SystemTarget(machine, root, patient(given.exercise), given.natives)
-            work = system_verify.workload(target, scratch)
+            work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(
-                given.subject.reference, machine, work, given.own.modules, given.own.way_in, given.natives
-            )
+                given.subject.reference, machine, work, given.own.modules, given.own.way_in, given.natives,
+                booter=system_verify.booter(given.natives),
+            )  # fmt: skip
             found = system_trace.trace(wanted, folder, scratch)
         if found.boot.failures:
             raise GuestError(

@@ -10,16 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "small-init/watch.h"
+#include "common/tracer_name.h"
 
 static bool is_tracer(const char *process) {
-    char path[64], name[sizeof WATCH_TRACER] = "";
+    char path[64], name[sizeof TRACER_NAME] = "";
     snprintf(path, sizeof path, "/proc/%.20s/cmdline", process);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, name, sizeof name) : -1;
     if (fd >= 0)
         close(fd);
-    return got == (ssize_t)sizeof name && memcmp(name, WATCH_TRACER, sizeof name) == 0;
+    return got == (ssize_t)sizeof name && memcmp(name, TRACER_NAME, sizeof name) == 0;
 }
 
 void tracer_end(void) {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/tracer_name.h"
 #include "small-init/say.h"
 
 #define MOST_WORDS 64
@@ -52,7 +53,7 @@ static void start_log(void) {
 
 void watch_start(char **argv) {
     /* The tracer is started by its own loader: nothing of the root's libraries is used. Its name is the first word. */
-    static char *words[MOST_WORDS + 16] = {WATCH_TRACER, "--library-path", WATCH "/lib", WATCH "/strace"};
+    static char *words[MOST_WORDS + 16] = {TRACER_NAME, "--library-path", WATCH "/lib", WATCH "/strace"};
     static char options[4096];
     size_t count = 4;
     start_log();

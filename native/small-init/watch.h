@@ -14,8 +14,6 @@
 
 #include <stdbool.h>
 
-/* What the tracer is called, as the first of its words. */
-#define WATCH_TRACER "@vmtailor-strace"
 #define WATCH "/watch"
 #define WATCH_FIFO "/watch/log"
 #define WATCH_DISK 3            /* the descriptor of the log's disk */

@@ -20,7 +20,7 @@ PROGRAMS = {
     "client": {"common"},
     "stage1": {"common"},
     "collector": {"arch"},
-    "small-init": set[str](),
+    "small-init": {"common"},
     "launch": set[str](),
     "guard": set[str](),
     "scope": set[str](),

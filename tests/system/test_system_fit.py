@@ -85,7 +85,7 @@ def test_the_bundle_starts_with_its_console_and_keeps_what_it_writes_when_asked(
     fitted: dict[str, Any], folder: Path
 ) -> None:
     bundle = folder / "bundle"
-    with started(folder / "run", "run", bundle, "--keep-state") as running:
+    with started(folder / "run", "run", "--keep-state", bundle) as running:
         running.wait_for("A web server", 900.0, where=running.out)
         running.process.terminate()
         ended = finish(running, 60.0)

@@ -38,8 +38,8 @@ from vmtailor.pipeline.bench.suites.on_machines import (
 from vmtailor.pipeline.bench.suites.startup import Startup
 from vmtailor.pipeline.bench.suites.unixbench import UnixBench
 
-MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "/map", "6.12")
-BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "/map", "6.12", "/over/there/mine")
+MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "6.12", "/map")
+BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="/over/there/mine")
 JOB = BenchJob(
     tuple(SuiteName), ("native",), (1,), 6, True, 1, "", "", "", "", "", "", machines=(MACHINE, BUNDLE)
 )  # fmt: skip

@@ -14,11 +14,11 @@ STOCK = "vm:stock"
 
 @dataclass(frozen=True)
 class BenchMachine:
-    """One that is ready to be booted. `machine`: with the image as its root; `system_map`: its kernel's symbols;
-    `kernel`: its release; `folder`: of the bundle that it is, empty for the stock one."""
+    """One that is ready to be booted. `machine`: with the image as its root; `kernel`: its release; `system_map`: the
+    symbols of the stock one's kernel; `folder`: of the bundle that any other is."""
 
     name: str
     machine: Machine
-    system_map: str
     kernel: str
+    system_map: str = ""
     folder: str = ""

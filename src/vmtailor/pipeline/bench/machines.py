@@ -54,13 +54,12 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
         if name == STOCK:
             with step("make the stock machine ready"):
                 known = inputs.prepare(FitOptions(image, Path(), store=store))
-            found.append(BenchMachine(STOCK, known.baseline, known.kernel.system_map, known.kernel.release))
+            found.append(BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map))
             continue
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle.load(folder, store)
         machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
-        map_ = str(folder / one.bundle.system_map)
-        found.append(BenchMachine(VM + folder.name, machine, map_, one.bundle.kernel_version, str(folder)))
+        found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, folder=str(folder)))
     names_ = [one.name for one in found]
     if len(set(names_)) < len(names_):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from vmtailor.model.architecture import presumed_name
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.machine import DiskFormat
 from vmtailor.model.plan import RootFormat
 
 RECORD = "bundle.json"
@@ -20,6 +21,8 @@ OBSERVED = "observed.json"
 #: What was fitted, and its exercise, where it is a system with an init of its own.
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
+#: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
+STATES = {form: f"state.{form}" for form in DiskFormat}
 #: The folder of the trace in a bundle.
 TRACE = "trace"
 

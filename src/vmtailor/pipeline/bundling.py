@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
@@ -13,11 +14,12 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.progress import step
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, STATES, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
@@ -28,21 +30,48 @@ RUN = "run.json"
 
 
 def require_writable(out: Path) -> None:
-    """Fail before the long work when the bundle could not be written: something else is there."""
+    """Fail before the long work when the bundle could not be written: something else is there, or a system's bundle
+    that keeps what the system wrote, which no fit makes again."""
     if out.exists() and not (out.is_dir() and ((out / RECORD).is_file() or not any(out.iterdir()))):
         raise UserInputError(
             f"{out} is there already and is no bundle", hint="name another folder with -o, or remove it"
+        )
+    kept = next((name for name in STATES.values() if os.path.lexists(out / name)), "")
+    if kept:
+        raise UserInputError(
+            f"{out} keeps what its system wrote ({kept}), and a new fit would throw it away",
+            hint="name another folder with -o; or move that file away, or remove it",
         )
     parent = out.absolute().parent
     if not parent.is_dir():
         raise UserInputError(f"the folder {parent} does not exist", hint="make it, or name another with -o")
 
 
-def place(made: Path, out: Path, command: str, disk: tuple[str, Path] | None = None) -> FitRun:
-    """Copy a finished bundle to where it was asked for. Its record names this place and this command. `disk`: its root
-    by its name there, where that is a disk of the user's: no second copy of it is kept.
+@dataclass(frozen=True)
+class UsersDisk:
+    """The root of a bundle where that is a disk of the user's, of which no second copy is kept. `name`: what it is
+    called in the bundle; `sha256`: of its file when it was fitted."""
 
-    An older bundle there is replaced at once, or, if something goes wrong, not at all."""
+    name: str
+    file: Path
+    sha256: str
+
+
+def _require_same(disk: UsersDisk, sealed: Bundle) -> None:
+    """A system that runs writes to its disk, while it is traced and copied: proven is what was read first."""
+    (copied,) = (one for one in sealed.files if one.name == disk.name)
+    if copied.sha256 != disk.sha256:
+        raise UserInputError(
+            f"{disk.file} changed while it was fitted: what was proven is not what it holds now",
+            hint="shut down what writes to it (a running machine, a download), and fit it again",
+        )
+
+
+def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) -> FitRun:
+    """Copy a finished bundle to where it was asked for. Its record names this place and this command.
+
+    An older bundle there is replaced at once, or, if something goes wrong, not at all. Raises UserInputError for a disk
+    that is not what was fitted any more."""
     out = out.absolute()
     with disk_full_is_a_host_error(out.parent):
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
@@ -50,7 +79,8 @@ def place(made: Path, out: Path, command: str, disk: tuple[str, Path] | None = N
             # Contents alone: in the cache nobody but its owner may read them.
             shutil.copytree(made, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
             if disk is not None:
-                copy_with_holes(disk[1], folder / disk[0])
+                with step("copy the disk"):
+                    copy_with_holes(disk.file, folder / disk.name)
             for inner in folder.rglob("*"):
                 if inner.is_dir():
                     inner.chmod(0o755)
@@ -59,7 +89,9 @@ def place(made: Path, out: Path, command: str, disk: tuple[str, Path] | None = N
             report.write_page(run, folder / report.PAGE)
             _for_the_owner_alone_to_change(folder)
             record = replace(records.load(Bundle, folder / RECORD), name=out.name)
-            seal(folder, record)
+            sealed = seal(folder, record)
+            if disk is not None:
+                _require_same(disk, sealed)
             if out.exists():
                 retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
                 out.rename(retired / "bundle")
@@ -72,10 +104,12 @@ def place(made: Path, out: Path, command: str, disk: tuple[str, Path] | None = N
     return run
 
 
-def seal(folder: Path, record: Bundle) -> None:
-    """Write a bundle's record with the digests of all files that are there now."""
+def seal(folder: Path, record: Bundle) -> Bundle:
+    """Write a bundle's record with the digests of all files that are there now, and return it."""
     # The page is a view that `report` writes again whenever it is asked to.
-    records.save(replace(record, files=bundle_folder.describe(folder, without=(report.PAGE,))), folder / RECORD)
+    sealed = replace(record, files=bundle_folder.describe(folder, without=(report.PAGE,)))
+    records.save(sealed, folder / RECORD)
+    return sealed
 
 
 def _for_the_owner_alone_to_change(folder: Path) -> None:

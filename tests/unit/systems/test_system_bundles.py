@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
 
 from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import digests
 from vmtailor.booting import console
 from vmtailor.booting.console import Finished
 from vmtailor.drivers.host import bundle_folder
@@ -21,7 +22,7 @@ from vmtailor.model.machine import Accelerator, DiskMode, Machine
 from vmtailor.pipeline import bundling
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.systems import inputs, running
+from vmtailor.pipeline.systems import inputs
 from vmtailor.pipeline.systems.running import is_system, run_system
 
 
@@ -118,8 +119,51 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))
 
 
-def test_the_state_stays_out_of_the_record(system: Path) -> None:
-    assert running.STATE not in {one.name for one in bundle_folder.load_any(system).bundle.files}
+def test_what_a_system_keeps_is_written_to_the_bundles_own_file_only(
+    system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's bundle can bring a link, or a second name of a file: the machine would write to what it leads to."""
+    started = Started()
+    monkeypatch.setattr(console, "attached", started)
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    state = system / "state.raw"
+    for make in (state.symlink_to, state.hardlink_to):
+        make(precious)
+        with pytest.raises(UserInputError, match=r"state\.raw (is a symbolic link|has another name)"):
+            run_system(options(system, keep_state=True))
+        state.unlink()
+    state.symlink_to(tmp_path / "not there yet")
+    with pytest.raises(UserInputError, match="a symbolic link"):
+        run_system(options(system, keep_state=True))
+    assert started.machine is None and precious.read_bytes() == b"mine"
+    assert not (tmp_path / "not there yet").exists()
+
+
+def test_a_new_fit_does_not_throw_away_what_a_system_keeps(
+    system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "attached", Started())
+    bundling.require_writable(system)
+    run_system(options(system, keep_state=True))
+    with pytest.raises(UserInputError, match=r"keeps what its system wrote \(state\.raw\)"):
+        bundling.require_writable(system)
+
+
+def test_a_disk_that_changed_while_it_was_fitted_makes_no_bundle(
+    system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old bundle stays."""
+    made, disk = write_bundle(tmp_path / "made"), tmp_path / "disk.raw"
+    disk.write_bytes(b"what was fitted")
+    users = bundling.UsersDisk("disk.raw", disk, digests.sha256_of(disk))
+    bundling.place(made, tmp_path / "out", "fit", users)
+    assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
+    disk.write_bytes(b"what a machine wrote meanwhile")
+    with pytest.raises(UserInputError, match="changed while it was fitted"):
+        bundling.place(made, tmp_path / "out", "fit", users)
+    assert (tmp_path / "out" / "disk.raw").read_bytes() == b"what was fitted"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "disk.raw", "made", "out"]
 
 
 def test_a_ready_that_the_host_must_see_is_refused() -> None:

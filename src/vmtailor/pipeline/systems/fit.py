@@ -32,7 +32,7 @@ def run_system_fit(options: FitOptions, partition: int | None = None) -> FitRun:
     with subjects.opened(options.reference, options.store, partition=partition) as found:
         with times.of("prepare"):
             given = inputs.prepare(options, found)
-        disk = bundling.disk_name(given), Path(given.baseline.disks[0].path)
+        disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)
         key = fit_key(given)
         if not options.store.has("fit", key):
             with temporary.held_folder(given.scratch) as made:

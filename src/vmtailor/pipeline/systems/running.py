@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.files import temporary
+from vmtailor.base.files import plain_files, temporary
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.output import note
 from vmtailor.base.words.text import plural
@@ -21,14 +21,11 @@ from vmtailor.drivers.host import bundle_folder, terminal
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu.accelerator import best_accelerator
-from vmtailor.model.bundle import SYSTEM
+from vmtailor.model.bundle import STATES, SYSTEM
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode, Machine
 from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.running import ports
 from vmtailor.pipeline.running.run import RunOptions
-
-#: What a system wrote, in its bundle's folder: no file that the bundle's record lists.
-STATE = "state"
 
 
 def is_system(folder: Path) -> bool:
@@ -99,14 +96,24 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
 def _disk(options: RunOptions, files: BundleFolder) -> Iterator[Disk]:
     """The system's disk: as it was fitted, and what is written to it thrown away; or one of its own that is kept.
 
-    Raises UserInputError while another machine writes to that."""
+    Raises UserInputError as `_kept_state` does."""
     root = files.file(files.bundle.root)
     form = DiskFormat.QCOW2 if root.suffix == f".{DiskFormat.QCOW2}" else DiskFormat.RAW
     if not options.keep_state:
         yield Disk(str(root), form, DiskMode.OVERLAID)
         return
-    state = files.path / f"{STATE}.{form}"
-    if not state.exists():
+    with _kept_state(files, root, form) as state:
+        yield Disk(str(state), form, DiskMode.WRITTEN)
+
+
+@contextmanager
+def _kept_state(files: BundleFolder, root: Path, form: DiskFormat) -> Iterator[Path]:
+    """The file that a system's changes are kept in, made where there is none, and held against other machines.
+
+    A bundle may be a stranger's: QEMU writes to this file, so it must be one of this folder alone. Raises
+    UserInputError for a link, and for a file that has another name or owner, too."""
+    state = files.path / STATES[form]
+    if not os.path.lexists(state):
         made = state.with_name(f".{state.name}-{os.getpid()}")
         with disk_full_is_a_host_error(files.path):
             try:
@@ -115,11 +122,17 @@ def _disk(options: RunOptions, files: BundleFolder) -> Iterator[Disk]:
                 made.rename(state)
             finally:
                 made.unlink(missing_ok=True)
-    with state.open("rb") as held:
+    with plain_files.opened(files.path, state.name) as held:
+        found = os.fstat(held.fileno())
+        if found.st_nlink != 1 or found.st_uid != os.geteuid():
+            why = "has another name, too" if found.st_nlink != 1 else "is somebody else's file"
+            raise UserInputError(
+                f"{state} {why}, and would be written to", hint="remove it: the next run makes one of its own"
+            )
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserInputError(
                 f"{state} is in use by a running machine", hint="shut that down first, or leave --keep-state out"
             ) from None
-        yield Disk(str(state), form, DiskMode.WRITTEN)
+        yield state

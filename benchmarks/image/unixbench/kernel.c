@@ -18,11 +18,11 @@ static struct outcome copy_file(double seconds, size_t size, long blocks) {
     int from = open("from", O_RDWR | O_CREAT | O_TRUNC, 0600), to = open("to", O_RDWR | O_CREAT | O_TRUNC, 0600);
     double done = 0, before;
     if (!buffer || from < 0 || to < 0)
-        die("open");
+        test_failed("open");
     memset(buffer, 'x', size);
     for (long i = 0; i < blocks; i++)
         if (write(from, buffer, size) != (ssize_t)size)
-            die("write");
+            test_failed("write");
     lseek(from, 0, SEEK_SET);
     start_timer(seconds);
     before = now_s();
@@ -35,7 +35,7 @@ static struct outcome copy_file(double seconds, size_t size, long blocks) {
         ssize_t got = read(from, buffer, size);
         ssize_t put = got > 0 ? write(to, buffer, (size_t)got) : got;
         if (put < 0 && errno != EINTR)
-            die("copy");
+            test_failed("copy");
         done += put > 0 ? (double)put : 0;
     }
     return (struct outcome){done / 1024, now_s() - before};
@@ -57,12 +57,12 @@ struct outcome pipe_throughput(double seconds) {
     int ends[2];
     double count = 0, before;
     if (pipe(ends) < 0)
-        die("pipe");
+        test_failed("pipe");
     start_timer(seconds);
     for (before = now_s(); !over && count < most; count++)
         if (write(ends[1], record, sizeof(record)) < 0 || read(ends[0], record, sizeof(record)) < 0)
             if (errno != EINTR)
-                die("pipe");
+                test_failed("pipe");
     return (struct outcome){count, now_s() - before};
 }
 
@@ -80,10 +80,10 @@ struct outcome context_switches(double seconds) {
     int there[2], back[2], status;
     unsigned long number = 0, got;
     if (pipe(there) < 0 || pipe(back) < 0)
-        die("pipe");
+        test_failed("pipe");
     pid_t child = fork();
     if (child < 0)
-        die("fork");
+        test_failed("fork");
     if (child == 0) {
         close(there[1]);
         close(back[0]);
@@ -95,10 +95,10 @@ struct outcome context_switches(double seconds) {
         if (write(there[1], &number, sizeof(number)) != sizeof(number) || read(back[0], &got, sizeof(got)) < 0) {
             if (errno == EINTR)
                 break;
-            die("context1");
+            test_failed("context1");
         }
         if (got != number++)
-            die("context1 came out of step");
+            test_failed("context1 came out of step");
     }
     double took = now_s() - before;
     close(there[1]);
@@ -116,10 +116,10 @@ struct outcome process_creation(double seconds) {
         if (child == 0)
             _exit(0);
         if (child < 0 && errno != EINTR)
-            die("fork");
+            test_failed("fork");
         while (child > 0 && waitpid(child, &status, 0) < 0)
             if (errno != EINTR)
-                die("wait");
+                test_failed("wait");
     }
     return (struct outcome){count, now_s() - before};
 }
@@ -149,13 +149,13 @@ static struct outcome scripts(double seconds, const char *at_once) {
             _exit(127);
         }
         if (child < 0)
-            die("fork");
+            test_failed("fork");
         while (waitpid(child, &status, 0) < 0)
             if (errno != EINTR)
-                die("wait");
+                test_failed("wait");
         if (status != 0) {
             errno = 0;
-            die("the script failed");
+            test_failed("the script failed");
         }
         count++;
     }

@@ -45,7 +45,7 @@ double now_s(void) {
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
-_Noreturn void die(const char *what) {
+_Noreturn void test_failed(const char *what) {
     fprintf(stderr, "unixbench: %s: %s\n", what, strerror(errno));
     _exit(1);
 }
@@ -62,7 +62,7 @@ void start_timer(double seconds) {
     sigaction(SIGALRM, &heed, NULL);
     over = 0;
     if (setitimer(ITIMER_REAL, &timer, NULL) < 0)
-        die("setitimer");
+        test_failed("setitimer");
 }
 
 // --- execl: a program that starts itself again, until the time is over. It carries its count in its words.
@@ -74,7 +74,7 @@ static _Noreturn void execute_again(int out, double count, double started, doubl
     snprintf(wanted, sizeof(wanted), "%.6f", seconds);
     snprintf(units, sizeof(units), "%.0f", most);
     execl(own_path, own_path, "execl-again", fd, done, since, wanted, units, (char *)NULL);
-    die("execl");
+    test_failed("execl");
 }
 
 static int executed(char **words) {
@@ -115,7 +115,7 @@ static void await_go(const char *folder, const char *name) {
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
     if (file < 0)
-        die(path);
+        test_failed(path);
     close(file);
     snprintf(path, sizeof(path), "%s/go", folder);
     while (access(path, F_OK) < 0)
@@ -135,16 +135,16 @@ static pid_t begin_copy(int number, const int start[2], const int *close_too) {
     char byte;
     pid_t child = fork();
     if (child < 0)
-        die("fork");
+        test_failed("fork");
     if (child > 0)
         return child;
     close(start[1]);
     if (close_too)
         close(*close_too);
     if (mkdir(folder, 0700) < 0 || chdir(folder) < 0)
-        die(folder);
+        test_failed(folder);
     if (read(start[0], &byte, 1) < 0)
-        die("start");
+        test_failed("start");
     close(start[0]);
     return 0;
 }
@@ -168,7 +168,7 @@ static int measure(const struct test *test, double seconds, int copies, char **p
     int start[2], out[2], failed = 0;
     double sum = 0;
     if (pipe(start) < 0 || pipe(out) < 0)
-        die("pipe");
+        test_failed("pipe");
     for (int i = 0; i < copies; i++)
         if (begin_copy(i, start, &out[0]) == 0)
             be_copy(test, seconds, out[1]);
@@ -205,7 +205,7 @@ static int units(const struct test *test, double count) {
     nanosleep(&rest, NULL);
     most = count;
     if (chdir(SCRATCH) < 0)
-        die(SCRATCH);
+        test_failed(SCRATCH);
     if (!test->run)
         execute_again(STDOUT_FILENO, 0, now_s(), 86400);
     found = test->run(86400);
@@ -229,7 +229,7 @@ static _Noreturn void be_published(const char *tree, char **program) {
     char place[4096], own[4096];
     snprintf(place, sizeof(place), "cp -r '%s/testdir/.' .", tree);
     if (!getcwd(own, sizeof(own)) || system(place) != 0)
-        die(place);
+        test_failed(place);
     snprintf(place, sizeof(place), "%s/pgms", tree);
     setenv("UB_BINDIR", place, 1);
     setenv("UB_TMPDIR", own, 1);
@@ -237,9 +237,9 @@ static _Noreturn void be_published(const char *tree, char **program) {
     setenv("UB_RESULTDIR", own, 1);
     int said = open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (said < 0 || dup2(said, 1) < 0 || dup2(said, 2) < 0)
-        die("said");
+        test_failed("said");
     execv(program[0], program);
-    die(program[0]);
+    test_failed(program[0]);
 }
 
 static int published(int copies, char **place, const char *tree, char **program) {
@@ -247,7 +247,7 @@ static int published(int copies, char **place, const char *tree, char **program)
     static pid_t children[MOST_COPIES];
     int start[2], failed = 0;
     if (pipe(start) < 0)
-        die("pipe");
+        test_failed("pipe");
     for (int i = 0; i < copies; i++)
         if ((children[i] = begin_copy(i, start, NULL)) == 0)
             be_published(tree, program);

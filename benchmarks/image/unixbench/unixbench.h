@@ -15,7 +15,7 @@ extern const char *own_path;       // where this program lies, for those that st
 
 double now_s(void);
 void start_timer(double seconds);
-_Noreturn void die(const char *what);
+_Noreturn void test_failed(const char *what);
 
 struct outcome dhrystone(double seconds);
 struct outcome whetstone(double seconds);

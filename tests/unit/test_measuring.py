@@ -47,6 +47,24 @@ def test_the_least_memory_is_found_for_any_threshold(needed: int, more: int) -> 
     assert all(size % MEMORY_STEP == 0 and LEAST_MEMORY <= size < known * MIB for size in tried)
 
 
+@given(st.integers(LEAST_MEMORY // MIB, 4096), st.integers(0, 4096), st.integers(0, 8192))
+def test_a_guess_changes_how_many_sizes_are_tried_and_not_what_is_found(needed: int, more: int, guess: int) -> None:
+    known = (needed + more) * MIB
+    tried: list[int] = []
+
+    def passes(size: int) -> bool:
+        tried.append(size)
+        return size >= needed * MIB
+
+    plain = least_memory(known, LEAST_MEMORY, passes)
+    alone, tried[:] = len(tried), []
+    assert least_memory(known, LEAST_MEMORY, passes, guess * MIB) == plain
+    assert len(tried) == len(set(tried)) and len(tried) <= alone + 2
+    assert plain == known or plain in tried
+    tried[:] = []
+    assert least_memory(known, LEAST_MEMORY, passes, plain) == plain and len(tried) <= 2
+
+
 def test_subsystems() -> None:
     assert folder_of("kernel/sched/core.c") == "kernel"
     assert folder_of("drivers/virtio/virtio.c") == "drivers/virtio"

@@ -76,3 +76,11 @@ def test_any_text_of_a_guest_is_read(log: str, account: str) -> None:
 def test_a_number_without_end_is_no_number() -> None:
     assert memory.use(MIB, LOG, f"MemTotal: {'9' * 5000} kB\nMemFree: 1 kB\n") is None
     assert memory.use(MIB, f"Memory: {'9' * 5000}K/1K available (1K init)", ACCOUNT) is None
+
+
+def test_what_is_needed_is_what_is_in_use_without_half_of_the_caches() -> None:
+    found = memory.use(256 * MIB, LOG, ACCOUNT)
+    assert found is not None
+    # In use: all but what is free; descriptors for that much alone.
+    used = 256 * MIB - (230000 + 3200) * KIB - 261752 // 4 * 64
+    assert memory.needed(found) == used * 4096 // 4032

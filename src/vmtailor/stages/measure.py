@@ -113,7 +113,7 @@ def measure(
         note("least memory")
         search = _MemorySearch(subject, scratch)
         floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-        memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes)
+        memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
         memory_use = search.use(memory_bytes)
     wall = []
     for number in range(count):
@@ -206,9 +206,18 @@ class _MemorySearch:
             self._work = _exercised(subject, 1 << SEARCH_PACE)
             found, gathered = self._boot(self._machine.memory_bytes)
             if not found.failures:
+                self._passed[self._machine.memory_bytes] = gathered
                 return gathered
             self._machine, self._work = subject.machine, _exercised(subject)
-        return self._boot(self._machine.memory_bytes)[1]
+        found, gathered = self._boot(self._machine.memory_bytes)
+        if not found.failures:
+            self._passed[self._machine.memory_bytes] = gathered
+        return gathered
+
+    def guess(self) -> int:
+        """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""
+        use = self.use(self._machine.memory_bytes)
+        return memory.needed(use) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
         """Whether the exercise passes with so much memory."""
@@ -233,18 +242,39 @@ class _MemorySearch:
         return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
 
 
-def least_memory(known: int, floor: int, passes: Callable[[int], bool]) -> int:
+def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:
     """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does, below `floor` none is asked about. In bytes."""
-    low, high = floor // MEMORY_STEP - 1, known // MEMORY_STEP
+    size that does, below `floor` none is asked about. `guess`: about what it may be; the two sizes that the bisection
+    would end at then are asked about first, so that a good guess saves most of the others, and none changes what is
+    found. In bytes."""
+    failed, passed = floor // MEMORY_STEP - 1, known // MEMORY_STEP
+
+    def asked(size: int) -> bool:
+        nonlocal failed, passed
+        if failed < size < passed:
+            if passes(size * MEMORY_STEP):
+                passed = size
+            else:
+                failed = size
+        return size >= passed
+
+    low, high = failed, passed
+    if guess:
+        for size in reversed(_bisected(low, high, lambda size: size * MEMORY_STEP >= guess)):
+            asked(size)
+    return _bisected(low, high, asked)[1] * MEMORY_STEP
+
+
+def _bisected(low: int, high: int, passes: Callable[[int], bool]) -> tuple[int, int]:
+    """The largest size that was seen to fail, or `low`, and the smallest that was seen to pass, or `high`; in steps."""
     while high - low > max(1, low // 16):
         # Small machines are likelier: the middle is taken on a scale of ratios.
         middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
-        if passes(middle * MEMORY_STEP):
+        if passes(middle):
             high = middle
         else:
             low = middle
-    return high * MEMORY_STEP
+    return low, high
 
 
 def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:

@@ -52,6 +52,14 @@ def use(machine_bytes: int, kernel_log: str, account: str) -> MemoryUse | None:
     return MemoryUse(machine_bytes, tuple(part for part in parts if part.bytes))
 
 
+def needed(found: MemoryUse) -> int:
+    """About how much memory would do, told by the use of a machine that has more: what is in use, of what can be
+    dropped a half, and descriptors for that much. In bytes."""
+    bytes_of = {part.name: part.bytes for part in found.parts}
+    spare = bytes_of.get("free", 0) + bytes_of.get("page descriptors", 0) + bytes_of.get("caches", 0) // 2
+    return (found.machine_bytes - spare) * PAGE_BYTES // (PAGE_BYTES - DESCRIPTOR_BYTES)
+
+
 def _given(now: dict[str, int]) -> list[MemoryPart]:
     """What was given out: in all MemTotal - MemFree."""
     given = now["MemTotal"] - now["MemFree"]

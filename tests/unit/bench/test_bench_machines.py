@@ -112,6 +112,10 @@ def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:
     test = machine_tests(JOB)[0]
     assert again(JOB, PlannedTrial(test, STOCK, 1)).startswith("vmtailor bench startup --on vm:stock --only boot")
     assert "--on vm:/over/there/mine" in again(JOB, PlannedTrial(test, "vm:mine", 1))
+    own = replace(JOB, reference="oci:mine")
+    assert again(own, PlannedTrial(test, STOCK, 1)).endswith(
+        "--image oci:mine -o again.json"
+    )  # never into its own file
     records.save(JOB, tmp_path / "job.json")
     assert records.load(BenchJob, tmp_path / "job.json") == JOB
 

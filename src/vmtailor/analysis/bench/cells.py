@@ -153,8 +153,9 @@ def _against(
 
 
 def against(native: Sequence[float], values: Sequence[float], *, larger_is_better: bool) -> Against | None:
-    """One side against another; None where either has no values, or nothing can be a share of it."""
-    if not native or not values:
+    """One side against another; None where either has no values, or one can be no share of the other: a difference
+    that others swayed below nothing."""
+    if not native or not values or statistics.median(values) < 0:
         return None
     sign = -1 if larger_is_better else 1
     found = stats.compare([sign * v for v in native], [sign * v for v in values], THRESHOLDS)

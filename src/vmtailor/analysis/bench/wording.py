@@ -32,18 +32,36 @@ def title_of(suite: str, test: str, count: int, variant: str) -> str:
     return f"{suite}: {test}{several}{way}{' (ratios are to vm:stock)' if variant == CLOCK else ''}"
 
 
+#: The columns of the table of isolation.
+ISOLATION = (
+    "runtime", "kernel", "namespaces of its own", "limits it sees", "capabilities", "seccomp", "security module",
+    "cgroup", "program", "version",
+)  # fmt: skip
+
+
 def isolation_row(one: RuntimeIdentity) -> tuple[str, ...]:
-    """Cells of the table of isolation: runtime, kernel, namespaces, limits, capabilities, seccomp, version."""
-    if one.missing:
-        return one.runtime, f"missing: {one.missing}", "", "", "", "", ""
-    if one.problem:
-        return one.runtime, f"not measured: {one.problem}", "", "", "", "", one.version
+    """Cells of the table of isolation, as `ISOLATION` names them."""
+    if one.missing or one.problem:
+        why = f"missing: {one.missing}" if one.missing else f"not measured: {one.problem}"
+        return one.runtime, why, *([""] * (len(ISOLATION) - 3)), one.version
     own = [name for name, kind in one.namespaces if kind is Isolated.OWN]
     spaces = "all: another kernel" if one.own_kernel else ", ".join(own) or "none"
     limits = (("memory", one.memory_limited), ("CPU", one.cpu_limited), ("pids", one.pids_limited))
     seen = [name for name, there in limits if there]
     hidden = [name for name, there in limits if there is None]
-    told = ", ".join(seen) + (f" (not shown inside: {', '.join(hidden)})" if hidden else "")
+    told = ", ".join(seen) or ("none" if not hidden else "")
+    told += f" (not shown inside: {', '.join(hidden)})" if hidden else ""
     kernel = f"{one.kernel} (its own)" if one.own_kernel else one.kernel
     capabilities = "" if one.capabilities is None else str(one.capabilities)
-    return one.runtime, kernel, spaces, told.strip() or "none", capabilities, one.seccomp, one.version
+    if one.no_new_privileges:
+        capabilities += ", no new ones"
+    program = f"as in the image ({one.program_sha256[:12]})" if one.program_sha256 else ""
+    return (
+        one.runtime, kernel, spaces, told.strip(), capabilities, one.seccomp, one.lsm or "none", _cgroups(one.cgroup),
+        program, one.version,
+    )  # fmt: skip
+
+
+def _cgroups(text: str) -> str:
+    """The paths in a process's list of cgroups, each once: version 1 has one a hierarchy."""
+    return ", ".join(dict.fromkeys(word.split(":", 2)[2] for word in text.split() if word.count(":") >= 2))

@@ -12,7 +12,7 @@ from vmtailor.analysis.bench.comparing import Compared
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
-from vmtailor.analysis.bench.wording import amount, isolation_row, title_of
+from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, title_of
 from vmtailor.base.terminal import Console, Table, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
 from vmtailor.model.verdict import Verdict
@@ -55,10 +55,13 @@ def _row(cell: Cell) -> tuple[str, str, str, int, str]:
 def isolation_table(run: HostRun) -> Table:
     """How each runtime isolates and controls, as its instance saw it."""
     table = Table(title="Isolation, seen from inside", title_justify="left", title_style="bold", box=None)
-    for name in ("runtime", "kernel", "namespaces of its own", "limits set", "capabilities", "seccomp", "version"):
-        table.add_column(name, overflow="fold")
+    # Cgroups and digests are long: they stand on the page.
+    shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
+    for place in shown:
+        table.add_column(ISOLATION[place], overflow="fold")
     for one in run.identities:
-        table.add_row(*(Text(cell) for cell in isolation_row(one)))
+        row = isolation_row(one)
+        table.add_row(*(Text(row[place]) for place in shown))
     return table
 
 

@@ -15,6 +15,7 @@ from vmtailor.base.files.records import to_bytes
 from vmtailor.cli.bench import reading
 from vmtailor.cli.bench.tables import show
 from vmtailor.drivers.runtimes import description
+from vmtailor.model.bench.job import BENCH_IMAGE
 from vmtailor.model.bench.results import SuiteName
 from vmtailor.pipeline.bench.benching import BenchOptions
 from vmtailor.pipeline.bench.benching import bench as measure
@@ -82,7 +83,7 @@ def bench(
         bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
     ] = False,
     image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
-        "oci:build/images/bench"
+        BENCH_IMAGE
     ),
     output: Annotated[
         Path | None,

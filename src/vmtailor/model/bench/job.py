@@ -9,7 +9,11 @@ from typing import ClassVar
 from vmtailor.model.bench.machines import BenchMachine
 from vmtailor.model.bench.results import SuiteName
 
+#: The image that is measured where none is named.
+BENCH_IMAGE = "oci:build/images/bench"
 
+
+# vmtailor/bench-job/3: the image's reference.
 # vmtailor/bench-job/2: the trees of published sets, machines.
 @dataclass(frozen=True)
 class BenchJob:
@@ -17,9 +21,10 @@ class BenchJob:
     the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
     `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
     `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
-    among the runtimes; `kvm`: it works here, so that they can be timed, too."""
+    among the runtimes; `kvm`: it works here, so that they can be timed, too.
+    `reference`: the image as the user named it."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/2"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/3"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -39,3 +44,4 @@ class BenchJob:
     netperf_source: str = ""
     machines: tuple[BenchMachine, ...] = ()
     kvm: bool = False
+    reference: str = ""

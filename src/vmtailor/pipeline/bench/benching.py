@@ -75,7 +75,12 @@ def bench(options: BenchOptions) -> BenchResults:
     kvm_works = _kvm(options)
     require_root()
     image = _image(options)
-    job = replace(job, machines=machines.ready(options.runtimes, options.image, options.store), kvm=kvm_works)
+    job = replace(
+        job,
+        machines=machines.ready(options.runtimes, options.image, options.store),
+        kvm=kvm_works,
+        reference=options.image,
+    )
     with held() as scope:
         job = replace(
             job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),

@@ -34,7 +34,7 @@ from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import Limits
-from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.job import BENCH_IMAGE, BenchJob
 from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
     BenchFailure,
@@ -57,6 +57,8 @@ from vmtailor.pipeline.bench.suites.on_machines import (
 )
 
 TAG = "bench:1"
+#: Where a cell that is measured again goes.
+AGAIN = "again.json"
 _UNPACK_S, _REPORT_S = 600.0, 120.0
 #: Limits under which a runtime is asked who it is: it must set them.
 ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
@@ -234,7 +236,7 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> B
 
 
 def again(job: BenchJob, planned: PlannedTrial) -> str:
-    """The command that measures this cell again."""
+    """The command that measures this cell again, into a file of its own: what is there goes on, and would have it."""
     machine = next((one for one in job.machines if one.name == planned.runtime), None)
     if machine is not None:
         runtimes = machine.name if not machine.folder else shlex.quote(f"{VM}{machine.folder}")
@@ -245,9 +247,10 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     quick = " --quick" if job.quick else ""
     trees = (("unixbench", job.unixbench_source), ("iozone", job.iozone_source), ("netperf", job.netperf_source))
     published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
+    image = f" --image {shlex.quote(job.reference)}" if job.reference not in ("", BENCH_IMAGE) else ""
     return (
         f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
-        f"--repeat {job.repeat}{quick}{published}"
+        f"--repeat {job.repeat}{quick}{published}{image} -o {AGAIN}"
     )
 
 

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What suites and tests measure, in a sentence each, for who reads a report and was not there."""
+
+from __future__ import annotations
+
+from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.unixbench import INDEX
+from vmtailor.model.bench.results import SuiteName
+
+SUITES: dict[str, str] = {
+    SuiteName.STARTUP: "How long until an instance is there. Every figure begins just before the start command is "
+    "executed, and ends at the boundary that it is named by; none is one minus another.",
+    SuiteName.EFFICIENCY: "What one instance gets of processor, memory, disk and network.",
+    SuiteName.MEMORY: "What instances cost in memory.",
+    SuiteName.UNIXBENCH: "The twelve tests of the UnixBench index, each timed by wall clock.",
+    SuiteName.ISOLATION: "Five instances: one misbehaves, four serve a page to ApacheBench. t1 is what that takes "
+    "while the fifth idles, t2 while it misbehaves.",
+}
+_TESTS: dict[tuple[str, str], str] = {
+    (SuiteName.STARTUP, "report"): "One start, to the instance's own report (it creates a file in a folder of ours), "
+    "to its first byte of output as the runtime passes it on, and to the end of the command. Cold: the page cache was "
+    "dropped before.",
+    (SuiteName.STARTUP, "http"): "One start, to the first right answer over HTTP.",
+    (SuiteName.STARTUP, "apart"): "Create, start and stop as commands of their own, where a runtime has them.",
+    (SuiteName.STARTUP, "serial"): "Several instances, each begun when the one before has reported.",
+    (SuiteName.STARTUP, "staggered"): "Several instances, begun 50 ms apart.",
+    (SuiteName.STARTUP, "at-once"): "Several instances, begun all at once.",
+    (SuiteName.STARTUP, "boot"): "One boot that runs the program as the container: what is executed until it starts, "
+    "and until it ends.",
+    (SuiteName.STARTUP, "start"): "One start within a machine that is up: what is executed until the program is "
+    "there, and until the start command ends.",
+    (SuiteName.EFFICIENCY, "linpack"): "LINPACK: a dense system of equations by OpenBLAS's dgesv, on all processors.",
+    (SuiteName.EFFICIENCY, "stream"): "STREAM's four kernels over arrays that no cache holds.",
+    (SuiteName.EFFICIENCY, "disk"): "One file in records of 8 KB in the instance's writable layer. Reread comes from "
+    "the page cache.",
+    (SuiteName.EFFICIENCY, "tcp-send"): "TCP to a peer in a network namespace of its own.",
+    (SuiteName.EFFICIENCY, "tcp-receive"): "TCP from a peer in a network namespace of its own.",
+    (SuiteName.MEMORY, "idle"): "What idle instances cost: the growth of the proportional set size of all processes, "
+    "engines' helpers included; and of the host's MemAvailable, which others sway.",
+    (SuiteName.MEMORY, "least"): "The least memory limit that an instance starts in.",
+}  # fmt: skip
+_STRESSES = {
+    "cpu": "computes on all processors",
+    "memory": "takes and touches memory",
+    "disk": "writes to the disk",
+    "net-send": "sends as fast as it can",
+    "net-receive": "is sent to as fast as can be",
+    "fork-bomb": "begins processes that begin processes",
+}
+
+
+def suite_words(suite: str) -> str:
+    """What a suite measures; empty for one that is not known here."""
+    return SUITES.get(suite, "")
+
+
+def test_words(suite: str, test: str, variant: str) -> str:
+    """What a test does; empty for one that is not known here."""
+    if suite == SuiteName.ISOLATION and test in _STRESSES:
+        return f"The fifth instance {_STRESSES[test]}."
+    if suite == SuiteName.UNIXBENCH and test in INDEX:
+        counted = "; here what one unit of its work costs" if variant == CLOCK else ""
+        return f"{INDEX[test].title}{counted}."
+    return _TESTS.get((suite, test), "")

@@ -119,6 +119,7 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
     inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))
 
 
+@pytest.mark.attack
 def test_what_a_system_keeps_is_written_to_the_bundles_own_file_only(
     system: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,8 +104,9 @@ def test_interrupted_while_the_baseline_boots(hello_layout: Path, version: str, 
 
 @pytest.mark.usefixtures("no_scratch_left")
 def test_interrupted_while_it_is_measured_and_taken_up_again(lighttpd: Fitted, tmp_path: Path) -> None:
-    """Everything but the measurement, with another number of boots, is found in the cache."""
-    arguments = [*lighttpd.arguments[:-1], "1", "-o", str(tmp_path / "bundle")]
+    """Everything but the measurement is found in the cache; so many boots nobody has measured before."""
+    boots = str(20 + os.getpid() % 81)
+    arguments = [*lighttpd.arguments[:-1], boots, "-o", str(tmp_path / "bundle")]
 
     def measuring(running: Started) -> None:
         running.wait_for("measure:", 300.0)

@@ -198,7 +198,13 @@ def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
     if limits.memory_bytes is not None:
         found["memory"] = [{"memory_bytes": str(limits.memory_bytes)}]
     if limits.cpus is not None:
-        found["cpus"] = [{"cpus": f"{limits.cpus:g}", "cpu_quota_us": str(round(limits.cpus * PERIOD_US))}]
+        found["cpus"] = [
+            {
+                "cpus": f"{limits.cpus:g}",
+                "cpu_quota_us": str(round(limits.cpus * PERIOD_US)),
+                "cpu_percent": str(round(limits.cpus * 100)),
+            }
+        ]
     if limits.cpuset is not None:
         found["cpuset"] = [{"cpuset": limits.cpuset}]
     if limits.pids is not None:
@@ -207,10 +213,16 @@ def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
         found["write"] = [{"device": limits.write.path, "write_bytes_s": str(limits.write.bytes_s)}]
     if spec.network:
         found["network"] = [{"network": spec.network, "network_name": Path(spec.network).name}]
+        found["enter_network"] = found["network"]
     else:
         found["no_network"] = [{}]
     found["volume"] = [
-        {"source": volume.source, "target": volume.target, "target_relative": volume.target.lstrip("/")}
-        for volume in spec.volumes
+        {
+            "source": volume.source,
+            "target": volume.target,
+            "target_relative": volume.target.lstrip("/"),
+            "volume": f"volume{number}",
+        }
+        for number, volume in enumerate(spec.volumes)
     ]
     return found

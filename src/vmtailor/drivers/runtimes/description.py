@@ -24,11 +24,11 @@ _GROUP = re.compile(r"\[([a-z_]+)\]")
 #: What words can name. Lists stand alone: `{command}` is as many words as it has.
 LISTS = ("command", "cgroups")
 VALUES = (
-    "folder", "name", "image", "archive", "root", "bundle", "memory_bytes", "cpus", "cpu_quota_us", "cpuset", "pids",
-    "network", "network_name", "device", "write_bytes_s", "source", "target", "target_relative", "enter",
-    "command_line", "cgroup",
+    "folder", "name", "image", "archive", "root", "bundle", "memory_bytes", "cpus", "cpu_quota_us", "cpu_percent",
+    "cpuset", "pids", "network", "network_name", "device", "write_bytes_s", "source", "target", "target_relative",
+    "volume", "enter", "command_line", "cgroup",
 )  # fmt: skip
-GROUPS = ("memory", "cpus", "cpuset", "pids", "write", "network", "no_network", "volume")
+GROUPS = ("memory", "cpus", "cpuset", "pids", "write", "network", "enter_network", "no_network", "volume")
 
 
 class Root(StrEnum):

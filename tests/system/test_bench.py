@@ -82,6 +82,7 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
     on = ",".join(RUNTIMES)
     ended = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
     assert ended.code == 0, ended.stderr
+    assert "plan: 6 cells (2 tests, 3 runtimes), 18 trials: about" in ended.stderr  # said before any of them
     run = run_of(out)
     assert [one.runtime for one in run.identities] == ["native", "nspawn", "crun"]
     assert not [one.problem or one.missing for one in run.identities if one.problem or one.missing]
@@ -95,7 +96,8 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
         assert figures["own report"] <= figures["exit"] and figures["first output"] <= figures["exit"]
     assert nothing_is_left() == []
     again = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
-    assert again.code == 0 and "0 trials" in again.stderr  # what was there is not measured again
+    assert again.code == 0 and "18 of them done" in again.stderr
+    assert "0 trials" in again.stderr  # what was there is not measured again
     page = tmp_path / "page.html"
     shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=RUN_S)
     assert shown.code == 0 and "nspawn" in page.read_text()

@@ -79,6 +79,14 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            "--within", min=1.0, max=100_000.0,
+            help="Minutes that the trials may take, by what they cost: tests are left out for it, and named.",
+            show_default=False,
+        ),
+    ] = None,
     require_kvm: Annotated[
         bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
     ] = False,
@@ -122,6 +130,7 @@ def bench(
         iozone_source,
         netperf_source,
         require_kvm,
+        None if within is None else 60.0 * within,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

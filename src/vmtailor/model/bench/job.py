@@ -13,6 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/4: within how long.
 # vmtailor/bench-job/3: the image's reference.
 # vmtailor/bench-job/2: the trees of published sets, machines.
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class BenchJob:
     `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
     `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
     among the runtimes; `kvm`: it works here, so that they can be timed, too.
-    `reference`: the image as the user named it."""
+    `reference`: the image as the user named it. `within_s`: how long its trials may take; None: as long as they do."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/3"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/4"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -45,3 +46,4 @@ class BenchJob:
     machines: tuple[BenchMachine, ...] = ()
     kvm: bool = False
     reference: str = ""
+    within_s: float | None = None

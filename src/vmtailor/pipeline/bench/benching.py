@@ -42,7 +42,7 @@ _LONGEST_S = 7 * 86400.0
 class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
-    `require_kvm`: machines have to be timed."""
+    `require_kvm`: machines have to be timed. `within_s`: how long trials may take; tests are left out for it."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -57,6 +57,7 @@ class BenchOptions:
     iozone_source: Path | None = None
     netperf_source: Path | None = None
     require_kvm: bool = False
+    within_s: float | None = None
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -69,7 +70,7 @@ def bench(options: BenchOptions) -> BenchResults:
         options.suites, described, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
         _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
-        _tree(NETPERF, options.netperf_source),
+        _tree(NETPERF, options.netperf_source), within_s=options.within_s,
     )  # fmt: skip
     _check_tests(job, any(machines.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)

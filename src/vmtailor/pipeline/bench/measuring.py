@@ -18,7 +18,9 @@ from typing import Any
 
 from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.expecting import LEFT_OUT, Expected, lasting, plan_lines, seconds_of, within
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
+from vmtailor.analysis.bench.wording import title_of
 from vmtailor.base import output, terminal
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
@@ -164,7 +166,8 @@ def _trials(
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=job.kvm)
     before = results_file.earlier(out, job, host.id)
-    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
+    planned, shortened = _planned(job, run, booted)
+    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)] + shortened
     facts = [("repeat", str(job.repeat))]
     left_out += cannot_tell(job)
     for name in job.suites if job.runtimes else ():
@@ -176,6 +179,27 @@ def _trials(
             output.note(f"! {name}: {error.message}")
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
     known = results_file.going_on(before, known)
+    done = {trial.key for trial in known.trials}
+    left = [one for one in planned if one.key not in done]
+    records.save(results_file.having(out, known), out)
+    expected = Expected(planned, known.trials)
+    for line in (*plan_lines(planned, len(planned) - len(left), expected.seconds), *(f"! {row}" for row in shortened)):
+        output.note(line)
+    began = time.monotonic()
+    with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
+        for one in left:
+            past, to_wait = time.monotonic() - began, expected.seconds
+            what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
+            progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
+            tried = _tried(run, one, booted)
+            expected.done(tried)
+            known = replace(known, trials=(*known.trials, tried))
+            records.save(results_file.having(out, known), out)
+    return known
+
+
+def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted]) -> tuple[list[PlannedTrial], list[str]]:
+    """All trials in their order; and, in words, the tests that are left out so that they end in time."""
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     planned = [
         trial
@@ -185,17 +209,16 @@ def _trials(
         )
     ]
     planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
-    done = {trial.key for trial in known.trials}
-    left = [one for one in planned if one.key not in done]
-    records.save(results_file.having(out, known), out)
-    whole, past = sum(one.test.cost for one in left), 0.0
-    with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
-        for one in left:
-            progress.update(past, whole, f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}")
-            known = replace(known, trials=(*known.trials, _tried(run, one, booted)))
-            records.save(results_file.having(out, known), out)
-            past += one.test.cost
-    return known
+    if job.within_s is None:
+        return planned, []
+    kept, out = within(planned, job.within_s)
+    words = [
+        f"{title_of(test.suite, test.test, test.count, test.variant)}: {LEFT_OUT} {lasting(job.within_s)}"
+        for test in out
+    ]
+    if (cost_s := seconds_of(kept)) > job.within_s:
+        words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(job.within_s)}")
+    return kept, words
 
 
 def _unusable(one: RuntimeIdentity) -> bool:

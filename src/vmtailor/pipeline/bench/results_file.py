@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor import __version__
+from vmtailor.analysis.bench.expecting import LEFT_OUT
 from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, HostRun
@@ -27,7 +28,11 @@ def going_on(before: HostRun | None, known: HostRun) -> HostRun:
         return known
     now = {one.runtime for one in known.identities}
     others = [one for one in before.identities if one.runtime not in now]
-    of_others = [text for text in before.left_out if not any(text.startswith(f"{name}: ") for name in now)]
+    of_others = [
+        text
+        for text in before.left_out
+        if LEFT_OUT not in text and not any(text.startswith(f"{name}: ") for name in now)
+    ]
     return replace(
         known,
         options=tuple({**dict(before.options), **dict(known.options)}.items()),

@@ -42,9 +42,10 @@ from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import RootFormat
-from vmtailor.pipeline import fitting, measuring, repairing
+from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.inputs import prepare
+from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.build import collect, located
 
@@ -175,12 +176,12 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
     )
     table = SymbolTable.parse(Path(kernel.system_map).read_text(), row.name)
     try:
-        found = measuring.measured(inputs, machine, table, name)
+        found = fit_sides.measured(inputs, machine, table, name)
     except GuestError as error:
         say(error.details)
         return Peer(name, None, added, f"{remark}; {error.message}: {error.details.partition(chr(10))[0]}")
     where = {row.function: row.file for row in findings.costs.rows}
-    return Peer(name, measuring.side_of(inputs, facts, name, machine, found, where), added, remark)
+    return Peer(name, fit_sides.side_of(inputs, facts, name, machine, found, where), added, remark)
 
 
 def _complete(findings: Findings, fitted: Fitted, config: Path, work: Path) -> tuple[tuple[str, ...], str]:

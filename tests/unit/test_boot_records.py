@@ -19,7 +19,7 @@ from vmtailor.model.boots.series import BootSeries, Variant
 from vmtailor.model.boots.workload import Exercised, Nothing, OwnInit, ReadyBy, ReadySignal, Run
 from vmtailor.model.machine import Clock, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.model.trace import Trace
-from vmtailor.stages.measure import Measured
+from vmtailor.stages.measure import Counted
 
 CONTAINER = Machine(
     "microvm", 64 << 20, "/k", ("quiet",), disks=(Disk("/root"), Disk("/run", mode=DiskMode.WRITTEN)),
@@ -47,7 +47,7 @@ def test_what_is_saved_is_read_back(record: Any) -> None:
         (Boot, "vmtailor/boot/1"),
         (BootSeries, "vmtailor/boots/1"),
         (Trace, "vmtailor/trace/1"),
-        (Measured, "vmtailor/measured/2"),
+        (Counted, "vmtailor/measured/4"),
     ],
 )
 def test_what_an_older_version_saved_is_refused_with_a_word(kind: type[Any], older: str) -> None:

@@ -220,7 +220,7 @@ def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeyp
     pace = measure.SEARCH_PACE if clock is Clock.INSTRUCTIONS else 0
     assert paces == [pace, pace]
     assert second.run.exercise is not None and second.run.exercise.ready.timeout_s == 20.0 * 2**pace
-    assert second.patience.start_s == measure.SLACK_S + 4 and second.patience.all_s == measure.SLACK_S + 20
+    assert second.patience.start_s == measure.SLACK_S + 4 and second.patience.all_s == measure.SLACK_S + 10
 
 
 def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,6 @@ static void settle(void) {
     rested = 0;
     next_look = now + REST_LOOK;
     rest_deadline = now + REST_PATIENCE;
-    if (settings.step_count == 0)
-        load_start();
 }
 
 static void look(void) {
@@ -246,12 +244,15 @@ void exercise_entry_ended(int exit_code) {
         is_ready();
         memory_account();
     } else if (state != OFF && state != STOPPING) {
-        if (state == SETTLING) {
+        bool loaded = settings.step_count > 0 || settings.hold;
+        if (state == SETTLING && settings.step_count > 0) {
             job.number = 0;
             job.step = &settings.steps[0];
         }
         job_kill();
-        job_report_fault(ready ? "the entry point ended during the load" : "the entry point ended before it was ready");
+        job_report_fault(!ready   ? "the entry point ended before it was ready"
+                         : loaded ? "the entry point ended during the load"
+                                  : "the entry point ended by itself once it was ready");
     }
     state = OFF;
 }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import guard, installing
+from vmtailor.base import guard, installing, stopping
 from vmtailor.base.errors import HostError, VmtailorError
 
 log = logging.getLogger(__name__)
@@ -88,17 +88,6 @@ def kill_group(process: subprocess.Popen[bytes], grace_s: float = TERM_GRACE_S) 
     process.wait()
 
 
-#: What `spawn` started and has not ended yet, whatever thread did.
-_alive: set[subprocess.Popen[bytes]] = set()
-
-
-def end_all() -> None:
-    """End everything that runs just now. For the main thread, when it is interrupted while others wait for programs."""
-    for process in tuple(_alive):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 @contextlib.contextmanager
 def spawn(
     argv: Sequence[str],
@@ -112,8 +101,11 @@ def spawn(
     umask: int = -1,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program in a session of its own; its whole process group is gone when the block is left, or when we are
-    gone. `umask`: its own, where ours will not do."""
+    gone. `umask`: its own, where ours will not do. Where the work is told to stop from another thread, the program is
+    ended, and Stopped raised: how it ended says nothing then."""
     log.debug("start: %s", pasteable(argv))
+    stop = stopping.current()
+    stopping.check()
     guard.start()
     try:
         process = subprocess.Popen(
@@ -123,13 +115,16 @@ def spawn(
     except FileNotFoundError as error:
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
     guard.watch(process.pid)
-    _alive.add(process)
+    if stop is not None:
+        stop.runs(process)
     try:
         yield process
+        stopping.check()
     finally:
         kill_group(process)
         guard.unwatch(process.pid)
-        _alive.discard(process)
+        if stop is not None:
+            stop.ended(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from rich.progress import (
     BarColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -83,8 +85,9 @@ class Console(_Console):
 
 
 def stderr() -> Console:
-    """The terminal for errors, and for what goes on."""
-    return Console(stderr=True)
+    """The terminal for errors, and for what goes on; the one with the bars, where there are some."""
+    with _bars.lock:
+        return _bars.console or Console(stderr=True)
 
 
 def for_table() -> Console:
@@ -97,20 +100,54 @@ def panel(content: RenderableType, title: str) -> Panel:
     return Panel(content, title=Text(title), title_align="left", border_style="dim")
 
 
+class _Bars:
+    """The bars that are shown now, one below the other: work may be under way in two threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.console: Console | None = None
+        self._shown: Progress | None = None
+        self._count = 0
+
+    def begin(self, title: str) -> tuple[Progress, TaskID]:
+        """Show one more."""
+        with self.lock:
+            if self._shown is None:
+                self.console = Console(stderr=True)
+                columns = (
+                    SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
+                    TimeElapsedColumn(), TimeRemainingColumn(),
+                )  # fmt: skip
+                self._shown = Progress(*columns, console=self.console, transient=True)
+                self._shown.start()
+            self._count += 1
+            return self._shown, self._shown.add_task(title, total=None)
+
+    def end(self, progress: Progress, task: TaskID) -> None:
+        """Show it no longer."""
+        with self.lock:
+            progress.remove_task(task)
+            self._count -= 1
+            if self._count == 0:
+                progress.stop()
+                self._shown = self.console = None
+
+
+_bars = _Bars()
+
+
 @contextlib.contextmanager
 def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
     """A moving bar on standard error until the block is left. Gives what moves it: done, total, the title now."""
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
-        TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=stderr(), transient=True) as progress:
-        task = progress.add_task(title, total=None)
+    progress, task = _bars.begin(title)
 
-        def move(done: float, total: float | None, text: str) -> None:
-            progress.update(task, completed=done, total=total, description=text)
+    def move(done: float, total: float | None, text: str) -> None:
+        progress.update(task, completed=done, total=total, description=text)
 
+    try:
         yield move
+    finally:
+        _bars.end(progress, task)
 
 
 def details_fit(error: VmtailorError) -> bool:

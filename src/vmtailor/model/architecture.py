@@ -157,9 +157,6 @@ class Addresses:
     modules_last: int
     image_at: int | None = None
 
-    def is_module(self, address: int) -> bool:
-        return self.modules_first <= address <= self.modules_last
-
 
 @dataclass(frozen=True)
 class Opcode:

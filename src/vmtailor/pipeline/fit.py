@@ -17,16 +17,19 @@ from vmtailor.analysis.reach import lacking
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
+from vmtailor.base.pairs import Beside
 from vmtailor.drivers.kernel import kbuild, kernel_uses
 from vmtailor.model.architecture import named
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.model.kernel import FoundKernel, KernelUse, KernelUses
-from vmtailor.pipeline import bundling, fitting, keys, measuring, reducing, repairing
+from vmtailor.pipeline import bundling, fitting, keys, reducing, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted, Fitting
 from vmtailor.pipeline.inputs import FitInputs, prepare
 from vmtailor.pipeline.margins import prices
+from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import Effort, FitOptions
+from vmtailor.stages.measure import Counted
 
 
 class Times:
@@ -84,12 +87,17 @@ def fit_key(inputs: FitInputs) -> str:
 
 def _make(inputs: FitInputs, times: Times, folder: Path) -> FitRun:
     with times.of("trace"):
-        findings = fitting.find(inputs)
-    return finished(findings, times, folder)
+        record, files = fitting.traced(inputs)
+        inputs = fitting.as_traced(inputs, record)
+    with fit_sides.counting_baseline(inputs) as begun:
+        with times.of("trace"):
+            findings = fitting.known(inputs, record, files)
+        return finished(findings, times, folder, begun)
 
 
-def finished(findings: Findings, times: Times, folder: Path) -> FitRun:
-    """The rest of the way, from what is known after the trace: every file of a bundle but its page, in `folder`."""
+def finished(findings: Findings, times: Times, folder: Path, begun: Beside[Counted]) -> FitRun:
+    """The rest of the way, from what is known after the trace: every file of a bundle but its page, in `folder`.
+    `begun`: the baseline, being counted."""
     options = findings.inputs.options
     with times.of("plan, build, verify"):
         fitted = repairing.fit_kernel(findings)
@@ -97,13 +105,13 @@ def finished(findings: Findings, times: Times, folder: Path) -> FitRun:
             fitted = reducing.reduce(findings, fitted)
     with times.of("measure"):
         if fitted.verification.passed:
-            sides = measuring.both_sides(findings, fitted)
+            sides = fit_sides.both_sides(findings, fitted, begun)
             baseline, tailored = sides.baseline, sides.tailored
-            ledger, remainder = measuring.ledger(findings, fitted, sides)
+            ledger, remainder = fit_sides.ledger(findings, fitted, sides)
         else:
             ledger, remainder = (), ()
-            baseline = unmeasured("baseline", measuring.baseline_facts(findings))
-            tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
+            baseline = unmeasured("baseline", fit_sides.baseline_facts(findings))
+            tailored = unmeasured("tailored", fit_sides.tailored_facts(fitted))
     with times.of("price"):
         rows = prices.prices(findings, fitted, tailored, all_of_them=options.price_margins)
     run = record(findings, fitted, baseline, tailored, times.seconds)

@@ -147,7 +147,7 @@ def find(inputs: FitInputs) -> Findings:
 
 def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
     """The same with a trace that is there already, its files in `folder`."""
-    inputs = inputs.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
+    inputs = as_traced(inputs, record)
     events = trace.read_log(folder, record).events
     archive = flat_archive.read(Path(inputs.image.archive))
     with step("facts of the kernel source"):
@@ -158,6 +158,11 @@ def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
     with step("attribution of the baseline's cost"):
         costs = attributed(inputs, record, folder, tree)
     return Findings(inputs, record, folder, events, archive, tree, costs, reached(inputs, record, archive, tree))
+
+
+def as_traced(inputs: FitInputs, record: Trace) -> FitInputs:
+    """What is fitted, its baseline with the modules that the trace had loaded."""
+    return inputs.having_loaded(modules_asked_for(record), [module.name for module in record.modules])
 
 
 def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
@@ -206,13 +211,12 @@ def modules_asked_for(record: Trace) -> tuple[str, ...]:
 def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     counts = plugin_file.read(folder / record.coverage_file)
-    where = attribution.addresses(counts).tolist()
+    where = attribution.addresses(counts)
+    of_modules = inputs.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
-    inside = [at for at in where if inputs.table.is_module(at)]
-    image = [at for at in where if not inputs.table.is_module(at)]
-    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), image)
-    frames |= symbolizer.symbolize_modules(files, sections, inside)
+    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), where[~of_modules].tolist())
+    frames |= symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
     conditions = attribution.Conditions(tree.facts, facts.reader(inputs.source.path))
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
     return attribution.attribute(

@@ -70,7 +70,7 @@ def build_kernel(
     def fill(folder: Path) -> None:
         store.folder("kernel-build")
         store.used(work)
-        with locked(work.with_suffix(".lock")):
+        with locked(work.with_suffix(".lock"), "a kernel of this source"):
             configured = kbuild.configure(source_dir, work, plan.fragment, toolchain)
             require_nothing_lost(configured, explain or {})
             compiled = kbuild.compile_kernel(configured, (row.kernel.target,), toolchain, sources=sources)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +13,7 @@ from typing import ClassVar
 from vmtailor.analysis.cost import memory
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.analysis.guests import boots, machines
-from vmtailor.base import process
+from vmtailor.base import pairs
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.base.words import sizes
@@ -36,7 +35,7 @@ from vmtailor.model.memory import MemoryUse
 BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
-SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 4
+SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 2
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 #: An instruction takes 2**SEARCH_PACE nanoseconds while it is searched: what waits for an emulated timer executes that
@@ -63,28 +62,37 @@ class MeasuredMachine:
         return boots.marks_at(self.table, self.natives.attendant_marks())
 
 
-# vmtailor/measured/2: without `memory`, and with vmtailor/boot/1.
-# vmtailor/measured/3: the least memory was always searched.
+# vmtailor/measured/4 was both of these records in one.
 @dataclass(frozen=True)
-class Measured:
-    """All boots of one machine. `exact`: on the instruction clock, accesses to devices counted too; `wall`: on the
-    host's clock. `initcalls`: name → instructions, with what each called. `memory`: where that of the machine with the
-    least went. `counts_file`: the plugin's file of the first boot, in the record's folder."""
+class Counted:
+    """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
+    instructions, with what each called. `memory`: where that of the machine with the least went. `counts_file`: the
+    plugin's file of the first boot, in the record's folder."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/measured/4"
+    SCHEMA: ClassVar[str] = "vmtailor/counted/1"
 
     exact: tuple[Boot, ...]
-    wall: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
     min_memory_bytes: int | None
     memory: MemoryUse | None
     counts_file: str
 
 
+@dataclass(frozen=True)
+class Timed:
+    """The boots of one machine on the host's clock."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/timed/1"
+
+    wall: tuple[Boot, ...]
+
+
 COUNTS = "boot.counts"
+#: So many counted machines run at a time: instructions are the same beside another guest. Wall time is not.
+_room = threading.BoundedSemaphore(2)
 
 
-def measure(
+def counted(
     subject: MeasuredMachine,
     count: int,
     folder: Path,
@@ -92,61 +100,58 @@ def measure(
     note: Callable[[str], None],
     *,
     least: bool = True,
-) -> Measured:
-    """Boot `count` times on the instruction clock and as often on the wall clock, and search the least memory in which
-    the exercise still passes, unless that is not asked for. Raises GuestError when a boot that should work does not."""
+) -> Counted:
+    """Boot `count` times on the instruction clock, and search the least memory in which the exercise still passes,
+    unless that is not asked for. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
         marks=subject.marks,
         spans=initcall_spans(subject.table),
         architecture=subject.machine.architecture,
     )
-    note(f"instruction clock, {count} boots")
-    # Instructions are the same beside another guest: two machines run at a time. Wall time is not, and comes after.
-    with _pool() as pool:
-        exact = [
-            pool.submit(_counted, subject, config, scratch, folder / COUNTS if n == 0 else None) for n in range(count)
-        ]
-        counted = [future.result() for future in exact]
-    memory_bytes, memory_use = None, None
+
+    def all_boots() -> list[tuple[Boot, tuple[tuple[str, int], ...]]]:
+        return [_counted(subject, config, scratch, folder / COUNTS if n == 0 else None) for n in range(count)]
+
     if least:
-        note("least memory")
-        search = _MemorySearch(subject, scratch)
-        floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-        memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
-        memory_use = search.use(memory_bytes)
-    wall = []
-    for number in range(count):
-        note(f"wall clock, boot {number + 1} of {count}")
-        wall.append(_walled(subject, scratch))
-    return Measured(
-        exact=tuple(found for found, _ in counted),
-        wall=tuple(wall),
-        initcalls=counted[0][1],
+        note(f"instruction clock, {count} boots, and least memory")
+        found, (memory_bytes, memory_use) = pairs.both(all_boots, lambda: _least(subject, scratch))
+    else:
+        note(f"instruction clock, {count} boots")
+        found, (memory_bytes, memory_use) = all_boots(), (None, None)
+    return Counted(
+        exact=tuple(boot for boot, _ in found),
+        initcalls=found[0][1],
         min_memory_bytes=memory_bytes,
         memory=memory_use,
         counts_file=COUNTS,
     )
 
 
-@contextmanager
-def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Two workers. When this thread is interrupted, what they started is ended at once."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            process.end_all()
-            raise
+def timed(subject: MeasuredMachine, count: int, scratch: Path, note: Callable[[str], None]) -> Timed:
+    """Boot `count` times on the wall clock, with nothing of ours beside. Raises GuestError when a boot that should work
+    does not."""
+    wall = []
+    for number in range(count):
+        note(f"wall clock, boot {number + 1} of {count}")
+        wall.append(_walled(subject, scratch))
+    return Timed(tuple(wall))
+
+
+def _least(subject: MeasuredMachine, scratch: Path) -> tuple[int, MemoryUse | None]:
+    search = _MemorySearch(subject, scratch)
+    floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
+    memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
+    return memory_bytes, search.use(memory_bytes)
 
 
 def _counted(
     subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    counted = counting(subject.natives, config, subject.table)
+    wanted = counting(subject.natives, config, subject.table)
     machine = machines.counted(subject.machine)
-    found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=counted)
+    with _room:
+        found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=wanted)
     _require(found, gathered)
     if keep is not None:
         keep.write_bytes(gathered.counts)
@@ -239,7 +244,8 @@ class _MemorySearch:
 
     def _boot(self, memory_bytes: int) -> tuple[Boot, Gathered]:
         machine = replace(self._machine, memory_bytes=memory_bytes)
-        return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
+        with _room:
+            return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage trace: the exercise on the baseline, twice: once with every block counted, once with every call seen."""
+"""Stage trace: the exercise on the baseline, twice at the same time: once with every block counted, once with every
+call seen."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.demands import container_log, degradation, file_uses, tracer_requests
 from vmtailor.analysis.demands.strace_log import CallLog
 from vmtailor.analysis.guests import boots, machines
+from vmtailor.base import pairs
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
@@ -57,18 +59,14 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     """Run both boots and write the record with its two files into `folder`.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
-    run = Run(exercise=inputs.exercise, key=FIXED_KEY)
-    config = PluginConfig(
-        mode=PluginMode.COUNTS, marks=boots.marks(inputs.table, inputs.natives), architecture=inputs.table.architecture
-    )
-    work = Exercised(run, BOOT_S + 4 * inputs.exercise.ready.timeout_s)
-    requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
-    require_works(requests_boot, requests, inputs, "with its system calls traced")
-    with step("trace: every block of the kernel"):
-        one_cpu = machines.counted(machine)
-        counted = counting(inputs.natives, config, inputs.table)
-        coverage_boot, coverage = boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
-        require_works(coverage_boot, coverage, inputs, "")
+    work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), BOOT_S + 4 * inputs.exercise.ready.timeout_s)
+    alone = inputs.machine(())
+    with pairs.beside(lambda: _coverage(inputs, alone, work, scratch)) as counting_it:
+        requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
+        require_works(requests_boot, requests, inputs, "with its system calls traced")
+        found = counting_it.wait() if machine == alone else None
+    coverage_boot, coverage = found or _coverage(inputs, machine, work, scratch)
+    require_works(coverage_boot, coverage, inputs, "")
     (folder / COVERAGE).write_bytes(coverage.counts)
     (folder / REQUESTS).write_bytes(requests.requests)
     begins = container_log.phases(requests.report)
@@ -94,6 +92,16 @@ def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
     )
     records.save(record, folder / RECORD)
     return record
+
+
+def _coverage(inputs: TraceInputs, machine: Machine, work: Exercised, scratch: Path) -> tuple[Boot, Gathered]:
+    """The boot in which every block is counted."""
+    marks = boots.marks(inputs.table, inputs.natives)
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, architecture=inputs.table.architecture)
+    one_cpu = machines.counted(machine)
+    with step("trace: every block of the kernel"):
+        counted = counting(inputs.natives, config, inputs.table)
+        return boot(one_cpu, work.unhurried(one_cpu.clock), scratch, counting=counted)
 
 
 def _requests(

@@ -94,10 +94,12 @@ class SymbolTable:
         known, begin = named(self.architecture).addresses, self.addresses.get(_IMAGE_BEGIN)
         return known.image_map if known.image_at is None or begin is None else begin - known.image_at
 
-    def is_module(self, address: int) -> bool:
-        """Whether a module lies there, and not the kernel's image."""
+    def in_modules(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each address whether a module lies there, and not the kernel's image."""
+        known = named(self.architecture).addresses
         begin, end = self.addresses.get(_IMAGE_BEGIN, 0), self.addresses.get(_IMAGE_END, 0)
-        return named(self.architecture).addresses.is_module(address) and not begin <= address < end
+        there = (addresses >= np.uint64(known.modules_first)) & (addresses <= np.uint64(known.modules_last))
+        return there & ~((addresses >= np.uint64(begin)) & (addresses < np.uint64(end)))
 
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index into `names` for each address; -1 where no function is."""

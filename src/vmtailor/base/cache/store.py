@@ -11,9 +11,12 @@ import hashlib
 import os
 import pwd
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
+from vmtailor.base import output, stopping
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
@@ -21,6 +24,8 @@ from vmtailor.base.files.digests import sha256_of
 
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+#: Seconds between two looks whether somebody else is done.
+_LOOK_S = 0.1
 #: What the names of folders begin with that are being filled.
 FILLING = ".filling-held-"
 
@@ -44,12 +49,26 @@ def digest(*parts: str | bytes | Path) -> str:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file beside the thing it guards; a second process waits."""
+def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on a file beside the thing it guards; a second process waits. `waiting_for`: what it says
+    that it waits for."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if not _taken(file):
+            if waiting_for:
+                output.note(f"waiting for another vmtailor, which has {waiting_for} under way")
+            while not _taken(file):
+                stopping.check()
+                time.sleep(_LOOK_S)
         yield
+
+
+def _taken(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -171,7 +190,10 @@ class Store:
         final = self.path(kind, key)
         if self.has(kind, key):
             return final
-        with disk_full_is_a_host_error(self.root), locked(self.folder("locks") / f"{kind}-{key[:40]}"):
+        with (
+            disk_full_is_a_host_error(self.root),
+            locked(self.folder("locks") / f"{kind}-{key[:40]}", f"the same {kind}"),
+        ):
             if self.has(kind, key):
                 return final
             with temporary.held_folder(self.folder(kind), FILLING) as filling:

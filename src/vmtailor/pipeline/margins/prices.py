@@ -18,8 +18,9 @@ from vmtailor.model.fit import Side
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label
 from vmtailor.model.plan import Plan
-from vmtailor.pipeline import fitting, measuring
+from vmtailor.pipeline import fitting
 from vmtailor.pipeline.fitting import Built, Findings, Fitted
+from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.repairing import repairs_of
 from vmtailor.stages import build
 
@@ -101,7 +102,7 @@ def _from_cache(findings: Findings, made: Plan, row: MarginPrice) -> MarginPrice
     if kernel is None:
         return replace(row, note=NOT_COMPILED)
     one = Built(made, kernel, fitting.machine_of(inputs, made, kernel))
-    if not measuring.is_measured(inputs, one.machine):
+    if not fit_sides.is_measured(inputs, one.machine):
         return replace(row, kernel_bytes=kernel.image_bytes, note=NOT_MEASURED)
     return _measured(row, _side(findings, one))
 
@@ -109,8 +110,8 @@ def _from_cache(findings: Findings, made: Plan, row: MarginPrice) -> MarginPrice
 def _side(findings: Findings, one: Built) -> Side:
     table = SymbolTable.parse(Path(one.kernel.system_map).read_text(), one.machine.architecture)
     title = f"margin {label(one.plan.margins)}"
-    found = measuring.measured(findings.inputs, one.machine, table, title)
-    return measuring.side_of(findings.inputs, measuring.tailored_facts(one), title, one.machine, found, {})
+    found = fit_sides.measured(findings.inputs, one.machine, table, title)
+    return fit_sides.side_of(findings.inputs, fit_sides.tailored_facts(one), title, one.machine, found, {})
 
 
 def _compiled(

@@ -13,9 +13,10 @@ from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.fit import FitRun, Side, Untouched
 from vmtailor.pipeline import bundling as bundles
-from vmtailor.pipeline import keys, measuring, reducing, repairing
+from vmtailor.pipeline import keys, reducing, repairing
 from vmtailor.pipeline.fit import Times, doubts, found_kernel
 from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects
 from vmtailor.pipeline.systems import measuring as sides
@@ -75,7 +76,7 @@ def _make(given: SystemInputs, times: Times, folder: Path) -> FitRun:
             baseline, tailored = sides.both_sides(found, fitted)
         else:
             baseline = unmeasured("baseline", sides.baseline_facts(found))
-            tailored = unmeasured("tailored", measuring.tailored_facts(fitted))
+            tailored = unmeasured("tailored", fit_sides.tailored_facts(fitted))
     run = record(found, fitted, baseline, tailored, times.seconds)
     bundling.fill(folder, run, found, fitted)
     return run

@@ -9,47 +9,42 @@ from pathlib import Path
 from vmtailor.analysis.cost import loops, side_figures
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
-from vmtailor.base.files import records, temporary
-from vmtailor.base.progress import step
 from vmtailor.model.fit import Side
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.pipeline import keys, measuring
+from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.measuring.machines import Asked, Measured
 from vmtailor.pipeline.systems.fitting import SystemFindings, target_of
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.stages import measure, system_verify
-from vmtailor.stages.measure import Measured, MeasuredMachine
-
-RECORD = "measured.json"
+from vmtailor.stages.measure import MeasuredMachine
 
 
-def measured(given: SystemInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
-    """All boots of one machine; found again when nothing they depend on has changed."""
+def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: str) -> Asked:
+    """A machine driven until its system is ready, as it is to be measured."""
     attendant = keys.content(given.natives.attendant)
     boots = given.options.boots
     key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready")
 
-    def fill(folder: Path) -> None:
-        with step(f"measure: {title}") as progress, temporary.held_folder(given.scratch) as scratch:
-            work = system_verify.workload(target_of(given, machine), scratch, until_ready=True)
-            subject = MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
-            record = measure.measure(
-                subject, boots, folder, scratch, lambda note: progress.update(0, None, note), least=False
-            )
-        records.save(record, folder / RECORD)
+    def subject(scratch: Path) -> MeasuredMachine:
+        work = system_verify.workload(target_of(given, machine), scratch, until_ready=True)
+        return MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
 
-    return records.load(Measured, given.options.store.get("measured", key, fill) / RECORD)
+    return Asked(title, key, boots, given.options.store, given.scratch, subject, least=False)
 
 
 def both_sides(found: SystemFindings, fitted: Fitted) -> tuple[Side, Side]:
     """Baseline and tailored machine: same machine type, memory and disk."""
     given = found.inputs
-    before = measured(given, given.baseline, given.table, "the baseline")
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    after = measured(given, fitted.machine, table, "the tailored machine")
+    before, after = machines.both(
+        asked_of(given, given.baseline, given.table, "the baseline"),
+        asked_of(given, fitted.machine, table, "the tailored machine"),
+    )
     return (
         _side(given, baseline_facts(found), "baseline", given.baseline, before),
-        _side(given, measuring.tailored_facts(fitted), "tailored", fitted.machine, after),
+        _side(given, fit_sides.tailored_facts(fitted), "tailored", fitted.machine, after),
     )
 
 

@@ -20,8 +20,9 @@ from vmtailor.model.architecture import named
 from vmtailor.model.bundle import INIT
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import bundling, fitting, measuring, reverify
+from vmtailor.pipeline import bundling, fitting, reverify
 from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
+from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import SavedFit
 from vmtailor.pipeline.work_folder.content import BothSides
@@ -41,14 +42,14 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
         network=False,  # measured without, as its baseline is
     )
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
-    sides = []
-    for name, side, machine, symbols in (
-        ("baseline", run.baseline, inputs.baseline, inputs.table),
-        ("tailored", run.tailored, tailored, table),
-    ):
-        found = measuring.measured(inputs, machine, symbols, f"the {name} machine")
-        sides.append(measuring.side_of(inputs, _facts(side), name, machine, found, {}))
-    return BothSides(*sides)
+    before, after = machines.both(
+        fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
+        fit_sides.asked_of(inputs, tailored, table, "the tailored machine"),
+    )
+    return BothSides(
+        fit_sides.side_of(inputs, _facts(run.baseline), "baseline", inputs.baseline, before, {}),
+        fit_sides.side_of(inputs, _facts(run.tailored), "tailored", tailored, after, {}),
+    )
 
 
 def _facts(side: Side) -> KernelFacts:

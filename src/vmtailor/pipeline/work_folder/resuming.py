@@ -21,9 +21,10 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import fitting, measuring, reverify
+from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.fitting import Built, Findings
 from vmtailor.pipeline.inputs import FitInputs, assembled, prepare
+from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import Prepared, SavedFit, VerifyRequest
 from vmtailor.pipeline.work_folder.content import BothSides, Work, WorkFolder
@@ -131,7 +132,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     found = findings(work, asked)
     resolved = resolve(found.tree.kconfig, made, f"{work.path}/plan.json").plan
     machine = fitting.machine_of(found.inputs, resolved, kernel)
-    sides = measuring.both_sides(found, Built(resolved, kernel, machine))
+    sides = fit_sides.both_sides(found, Built(resolved, kernel, machine))
     measured = BothSides(sides.baseline, sides.tailored)
     work.save_measured(measured)
     return measured

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import lzma
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
-from vmtailor.base.files import records
-from vmtailor.base.progress import step
+from vmtailor.base import pairs
+from vmtailor.base.pairs import Beside
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
@@ -24,10 +25,12 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Built, Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs
+from vmtailor.pipeline.measuring import machines
+from vmtailor.pipeline.measuring.machines import Asked, Measured
 from vmtailor.stages import measure
-from vmtailor.stages.measure import Measured, MeasuredMachine
+from vmtailor.stages.measure import Counted, MeasuredMachine
 
-RECORD = "measured.json"
+BASELINE = "the baseline"
 
 
 @dataclass(frozen=True)
@@ -40,36 +43,42 @@ class Sides:
     tailored: Side
 
 
+def asked_of(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Asked:
+    """A machine with the exercise, as it is to be measured."""
+    subject = MeasuredMachine(machine, table, inputs.exercise, inputs.natives)
+    count = inputs.options.boots
+    key = keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(count))
+    return Asked(title, key, count, inputs.options.store, inputs.scratch, lambda _: subject)
+
+
 def measured(inputs: FitInputs, machine: Machine, table: SymbolTable, title: str) -> Measured:
     """All boots of one machine; found again when nothing they depend on has changed."""
-    key = _key(inputs, machine)
-
-    def fill(folder: Path) -> None:
-        with step(f"measure: {title}") as progress:
-            subject = MeasuredMachine(machine, table, inputs.exercise, inputs.natives)
-            record = measure.measure(
-                subject, inputs.options.boots, folder, inputs.scratch, lambda note: progress.update(0, None, note)
-            )
-        records.save(record, folder / RECORD)
-
-    return records.load(Measured, inputs.options.store.get("measured", key, fill) / RECORD)
-
-
-def _key(inputs: FitInputs, machine: Machine) -> str:
-    return keys.of_run(measure, machine, inputs.exercise, inputs.natives, str(inputs.options.boots))
+    return machines.measured(asked_of(inputs, machine, table, title))
 
 
 def is_measured(inputs: FitInputs, machine: Machine) -> bool:
     """Whether the cache has a machine's boots."""
-    return inputs.options.store.has("measured", _key(inputs, machine))
+    return machines.is_measured(asked_of(inputs, machine, inputs.table, ""))
 
 
-def both_sides(findings: Findings, fitted: Built | Fitted) -> Sides:
-    """Baseline and tailored machine: same machine type, memory and root file system."""
+@contextmanager
+def counting_baseline(inputs: FitInputs) -> Iterator[Beside[Counted]]:
+    """Within the block the baseline is counted beside what else is done; it is given up where nobody waits for it."""
+    asked = asked_of(inputs, inputs.baseline, inputs.table, BASELINE)
+    with pairs.beside(lambda: machines.counted(asked)) as begun:
+        yield begun
+
+
+def both_sides(findings: Findings, fitted: Built | Fitted, begun: Beside[Counted] | None = None) -> Sides:
+    """Baseline and tailored machine: same machine type, memory and root file system. `begun`: where the baseline is
+    being counted already."""
     inputs = findings.inputs
-    before = measured(inputs, inputs.baseline, inputs.table, "the baseline")
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    after = measured(inputs, fitted.machine, table, "the tailored machine")
+    before, after = machines.both(
+        asked_of(inputs, inputs.baseline, inputs.table, BASELINE),
+        asked_of(inputs, fitted.machine, table, "the tailored machine"),
+        begun,
+    )
     where = {row.function: row.file for row in findings.costs.rows}
     baseline = side_of(inputs, baseline_facts(findings), "baseline", inputs.baseline, before, where)
     tailored = side_of(inputs, tailored_facts(fitted), "tailored", fitted.machine, after, where)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines measured, each once for the same bytes. Counted boots of two machines run side by side, which changes no
+instruction; boots on the wall clock have the host for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base import pairs
+from vmtailor.base.cache.store import Store
+from vmtailor.base.files import records, temporary
+from vmtailor.base.pairs import Beside
+from vmtailor.base.progress import step
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.memory import MemoryUse
+from vmtailor.stages import measure
+from vmtailor.stages.measure import Counted, MeasuredMachine, Timed
+
+#: Kinds of the cache.
+COUNTED, TIMED = "counted", "timed"
+_RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
+    it with what drives it, its files in a folder that is there while it is booted; `least`: its least memory, too."""
+
+    title: str
+    key: str
+    boots: int
+    store: Store
+    scratch: Path
+    subject: Callable[[Path], MeasuredMachine]
+    least: bool = True
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All boots of one machine, as `stages.measure` records them."""
+
+    exact: tuple[Boot, ...]
+    wall: tuple[Boot, ...]
+    initcalls: tuple[tuple[str, int], ...]
+    min_memory_bytes: int | None
+    memory: MemoryUse | None
+
+
+def counted(asked: Asked) -> Counted:
+    """Its boots on the instruction clock; found again when nothing they depend on has changed."""
+
+    def fill(folder: Path) -> None:
+        with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
+            record = measure.counted(
+                asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
+                least=asked.least,
+            )  # fmt: skip
+        records.save(record, folder / _RECORDS[COUNTED])
+
+    return records.load(Counted, asked.store.get(COUNTED, asked.key, fill) / _RECORDS[COUNTED])
+
+
+def timed(asked: Asked) -> Timed:
+    """Its boots on the wall clock, likewise. Nothing of ours may run beside."""
+
+    def fill(folder: Path) -> None:
+        title = f"measure on the wall clock: {asked.title}"
+        with step(title) as progress, temporary.held_folder(asked.scratch) as scratch:
+            record = measure.timed(
+                asked.subject(scratch), asked.boots, scratch, lambda note: progress.update(0, None, note)
+            )
+        records.save(record, folder / _RECORDS[TIMED])
+
+    return records.load(Timed, asked.store.get(TIMED, asked.key, fill) / _RECORDS[TIMED])
+
+
+def measured(asked: Asked) -> Measured:
+    """One machine on both clocks."""
+    return _joined(counted(asked), asked)
+
+
+def both(first: Asked, second: Asked, begun: Beside[Counted] | None = None) -> tuple[Measured, Measured]:
+    """Two machines on both clocks. `begun`: where the first is being counted already."""
+    if begun is None:
+        one, other = pairs.both(lambda: counted(first), lambda: counted(second))
+    else:
+        other = counted(second)
+        one = begun.wait()
+    return _joined(one, first), _joined(other, second)
+
+
+def is_measured(asked: Asked) -> bool:
+    """Whether the cache has a machine's boots."""
+    return all(asked.store.has(kind, asked.key) for kind in _RECORDS)
+
+
+def _joined(found: Counted, asked: Asked) -> Measured:
+    return Measured(found.exact, timed(asked).wall, found.initcalls, found.min_memory_bytes, found.memory)

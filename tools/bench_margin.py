@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-margin`: what newly fails with each margin, what each margin costs, which images share a kernel.
 
-    tools/bench_margin.py [--only python go] [--margin none] [--quick] [--no-family] [--page FILE]
+    tools/bench_margin.py [--only python go] [--margin none] [--quick] [--no-family | --no-probes] [--page FILE]
 
 Each image of benchmarks/margin/ that has a probe is fitted once with each margin, with the exercise that is derived
 from the image alone; its probe then runs on the baseline and on each machine (bench_margin_probe.py). Further images of
-servers are fitted with the default margin, to see which share a kernel. How long that will take is said first. Every
-fit and every probe is a file below OUT: what is there already, from the same program and image, is not made again, so
-that it can be interrupted. OUT/tables.md has the tables; `--page` writes them into a page, between its marks.
+servers are fitted with the default margin, to see which share a kernel and how long each takes. How many hours all that
+needs is said first. Every fit and every probe is a file below OUT: what is there already, from the same program and image, is not made again, so
+that it can be interrupted. OUT/tables.md and OUT/family.md have the tables; `--page` writes them into a page, between
+their marks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench_margin_probe import BENCH, Probed, commands, on_baseline, on_tailored, probed
-from bench_margin_table import FitCell, Measured, ProbeCell, document, fit_cell, into_page
+from bench_margin_table import FitCell, Measured, ProbeCell, document, family_document, fit_cell, into_page
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -40,11 +42,13 @@ MARGINS = ("none", "reachable", "server", "reachable+server")
 DEFAULT = "reachable+server"
 MEMORY = 512 << 20
 #: Host seconds for one of each on two cores, before any was seen.
-FIT_S, PROBE_S = 700.0, 120.0
+FIT_S, PROBE_S = 400.0, 120.0
 #: Servers of the distribution that are fitted to see which of them share a kernel.
 FAMILY = (
     "lighttpd", "nginx", "redis", "php-fpm", "postgresql", "haproxy", "memcached", "apache2", "mosquitto", "unbound",
 )  # fmt: skip
+#: Images that are fitted beside them, to see how long that takes: the one of those that are probed that boots slowest.
+TIMED = ("jvm",)
 QUICK = ("python",)
 
 Cell = TypeVar("Cell", FitCell, ProbeCell)
@@ -162,9 +166,8 @@ class Bench:
         say(f"    {_said(found)}")
 
     def _fit(self, task: Task) -> FitCell:
-        # One boot: all figures of the tables are of the instruction clock, where each boot is as the one before.
         argv = [sys.executable, "-m", "vmtailor", "fit", f"oci:{self.layout(task.image)}", "--margin", str(task.margin),
-                "--memory", f"{MEMORY >> 20}M", "--boots", "1", "--json", "-o", str(self.bundle(task))]  # fmt: skip
+                "--memory", f"{MEMORY >> 20}M", "--json", "-o", str(self.bundle(task))]  # fmt: skip
         started = time.monotonic()
         ended = subprocess.run(argv, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - started
@@ -193,7 +196,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--margin", nargs="+", choices=MARGINS, default=list(MARGINS), metavar="MARGIN", help="some")
     parser.add_argument("--quick", action="store_true", help=f"{' '.join(QUICK)} with the default margin, no family")
-    parser.add_argument("--no-family", action="store_true", help="do not fit further servers")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--no-family", action="store_true", help="do not fit further servers")
+    some.add_argument("--no-probes", action="store_true", help="fit further servers alone")
     parser.add_argument("--out", type=Path, default=Path("build/bench-margin"), help="where cells and bundles go")
     parser.add_argument("--tables", action="store_true", help="make nothing, print what is there")
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
@@ -206,34 +211,49 @@ def arguments() -> argparse.Namespace:
 def conditions() -> str:
     return (
         f"Machines of {MEMORY >> 20} MiB and one CPU, under QEMU's instruction clock; exercises derived from the image "
-        "alone. Seconds are of a host with two cores. A figure that was not taken is a dash."
+        f"alone. Seconds are of this host, with {os.cpu_count()} processors. A figure that was not taken is a dash."
     )
 
 
 def main() -> None:
     chosen = arguments()
-    family = () if chosen.no_family else FAMILY
+    family = () if chosen.no_family else (*FAMILY, *TIMED)
+    only = () if chosen.no_probes else chosen.only
     bench = Bench(chosen.out.absolute(), Store(), keys.code())
-    wanted = tasks(chosen.only, chosen.margin, family)
+    wanted = tasks(only, chosen.margin, family)
     if not chosen.tables:
-        for image in dict.fromkeys(task.image for task in wanted):
-            bench.build(image)
-        missing = [task for task in wanted if not bench.is_there(task)]
-        say(f"{len(wanted) - len(missing)} of {len(wanted)} are there; the rest takes about {hours(missing):.1f} hours")
-        for number, task in enumerate(missing, 1):
-            what = f"probe on {task.margin or 'the baseline'}" if task.probe else f"fit with {task.margin}"
-            say(f"=== {number} of {len(missing)}: {task.image}, {what}")
-            try:
-                bench.make(task)
-            except VmtailorError as error:  # the next ones may do
-                say(f"    error: {error.message}")
-    images = [bench.measured(image, chosen.margin) for image in chosen.only]
-    shared = {name: cell for name in family if (cell := bench.cell(Task(name, DEFAULT, False), FitCell)) is not None}
-    text = document(images, shared, chosen.margin, DEFAULT, conditions())
+        make_all(bench, wanted)
+    if only:
+        images = [bench.measured(image, chosen.margin) for image in only]
+        publish(chosen, "tables", document(images, chosen.margin, DEFAULT, conditions()))
+    if family:
+        fits = {name: cell for name in family if (cell := bench.cell(Task(name, DEFAULT, False), FitCell)) is not None}
+        servers = {name: cell for name, cell in fits.items() if name in FAMILY}
+        timed = {name: cell for name, cell in fits.items() if name in TIMED}
+        publish(chosen, "family", family_document(servers, timed, DEFAULT, conditions()))
+
+
+def make_all(bench: Bench, wanted: Sequence[Task]) -> None:
+    """Make what is not there. One that fails is said, and does not keep the next from being made."""
+    for image in dict.fromkeys(task.image for task in wanted):
+        bench.build(image)
+    missing = [task for task in wanted if not bench.is_there(task)]
+    say(f"{len(wanted) - len(missing)} of {len(wanted)} are there; the rest takes about {hours(missing):.1f} hours")
+    for number, task in enumerate(missing, 1):
+        what = f"probe on {task.margin or 'the baseline'}" if task.probe else f"fit with {task.margin}"
+        say(f"=== {number} of {len(missing)}: {task.image}, {what}")
+        try:
+            bench.make(task)
+        except VmtailorError as error:  # the next ones may do
+            say(f"    error: {error.message}")
+
+
+def publish(chosen: argparse.Namespace, name: str, text: str) -> None:
+    """Print tables, keep them, and write them into the page that was asked for, between the marks of that name."""
     chosen.out.mkdir(parents=True, exist_ok=True)
-    records.write_atomic(chosen.out / "tables.md", text.encode())
+    records.write_atomic(chosen.out / f"{name}.md", text.encode())
     if chosen.page is not None:
-        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text).encode())
+        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, name).encode())
     print(text)
 
 

@@ -190,11 +190,8 @@ def family_table(fits: Mapping[str, FitCell]) -> tuple[list[str], list[list[str]
     return ["kernel", "images", "which"], rows, said if members else "no image was fitted"
 
 
-def document(
-    images: Sequence[Measured], family: Mapping[str, FitCell], margins: Sequence[str], default: str, conditions: str
-) -> str:
-    """All tables as Markdown."""
-    head, rows, shared = family_table(family)
+def document(images: Sequence[Measured], margins: Sequence[str], default: str, conditions: str) -> str:
+    """The tables of what was probed, as Markdown."""
     parts = [
         f"{conditions}\n",
         "### What newly fails\n",
@@ -203,17 +200,30 @@ def document(
         markdown(*named_table(images, default)) if named_table(images, default)[1] else "None.\n",
         "### What each margin costs\n",
         markdown(*price_table(images, margins)),
+    ]
+    return "\n".join(parts)
+
+
+def family_document(fits: Mapping[str, FitCell], beside: Mapping[str, FitCell], default: str, conditions: str) -> str:
+    """The tables of further images, as Markdown: what each cost, and which share a kernel. `beside`: images that are
+    timed, and counted in no share."""
+    head, rows, shared = family_table(fits)
+    images = [Measured(name, None, {default: cell}, {}) for name, cell in (*fits.items(), *beside.items())]
+    parts = [
+        f"{conditions}\n",
+        "### Further images, fitted\n",
+        markdown(*price_table(images, (default,))),
         "### Images that share a kernel\n",
-        f"Each with the margin {default}: {shared}.\n",
+        f"Of the servers, each with the margin {default}: {shared}.\n",
         markdown(head, rows),
     ]
     return "\n".join(parts)
 
 
-def into_page(page: str, tables: str) -> str:
+def into_page(page: str, tables: str, mark: str = "tables") -> str:
     """A page with its tables written again, between its two marks. Raises ValueError where they are missing."""
-    before, begin, rest = page.partition("<!-- tables -->\n")
-    _, end, after = rest.partition("<!-- end of tables -->\n")
+    before, begin, rest = page.partition(f"<!-- {mark} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {mark} -->\n")
     if not begin or not end:
-        raise ValueError("the page has no marks for tables")
+        raise ValueError(f"the page has no marks for {mark}")
     return f"{before}{begin}\n{tables}\n{end}{after}"

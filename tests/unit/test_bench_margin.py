@@ -101,8 +101,12 @@ def test_tables(probe: ModuleType, table: ModuleType) -> None:
     head, rows = table.price_table([image], ("none", "reachable", "server"))
     assert rows[0] == ["python", "none", "yes", "0", "150", "700", "300", "5.20", "33.0", "17", "100", "found"]
     assert rows[1][2] == "no: error: no space is left" and all(len(row) == len(head) for row in rows)
-    text = table.document([image], {}, ("none", "reachable"), "reachable", "conditions")
-    assert "None.\n" in text and "no image was fitted" in text
+    text = table.document([image], ("none", "reachable"), "reachable", "conditions")
+    assert "None.\n" in text
+    assert "no image was fitted" in table.family_document({}, {}, "reachable", "conditions")
+    text = table.family_document({"nginx": cell(table)}, {"jvm": cell(table, seconds=170.0)}, "reachable", "conditions")
+    assert "1 of 1 images share three kernels" in text
+    assert "| jvm | reachable | yes | 0 | 150 | 700 | 300 | 5.20 | 33.0 | 17 | 170 | compiled |" in text
 
 
 def test_what_says_that_nothing_is_there_is_told_apart(probe: ModuleType, table: ModuleType) -> None:
@@ -130,8 +134,10 @@ def test_a_page_gets_its_tables_again(table: ModuleType) -> None:
     page = "before\n<!-- tables -->\nold\n<!-- end of tables -->\nafter\n"
     once = table.into_page(page, "new")
     assert "old" not in once and table.into_page(once, "new") == once and once.endswith("after\n")
-    with pytest.raises(ValueError, match="no marks"):
-        table.into_page("nothing", "new")
+    other = f"{once}<!-- family -->\n<!-- end of family -->\n"
+    assert table.into_page(other, "shared", "family").partition("<!-- family")[0] == once
+    with pytest.raises(ValueError, match="no marks for family"):
+        table.into_page(once, "new", "family")
 
 
 def test_it_goes_on_where_it_stopped(bench: ModuleType, table: ModuleType, probe: ModuleType, tmp_path: Path) -> None:
@@ -174,4 +180,4 @@ def test_every_image_that_is_probed_is_there(bench: ModuleType, probe: ModuleTyp
         assert all(len(word.encode()) < 131072 for word in argv)
     for name in bench.FAMILY:
         assert (bench.described(name) / "image.toml").is_file()
-    assert set(bench.QUICK) <= set(probe.commands()) and len(set(bench.FAMILY)) == 10
+    assert {*bench.QUICK, *bench.TIMED} <= set(probe.commands()) and len(set(bench.FAMILY)) == 10

@@ -7,8 +7,8 @@ Each image of benchmarks/margin/ that has a probe is fitted once with each margi
 from the image alone; its probe then runs on the baseline and on each machine (bench_margin_probe.py). Further images of
 servers are fitted with the default margin, to see which share a kernel and how long each takes. How many hours all that
 needs is said first. Every fit and every probe is a file below OUT: what is there already, from the same program and
-image, is not made again, so that it can be interrupted. OUT/tables.md and OUT/family.md have the tables; `--page` writes
-them into a page, between their marks.
+image, is not made again, so that it can be interrupted. OUT/tables.md and OUT/family.md have the tables; `--page`
+writes them into a page, between their marks.
 """
 
 from __future__ import annotations

@@ -57,12 +57,21 @@ def test_a_guess_changes_how_many_sizes_are_tried_and_not_what_is_found(needed: 
         return size >= needed * MIB
 
     plain = least_memory(known, LEAST_MEMORY, passes)
-    alone, tried[:] = len(tried), []
+    most = len(measure._sizes(LEAST_MEMORY // MIB - 1, known // MIB)).bit_length()  # halved until one is left
+    assert len(tried) <= most
+    tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, guess * MIB) == plain
-    assert len(tried) == len(set(tried)) and len(tried) <= alone + 2
+    assert len(tried) == len(set(tried)) and len(tried) <= most + 2
     assert plain == known or plain in tried
     tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, plain) == plain and len(tried) <= 2
+
+
+@pytest.mark.parametrize(("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 4), (20, 22, 4), (44, 50, 4)])
+def test_a_guess_that_is_a_little_too_large_costs_four_boots(needed: int, guess: int, tried: int) -> None:
+    asked: list[int] = []
+    least_memory(512 * MIB, LEAST_MEMORY, lambda size: (asked.append(size), size >= needed * MIB)[1], guess * MIB)
+    assert len(asked) == tried
 
 
 def test_subsystems() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections.abc import Callable
@@ -250,37 +251,40 @@ class _MemorySearch:
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:
     """The least memory that passes, by bisection, to one MEMORY_STEP, and to a sixteenth of large sizes; `known` is a
-    size that does, below `floor` none is asked about. `guess`: about what it may be; the two sizes that the bisection
-    would end at then are asked about first, so that a good guess saves most of the others, and none changes what is
-    found. In bytes."""
-    failed, passed = floor // MEMORY_STEP - 1, known // MEMORY_STEP
+    size that does, below `floor` none is asked about. `guess`: about what it may be, rather too much than too little;
+    what is near it is asked about first, so that a good guess saves most of the others, and none changes what is found.
+    In bytes."""
+    sizes = _sizes(floor // MEMORY_STEP - 1, known // MEMORY_STEP)
+    failed, passed = -1, len(sizes) - 1  # by their number
 
-    def asked(size: int) -> bool:
+    def asked(number: int) -> bool:
         nonlocal failed, passed
-        if failed < size < passed:
-            if passes(size * MEMORY_STEP):
-                passed = size
+        if failed < number < passed:
+            if passes(sizes[number] * MEMORY_STEP):
+                passed = number
             else:
-                failed = size
-        return size >= passed
+                failed = number
+        return number >= passed
 
-    low, high = failed, passed
     if guess:
-        for size in reversed(_bisected(low, high, lambda size: size * MEMORY_STEP >= guess)):
-            asked(size)
-    return _bisected(low, high, asked)[1] * MEMORY_STEP
+        first = bisect.bisect_left(sizes, -(-guess // MEMORY_STEP), hi=len(sizes) - 1)
+        asked(max(0, first - _NEAR) if asked(first - 1) else first)
+    while passed - failed > 1:
+        asked((failed + passed) // 2)
+    return sizes[passed] * MEMORY_STEP
 
 
-def _bisected(low: int, high: int, passes: Callable[[int], bool]) -> tuple[int, int]:
-    """The largest size that was seen to fail, or `low`, and the smallest that was seen to pass, or `high`; in steps."""
-    while high - low > max(1, low // 16):
-        # Small machines are likelier: the middle is taken on a scale of ratios.
-        middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
-        if passes(middle):
-            high = middle
-        else:
-            low = middle
-    return low, high
+#: A guess that is too large is seldom so by more sizes than this.
+_NEAR = 5
+
+
+def _sizes(low: int, high: int) -> list[int]:
+    """The sizes among which the least is searched, in steps: above `low`, up to `high`."""
+    if high - low <= max(1, low // 16):
+        return [high]
+    # Small machines are likelier: the middle is taken on a scale of ratios.
+    middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
+    return [*_sizes(low, middle), *_sizes(middle, high)]
 
 
 def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:

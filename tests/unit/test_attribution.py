@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.kernel_tree import SOURCE, read_facts
 
-from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute
+from vmtailor.analysis.cost.attribution import Attribution, Conditions, addresses, attribute, places
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.drivers.kernel.symbolizer import parse_addr2line, parse_llvm
 from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
@@ -51,7 +51,8 @@ def counters(*blocks: tuple[int, int, tuple[tuple[str, int], ...]], early: froze
 
 def run(counts: Counters, frames: dict[int, SourceFrames], always: frozenset[str] = frozenset()) -> Attribution:
     conditions = Conditions(FACTS, ksource_facts.reader(SOURCE))
-    return attribute(counts, frames, conditions, enabled=ALL, choosable=lambda name: name != "NET", always=always)
+    where = places(frames, conditions, enabled=ALL, choosable=lambda name: name != "NET", always=always)
+    return attribute(counts, where)
 
 
 def table(found: Attribution) -> set[tuple[str, str, str, str, int]]:

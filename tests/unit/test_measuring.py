@@ -70,7 +70,12 @@ def test_a_guess_changes_how_many_sizes_are_tried_and_not_what_is_found(needed: 
 @pytest.mark.parametrize(("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 4), (20, 22, 4), (44, 50, 4)])
 def test_a_guess_that_is_a_little_too_large_costs_four_boots(needed: int, guess: int, tried: int) -> None:
     asked: list[int] = []
-    least_memory(512 * MIB, LEAST_MEMORY, lambda size: (asked.append(size), size >= needed * MIB)[1], guess * MIB)
+
+    def passes(size: int) -> bool:
+        asked.append(size)
+        return size >= needed * MIB
+
+    least_memory(512 * MIB, LEAST_MEMORY, passes, guess * MIB)
     assert len(asked) == tried
 
 

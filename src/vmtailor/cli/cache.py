@@ -55,6 +55,7 @@ _KINDS = {
     "kernel-symbols": "kernels with debug information",
     "kvm": "whether guests run under KVM",
     "packages": "packages of the distribution",
+    "places": "where instructions of baselines stand in the source",
     "root": "root file systems",
     "timed": "boots that were timed",
     "tools": "volumes with the tracer",

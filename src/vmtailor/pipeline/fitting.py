@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
-from vmtailor.analysis.cost import attribution, counters, loops
+from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.demands import demand, demand_rules, refused
 from vmtailor.analysis.guests import machines
@@ -25,9 +25,8 @@ from vmtailor.base.files import records
 from vmtailor.base.progress import step
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.image.flat_archive import FlatArchive
-from vmtailor.drivers.kernel import kernel_uses, symbolizer
+from vmtailor.drivers.kernel import kernel_uses
 from vmtailor.drivers.kernel.kernel_source import SourceTree
-from vmtailor.drivers.qemu import plugin_file
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
@@ -38,7 +37,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Trial, Verification
-from vmtailor.pipeline import keys, reaching
+from vmtailor.pipeline import attributing, keys, reaching
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.trials import Ran, Trials, Tried
@@ -156,7 +155,7 @@ def known(inputs: FitInputs, record: Trace, folder: Path) -> Findings:
             architecture=inputs.options.architecture,
         )  # fmt: skip
     with step("attribution of the baseline's cost"):
-        costs = attributed(inputs, record, folder, tree)
+        costs = attributing.attributed(inputs, record, folder, tree)
     return Findings(inputs, record, folder, events, archive, tree, costs, reached(inputs, record, archive, tree))
 
 
@@ -206,28 +205,6 @@ def traced(inputs: FitInputs) -> tuple[Trace, Path]:
 def modules_asked_for(record: Trace) -> tuple[str, ...]:
     """Names of the modules that the traced machine has loaded because the container made the kernel ask for them."""
     return tuple(dict.fromkeys(one.module for one in record.modules_requested))
-
-
-def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
-    """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
-    counts = plugin_file.read(folder / record.coverage_file)
-    where = attribution.addresses(counts)
-    of_modules = inputs.table.in_modules(where)
-    sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
-    files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
-    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), where[~of_modules].tolist())
-    frames |= symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
-    conditions = attribution.Conditions(tree.facts, facts.reader(inputs.source.path))
-    phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
-    return attribution.attribute(
-        counts,
-        frames,
-        conditions,
-        enabled={name: value for name, value in inputs.config.items() if value in ("y", "m")},
-        choosable=tree.kconfig.prompted,
-        always=tree.always(),
-        phase_of=lambda stretch: phase_of.get(id(stretch), stretch.begin),
-    )
 
 
 def planned(

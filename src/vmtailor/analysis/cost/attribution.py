@@ -27,6 +27,9 @@ from vmtailor.model.boots.counters import Counters, Stretch
 from vmtailor.model.boots.frames import SourceFrame, SourceFrames
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 
+#: Function, file and symbol, as in AttributedCost.
+Place = tuple[str, str, str]
+
 
 @dataclass(frozen=True)
 class AttributedCost:
@@ -135,25 +138,33 @@ def addresses(counters: Counters) -> NDArray[np.uint64]:
     return counters.blocks.addresses(_ran(counters))
 
 
-def attribute(
-    counters: Counters,
+def places(
     frames: Mapping[int, SourceFrames],
     conditions: Conditions,
     *,
     enabled: Enabled,
     choosable: Callable[[str], bool],
     always: Container[str] = frozenset(),
+) -> dict[int, Place]:
+    """Address → what the instruction there belongs to, for all that have frames.
+
+    `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a symbol has a prompt; `always`:
+    symbols that every kernel of this architecture has, which no cost is put down to."""
+    place_of = _Placer(conditions, enabled, choosable, always)
+    return {address: place_of(stack) for address, stack in frames.items() if stack}
+
+
+def attribute(
+    counters: Counters,
+    where: Mapping[int, Place],
     phase_of: Callable[[Stretch], str] = lambda stretch: stretch.begin,
 ) -> Attribution:
-    """Give every kernel instruction counted to a function, a file and a symbol.
-
-    `frames`: address → frames; `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a
-    symbol has a prompt; `always`: symbols that every kernel of this architecture has, which no cost is put down to.
+    """Give every kernel instruction counted to a function, a file and a symbol. `where`: address → place.
 
     Blocks that ran before the kernel was entered (firmware, decompression) are left out of rows and totals.
     """
-    index_of = _Keys(conditions, enabled, choosable, always)
-    shares = _shares(counters, frames, index_of)
+    numbers: dict[Place, int] = {}
+    shares = _shares(counters, where, numbers)
     counts: dict[tuple[str, int], int] = defaultdict(int)
     remainder: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
@@ -168,29 +179,29 @@ def attribute(
                     remainder[phase] += part
                 else:
                     counts[(phase, key)] += part
-    names = list(index_of.keys)
+    names = list(numbers)
     rows = [AttributedCost(phase, *names[key], count) for (phase, key), count in counts.items() if count]
     return Attribution(
         tuple(sorted(rows, key=lambda r: (r.phase, -r.instructions, r.function))), dict(remainder), dict(total)
     )
 
 
-class _Keys:
-    """Stack of frames → number of its (function, file, symbol)."""
+class _Placer:
+    """Stack of frames → its place; equal ones are one object."""
 
     def __init__(
         self, conditions: Conditions, enabled: Enabled, choosable: Callable[[str], bool], always: Container[str]
     ) -> None:
-        self.keys: dict[tuple[str, str, str], int] = {}
+        self._places: dict[Place, Place] = {}
         self._conditions = conditions
         self._enabled = enabled
         self._choosable = choosable
         self._always = always
-        self._of_stack: dict[int, tuple[SourceFrames, int]] = {}
+        self._of_stack: dict[int, tuple[SourceFrames, Place]] = {}
         self._at: dict[tuple[str, int], Expr] = {}
         self._symbols: dict[tuple[Expr, ...], str] = {}
 
-    def __call__(self, stack: SourceFrames) -> int:
+    def __call__(self, stack: SourceFrames) -> Place:
         known = self._of_stack.get(id(stack))
         if known is not None:
             return known[1]
@@ -198,10 +209,10 @@ class _Keys:
         asked = dict.fromkeys(self._condition(frame) for frame in reversed(stack))
         asked.pop(TRUE, None)
         symbol = self._symbol(tuple(asked)) if asked else ""
-        key = (outer.function, self._conditions.path(outer.file) or outer.file, symbol)
-        number = self.keys.setdefault(key, len(self.keys))
-        self._of_stack[id(stack)] = (stack, number)  # the stack is kept, so that its id stays its own
-        return number
+        place = (outer.function, self._conditions.path(outer.file) or outer.file, symbol)
+        place = self._places.setdefault(place, place)
+        self._of_stack[id(stack)] = (stack, place)  # the stack is kept, so that its id stays its own
+        return place
 
     def _symbol(self, conditions: tuple[Expr, ...]) -> str:
         if conditions not in self._symbols:
@@ -217,17 +228,20 @@ class _Keys:
         return self._at[place]
 
 
-def _shares(counters: Counters, frames: Mapping[int, SourceFrames], number: _Keys) -> dict[int, list[tuple[int, int]]]:
-    """Block → (key, instructions) in the order of its code, for all that ran but what ran early; key -1: unknown."""
+def _shares(
+    counters: Counters, where: Mapping[int, Place], numbers: dict[Place, int]
+) -> dict[int, list[tuple[int, int]]]:
+    """Block → (number, instructions) in the order of its code, for all that ran but what ran early; -1: unknown. Places
+    get their `numbers` as they are met."""
     ran = _ran(counters)
     blocks = counters.blocks
-    where = iter(blocks.instructions(ran).tolist())
+    addresses = iter(blocks.instructions(ran).tolist())
     found: dict[int, list[tuple[int, int]]] = {}
     for block, length in zip(ran.tolist(), blocks.insns[ran].tolist(), strict=True):
         shares: list[tuple[int, int]] = []
-        for address in islice(where, length):
-            stack = frames.get(address)
-            key = number(stack) if stack else -1
+        for address in islice(addresses, length):
+            place = where.get(address)
+            key = numbers.setdefault(place, len(numbers)) if place is not None else -1
             if shares and shares[-1][0] == key:
                 shares[-1] = (key, shares[-1][1] + 1)
             else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.cost import attribution_boot
-from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute
+from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute, places
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
@@ -141,11 +141,10 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
     facts = ksource_facts.load(known.source, known.version, known.source_digest, store, architecture=row)
     values = dot_config.parse(known.config.read_text())
     frames = symbolize(known.vmlinux, addresses(counted).tolist())
-    found = attribute(
-        counted, frames, Conditions(facts, ksource_facts.reader(known.source)),
+    where = places(
+        frames, Conditions(facts, ksource_facts.reader(known.source)),
         enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
         always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
-        phase_of=attribution_boot.phase_of,
     )  # fmt: skip
-    return attribution_boot.rows_of(known.release, counted, found)
+    return attribution_boot.rows_of(known.release, counted, attribute(counted, where, attribution_boot.phase_of))

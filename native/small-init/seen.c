@@ -49,7 +49,11 @@ static void say_new(const char *kind, const char *one, const char *two) {
 bool seen_open(seen_sink *sink) {
     tell = sink;
     mkdir(SYS, 0700);
-    return mount("sysfs", SYS, "sysfs", MS_RDONLY, NULL) == 0;
+    /* There is one sysfs for all: mounted read-only, the system's own /sys would be, too. So only this place is. */
+    if (mount("sysfs", SYS, "sysfs", 0, NULL))
+        return false;
+    mount(NULL, SYS, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL);
+    return true;
 }
 
 static void walk_devices(const char *path, int depth) {

@@ -56,6 +56,17 @@ def test_a_guest_that_ends_by_itself(kernel: Path, kind: str, clock: Clock) -> N
     assert end.stderr == ""
 
 
+def test_what_the_host_lets_qemu_do_is_told_by_its_threads(kernel: Path) -> None:
+    with qemu.start(machine(kernel, "h")) as running:
+        first = running.held_up_s
+        running.run(1.0)
+        assert running.cpu_s is not None and running.cpu_s > 0
+        assert running.held_up_s >= first >= 0.0
+        running.wants_to_run  # noqa: B018 it is asked of a machine that runs; what it says is the moment's
+        running.stop()
+        assert running.held_up_s == 0.0 and not running.wants_to_run
+
+
 def test_a_panic_is_an_end_of_its_own(kernel: Path) -> None:
     with qemu.start(machine(kernel, "p")) as running:
         end = running.run(30)

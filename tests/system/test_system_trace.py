@@ -32,6 +32,7 @@ INIT = r"""
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,6 +53,7 @@ static void until_it_waits_in_a_pipe(int child) {
 
 int main(int argc, char **argv) {
     struct stat found;
+    struct statvfs sys;
     mount("proc", "/proc", "proc", 0, NULL);
     int child = fork();
     if (!child) {
@@ -67,9 +69,11 @@ int main(int argc, char **argv) {
     DIR *folder = opendir("/proc/self/fd");
     while (folder && readdir(folder))
         fds++;
+    mount("sysfs", "/sys", "sysfs", 0, NULL);
+    int writable = !statvfs("/sys", &sys) && !(sys.f_flag & ST_RDONLY);
     int asked = socket(38, SOCK_SEQPACKET, 0); /* AF_ALG */
-    printf("pid %d %s %s %d words %d open %s\n", getpid(), argv[0], hidden ? "alone" : "not alone", argc, fds - 2,
-           asked < 0 ? "none" : "had");
+    printf("pid %d %s %s %d words %d open %s sys %s\n", getpid(), argv[0], hidden ? "alone" : "not alone", argc,
+           fds - 2, asked < 0 ? "none" : "had", writable ? "writable" : "read-only");
     fflush(stdout);
     for (;;)
         sleep(1);
@@ -125,6 +129,8 @@ def test_a_systems_own_init_is_traced_as_pid_1_and_finds_nobody(disk: Path, tmp_
     (said,) = [one for one in calls if one.name in ("write", "writev") and "pid 1" in ", ".join(one.args)]
     # Its only descriptors are those of the console, and the folder that it counts them in.
     assert "1 words 4 open" in ", ".join(said.args)
+    # Its /sys is as on any boot, though somebody looks at it.
+    assert "sys writable" in ", ".join(said.args)
     # The child hangs in a call that never returns, and is there all the same.
     assert [one.name for one in calls if one.result is None] == ["read"]
     # The kernel was asked for a module, on behalf of PID 1, and started a program for it that is not in the root.

@@ -99,7 +99,8 @@ def test_patience_is_of_processor_time(start_s: float | None, now_s: float | Non
 def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
     class Running:
         cpu_s: float | None = 1.0
-        elapsed_s = 0.0
+        elapsed_s = held_up_s = 0.0
+        wants_to_run = False
 
     running, used = Running(), exercised.Used()
     for cpu_s, listening in ((1.0, False), (2.0, False), (3.0, True), (4.0, True), (None, True)):
@@ -113,6 +114,29 @@ def test_a_machine_that_uses_no_processor_time_stands_still() -> None:
     patience, used = Patience(still_s=30.0), exercised.Used()
     seen = []
     for elapsed_s, cpu_s in ((10.0, 1.0), (39.0, 1.05), (41.0, 1.05), (42.0, 1.2), (71.0, 1.25)):
-        used.look(SimpleNamespace(cpu_s=cpu_s, elapsed_s=elapsed_s), True)  # type: ignore[arg-type]
+        running = SimpleNamespace(cpu_s=cpu_s, elapsed_s=elapsed_s, held_up_s=0.0, wants_to_run=False)
+        used.look(running, True)  # type: ignore[arg-type]
         seen.append(used.beyond(patience))
     assert seen == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("held_up_s", "wants", "given_up"),
+    [
+        (0.0, False, True),
+        (0.2, False, True),  # a housekeeper waited for its turn: that is none of the machine's
+        (25.0, False, False),  # it was ready to run, and others ran
+        (-3.0, False, True),  # a thread ended, and took its waiting with it
+        (0.0, True, False),  # it waits for its turn, or for its disk, at this moment
+    ],
+)
+def test_a_machine_that_a_busy_host_does_not_let_run_does_not_stand_still(
+    held_up_s: float, wants: bool, given_up: bool
+) -> None:
+    patience, used = Patience(still_s=30.0), exercised.Used()
+    looks = ((1.0, 0.0, 0.0, False), (2.0, 1.0, 0.0, False), (3.0, 1.0, 0.0, False), (40.0, 1.05, held_up_s, wants))
+    for elapsed_s, cpu_s, more_s, wants_to_run in looks:
+        held_s = 5.0 + more_s
+        running = SimpleNamespace(cpu_s=cpu_s, elapsed_s=elapsed_s, held_up_s=held_s, wants_to_run=wants_to_run)
+        used.look(running, True)  # type: ignore[arg-type]
+    assert used.beyond(patience) is given_up

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.drivers.kernel import kbuild, kernel_compiled, kernel_source
 from vmtailor.drivers.kernel.compile_time import HEADERS, Remaining
-from vmtailor.model.kernel import LostSymbol
+from vmtailor.drivers.kernel.lost import lost
+from vmtailor.model.change import Cause, Reason, symbol
+from vmtailor.model.kernel import Configured, LostSymbol
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.stages import build
 
@@ -36,6 +39,17 @@ def test_configure_tells_what_was_lost(tmp_path: Path) -> None:
     assert ("DEFAULT", "y") in configured.symbols
     with pytest.raises(BuildError, match="LOST=y became n"):
         kbuild.compile_kernel(configured, ("vmlinux",), TOOLCHAIN)
+
+
+def test_what_was_to_be_a_module_and_is_built_in_is_there() -> None:
+    wanted = {"A": "m", "B": "y", "C": "m", "D": "n"}
+    assert lost(wanted, {"A": "y", "B": "m", "D": "y"}) == (
+        LostSymbol("B", "y", "m"), LostSymbol("C", "m", "n"), LostSymbol("D", "n", "y")
+    )  # fmt: skip
+    reason = Reason(Cause.DEMANDED, "x", "x")
+    made = replace(plan(), changes=(symbol("A", "m", reason, before="m"), symbol("B", "y", reason, before="m")))
+    configured = Configured("o", "s", "c", (("A", "y"), ("B", "m"), ("E", "y")), ())
+    assert build.unplanned(made, configured) == ("B", "E")
 
 
 def test_a_foreign_configuration_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -67,12 +67,16 @@ _HOUSEKEEPING_S = 0.1
 @dataclass
 class Used:
     """Processor time that QEMU has used: when init first spoke, and by now. `moved_s`: the processor time, and the host
-    seconds since the start, when it was last seen to do more than its housekeeping."""
+    seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to run for
+    `kept_s` while a busy host ran others; `wants`: it was when it was last looked at."""
 
     start_s: float | None = None
     now_s: float | None = None
     moved_s: tuple[float, float] = (0.0, 0.0)
     elapsed_s: float = 0.0
+    kept_s: float = 0.0
+    wants: bool = False
+    _held_up_s: float | None = None
 
     def look(self, running: RunningMachine, listening: bool) -> None:
         """Look at a machine; `listening`: its init has spoken."""
@@ -82,12 +86,18 @@ class Used:
             self.start_s = self.now_s
         if self.now_s is not None and self.now_s >= self.moved_s[0] + _HOUSEKEEPING_S:
             self.moved_s = (self.now_s, self.elapsed_s)
+            self.kept_s, self._held_up_s, self.wants = 0.0, None, False
+            return
+        held_up_s = running.held_up_s
+        if self._held_up_s is not None:  # a thread that ended took its share with it
+            self.kept_s += max(0.0, held_up_s - self._held_up_s)
+        self._held_up_s, self.wants = held_up_s, running.wants_to_run
 
     def beyond(self, patience: Patience) -> bool:
-        """Whether there is no more patience."""
+        """Whether there is no more patience. Who would run if the host let him does not stand still."""
         if self.now_s is None:
             return False
-        still = self.elapsed_s - self.moved_s[1] > patience.still_s
+        still = not self.wants and self.elapsed_s - self.moved_s[1] - self.kept_s > patience.still_s
         return still or self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
 
 

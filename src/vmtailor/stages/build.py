@@ -99,11 +99,14 @@ def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> 
 
 def unplanned(plan: Plan, configured: Configured) -> tuple[str, ...]:
     """Symbols that are in the kernel without the plan saying so: facts and kernel disagree. Empty for a plan without
-    symbols."""
+    symbols. One that was to be a module, and is selected by what is built in, is there as planned."""
     planned = {symbol.id: symbol.value for symbol in plan.symbols}
     if not planned:
         return ()
-    return tuple(name for name, value in configured.symbols if value in ("y", "m") and planned.get(name) != value)
+    foreseen = {("y", "y"), ("m", "m"), ("m", "y")}
+    return tuple(
+        name for name, value in configured.symbols if value in ("y", "m") and (planned.get(name), value) not in foreseen
+    )
 
 
 def collect(

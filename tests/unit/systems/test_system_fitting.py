@@ -36,7 +36,7 @@ from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 from vmtailor.pipeline import fitting as every
 from vmtailor.pipeline import keys, repairing
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import fitting, planning, tracing
+from vmtailor.pipeline.systems import fit, fitting, planning, tracing
 from vmtailor.pipeline.systems.inputs import SystemInputs, words
 from vmtailor.stages import system_trace, system_verify
 from vmtailor.stages.system_trace import SystemTraceInputs
@@ -184,6 +184,36 @@ def test_a_system_that_does_not_work_on_its_own_kernel_is_not_fitted(
         fitting.find(given)
     stages(lambda target: RIGHT)
     assert fitting.find(given).before == RIGHT  # nothing of the failure was kept
+
+
+def test_what_fails_under_the_tracer_alone_is_a_warning(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes without the tracer; a system that does not even get ready there was not seen, though."""
+    before = replace(RIGHT, boot=replace(RIGHT.boot, failed_units=("old.service",)))
+    stages(lambda target: before)
+    whole, outcome = system_trace.trace, Outcome.WRONG
+
+    def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
+        record = whole(inputs, folder, scratch)
+        failed = ("old.service", "slow.service")
+        boot = replace(record.boot, outcome=outcome, failures=("step 2: too late",), failed_units=failed)
+        record = replace(record, boot=boot)
+        records.save(record, folder / system_trace.RECORD)
+        return record
+
+    monkeypatch.setattr(system_trace, "trace", trace)
+    found = fitting.find(given)
+    assert [(one.code, one.text.split(";")[0]) for one in fit.traced_alone(found)] == [
+        ("traced", "only while every system call was seen: step 2: too late"),
+        ("traced", "only while every system call was seen: unit slow.service failed"),
+    ]
+    assert repairing.fit_kernel(found).verification.passed
+
+    outcome = Outcome.TIMEOUT
+    other = replace(given, options=replace(given.options, store=Store(given.options.out / "other")))
+    with pytest.raises(GuestError, match="does not get ready while every system call is seen: step 2: too late"):
+        fitting.find(other)
 
 
 def test_both_machines_get_the_systems_own_words(given: SystemInputs) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,27 @@ def test_dependencies_of_modules_are_modules_where_they_may_be() -> None:
     found = dict(close(kconfig, (*base, ("PARTS_XATTR", "y")), frozenset({"PARTS_FS"})).fragment)
     assert found["PARTS_FS"] == "y"  # what is built in needs it so
     assert dict(close(kconfig, (*base, ("IPV6", "m")), frozenset({"NET", "INET"})).fragment)["IPV6"] == "m"
+
+
+def test_a_module_that_something_built_in_selects_is_built_in() -> None:
+    kconfig = TREE.kconfig
+    base = (("64BIT", "y"), ("EXPERT", "y"), ("MODULES", "y"), ("BUS_A", "y"), ("DISK", "y"))
+    asked = (*base, ("PARTS_FS", "m"), ("PARTS_USER", "y"))
+    found = close(kconfig, asked, frozenset({"PARTS_FS"}))
+    assert dict(found.fragment)["PARTS_FS"] == "y" and not found.lost
+    # Nobody selects it: a module. Nobody had it as one: that it is none is told.
+    assert dict(close(kconfig, asked[:-1], frozenset({"PARTS_FS"})).fragment)["PARTS_FS"] == "m"
+    assert [item.name for item in close(kconfig, asked).lost] == ["PARTS_FS"]
+
+
+def test_a_plan_has_a_selected_module_built_in(inputs: SystemPlanInputs) -> None:
+    loads = (*LOADS, ModuleLoad("parts", "fs/parts/parts", LoadedFor.REQUEST, "fs-parts", "engine", 6))
+    asked = replace(inputs, record=replace(inputs.record, loads=loads))
+    demands = planning.find_demands(asked)
+    made = planning.make_system_plan(asked, demands, Wishes(), catalogue=BOOK)
+    kept = planning.make_system_plan(asked, demands, Wishes(keep=("PARTS_USER",)), catalogue=BOOK)
+    values = [{c.id: c.setting.value for c in plan.symbols}["PARTS_FS"] for plan in (made, kept)]
+    assert values == ["m", "y"] and ("PARTS_FS", "y") in kept.fragment
 
 
 def test_conditions_of_entries_know_systems() -> None:

@@ -8,7 +8,7 @@ prompt is reached through the cheapest of its selectors and defaults.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import kconfiglib as k
@@ -39,7 +39,8 @@ class Closure:
 
 def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = ()) -> Closure:
     """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added.
-    `modules`: symbols that are added as m where something that is m needs them, and y otherwise."""
+    `modules`: symbols that are added as m where something that is m needs them, and y otherwise; they are y, too, where
+    something that is y selects what was to be m."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}
@@ -49,6 +50,11 @@ def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Containe
         # A name wanted n that is lost is a fact to report: nothing that is added can switch a symbol off.
         search = _Search(kconfig, forbidden)
         found: dict[str, Added] = {}
+        selected = [item.name for item in lost if (item.wanted, item.got) == ("m", "y") and item.name in modules]
+        if selected:
+            values |= {name: "y" for name in selected if name in values}
+            added |= {name: replace(added[name], value="y") for name in selected if name in added}
+            continue
         for item in lost:
             if item.wanted in ("y", "m") and kconfig.known(item.name):
                 for extra, (parent, how) in (search.visible(item.name) or {}).items():

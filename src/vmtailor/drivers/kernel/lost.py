@@ -9,7 +9,8 @@ from vmtailor.model.kernel import LostSymbol
 
 
 def lost(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[LostSymbol, ...]:
-    """What did not resolve as requested, in the order requested. A symbol that .config does not name is `n`."""
+    """What did not resolve as requested, in the order requested. A symbol that .config does not name is `n`. What was
+    to be a module and is built in, since something that is built in selects it, is there."""
     return tuple(
         LostSymbol(name, value, resolved.get(name, "n"))
         for name, value in wanted.items()
@@ -18,7 +19,7 @@ def lost(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[LostSy
 
 
 def _same(one: str, other: str) -> bool:
-    if one == other:
+    if one == other or (one, other) == ("m", "y"):
         return True
     try:
         return int(one, 0) == int(other, 0)

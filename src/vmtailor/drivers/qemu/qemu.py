@@ -107,6 +107,25 @@ class RunningMachine:
             return None
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    @property
+    def held_up_s(self) -> float:
+        """Seconds that QEMU's threads, one as the other, were ready to run and the host ran others: summed, so that it
+        only grows while they live. 0 where the host does not tell, and once QEMU has ended."""
+        found = 0.0
+        for thread in Path(f"/proc/{self._process.pid}/task").glob("*"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found += int((thread / "schedstat").read_text().split()[1]) / 1e9
+        return found
+
+    @property
+    def wants_to_run(self) -> bool:
+        """Whether a thread of QEMU runs, waits for a processor of the host, or for its disk, at this moment."""
+        for thread in Path(f"/proc/{self._process.pid}/task").glob("*"):
+            with contextlib.suppress(OSError, IndexError):
+                if (thread / "stat").read_text().rpartition(")")[2].split()[0] in ("R", "D"):
+                    return True
+        return False
+
     def wait(self, timeout_s: float, console: str | None = None) -> End:
         """Wait for QEMU's end, at most so long. Somebody must have read the serial line, or its pipe may fill.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from vmtailor import __version__
@@ -11,7 +12,7 @@ from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
-from vmtailor.model.fit import FitRun, Side, Untouched
+from vmtailor.model.fit import FitRun, Side, Untouched, Warning
 from vmtailor.pipeline import bundling as bundles
 from vmtailor.pipeline import keys, reducing, repairing
 from vmtailor.pipeline.fit import Times, doubts, found_kernel
@@ -82,6 +83,15 @@ def _make(given: SystemInputs, times: Times, folder: Path) -> FitRun:
     return run
 
 
+def traced_alone(found: SystemFindings) -> Iterator[Warning]:
+    """What fails only while everything is seen: it may have been seen less of than there is."""
+    for text in fitting.only_traced(found):
+        yield Warning(
+            "traced",
+            f"only while every system call was seen: {text}; what it would have asked for may be missing",
+        )
+
+
 def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side, seconds: dict[str, float]) -> FitRun:
     """Everything that was found, as one record."""
     given, exercise = found.inputs, found.inputs.exercise.inside()
@@ -105,7 +115,7 @@ def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side
         unexplained=fitted.plan.unexplained,
         untouched=Untouched(0, 0, (), ()),
         calls=(),
-        warnings=tuple(doubts(fitted, baseline, tailored, exercise)),
+        warnings=(*doubts(fitted, baseline, tailored, exercise), *traced_alone(found)),
         stage_seconds=tuple(seconds.items()),
         sources=(
             ("kernel source", f"{given.kernel.version}, {', '.join(given.kernel.origin)}, {given.source.digest}"),

@@ -17,6 +17,7 @@ from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.change import Change
 from vmtailor.model.kernel import KernelFiles
@@ -173,8 +174,9 @@ def trace_key(given: SystemInputs, machine: Machine) -> str:
 
 
 def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
-    """The trace, and the folder with its files; found again when nothing it depends on has changed. Raises GuestError
-    where the exercise does not pass under the tracer."""
+    """The trace, and the folder with its files; found again when nothing it depends on has changed. What fails only
+    while everything is seen is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where the
+    system does not even get ready under the tracer: what its exercise needs was not seen."""
     store, options = given.options.store, given.options
     machine = tracing.machine_of(given.found, given.own, memory_bytes=options.memory_bytes, cpus=1)
     # On the instruction clock a busy host changes nothing of what is seen.
@@ -191,14 +193,22 @@ def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
                 booter=system_verify.booter(given.natives),
             )  # fmt: skip
             found = system_trace.trace(wanted, folder, scratch)
-        if found.boot.failures:
+        if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
             raise GuestError(
-                f"the exercise does not pass while every system call is seen: {found.boot.problem}",
-                hint="it takes several times as long then; give its steps more time (step_timeout_s, timeout_s)",
+                f"the system does not get ready while every system call is seen: {found.boot.problem}",
+                hint="it takes several times as long then; give it more time (timeout_s of [ready])",
             )
 
     folder = store.get("system-trace", trace_key(given, machine), fill)
     return records.load(SystemTrace, folder / system_trace.RECORD), folder
+
+
+def only_traced(found: SystemFindings) -> tuple[str, ...]:
+    """What went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
+    before, traced_boot = found.before.boot, found.trace.boot
+    failures = [text for text in traced_boot.failures if text not in before.failures]
+    units = [name for name in traced_boot.failed_units if name not in before.failed_units]
+    return (*failures, *(f"unit {name} failed" for name in units))
 
 
 def patient(exercise: SystemExercise) -> SystemExercise:

@@ -107,6 +107,31 @@ def test_dashes_and_circles_do_no_harm(tmp_path: Path) -> None:
     assert [name for name, _ in load_order(tree(tmp_path), ["a-b"])] == ["c_d", "failover", "a_b"]
 
 
+@pytest.mark.parametrize(
+    ("built_in", "expected"),
+    [
+        (b"other.alias=crc32\0", ["sums_generic", "libsums", "fs_ext9"]),
+        (b"sums.license=GPL\0sums.alias=crypto-sums\0", ["libsums", "fs_ext9"]),
+        (None, ["libsums", "fs_ext9"]),
+    ],
+)
+def test_what_a_module_asks_for_by_an_alias_comes_first(
+    built_in: bytes | None, expected: list[str], tmp_path: Path
+) -> None:
+    """Unless the kernel has it built in, or does not say what it has."""
+    modules = tree(tmp_path)
+    for path, data in {
+        "fs/fs_ext9.ko": module(name="fs_ext9", depends="libsums"),
+        "lib/libsums.ko": module(name="libsums", depends="", softdep="pre: crypto-sums post: overlay"),
+        "crypto/sums-generic.ko": module(name="sums_generic", depends="", alias="crypto-sums"),
+    }.items():
+        (modules / "kernel" / path).parent.mkdir(exist_ok=True)
+        (modules / "kernel" / path).write_bytes(data)
+    if built_in is not None:
+        (modules / "modules.builtin.modinfo").write_bytes(built_in)
+    assert [name for name, _ in load_order(modules, ["fs_ext9"])] == expected
+
+
 def test_a_damaged_or_unknown_module_is_said(tmp_path: Path) -> None:
     modules = tree(tmp_path)
     (modules / "kernel/fs/bad.ko.xz").write_bytes(b"no xz")

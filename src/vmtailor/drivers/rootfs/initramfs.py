@@ -112,6 +112,26 @@ def module_info(module: bytes, key: str) -> list[str]:
     return [value.decode("utf-8", "replace") for value in re.findall(rb"(?:^|\0)%s=([^\0]*)" % key.encode(), info)]
 
 
+def _built_in(modules: Path) -> frozenset[str] | None:
+    """The aliases of what is built into the kernel; None where its package does not say."""
+    try:
+        info = (modules / "modules.builtin.modinfo").read_bytes()
+    except OSError:
+        return None
+    return frozenset(_normal(alias.decode("utf-8", "replace")) for alias in re.findall(rb"\.alias=([^\0]*)", info))
+
+
+def _soft(modules: Path, module: bytes) -> list[str]:
+    """What a module asks for by an alias once it runs (`softdep=pre: crc32c`), as the names of modules, where the
+    kernel has nothing built in that answers to it."""
+    asked = [word for soft in module_info(module, "softdep") for word in soft.partition("post:")[0].split()]
+    built_in = _built_in(modules) if asked else None
+    if built_in is None:
+        return []
+    missing = [word for word in asked if word != "pre:" and _normal(word) not in built_in]
+    return [found.module for found in providers(modules, missing)]
+
+
 def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
     """The wanted modules and all that they depend on, as (name, ELF content), each after what it needs."""
     files = _module_files(modules)
@@ -123,9 +143,9 @@ def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
             return
         visiting.add(name)
         content = _content(files[name])
-        for depends in module_info(content, "depends"):
-            for needed in filter(None, depends.split(",")):
-                visit(_normal(needed))
+        depends = [word for line in module_info(content, "depends") for word in line.split(",") if word]
+        for needed in (*_soft(modules, content), *depends):
+            visit(_normal(needed))
         order[name] = content
 
     for name in wanted:

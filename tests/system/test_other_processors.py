@@ -116,6 +116,18 @@ def test_every_symbol_of_its_kernel_is_explained(hello_arm64: Foreign, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("name", "instructions", "kernel_bytes"), [("mips64el", 60e6, 6e6)])
+def test_hello_for_others(name: str, instructions: float, kernel_bytes: float, tmp_path: Path) -> None:
+    foreign = fitted("hello", name, tmp_path)
+    check(foreign)
+    tailored = foreign.document["tailored"]
+    assert tailored["init_instructions_net"] <= instructions and tailored["kernel_bytes"] <= kernel_bytes
+    ended = run_program(tmp_path, "run", foreign.bundle)
+    assert (ended.code, ended.stdout) == (3, "Hello from a machine made to measure.\n"), ended.stderr
+    assert_nothing_left(ended)
+
+
+@pytest.mark.slow
 def test_what_each_part_of_its_kernel_costs_is_told(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
     """The kernel once more, with debug information: function and file of what was executed, and the symbol that has it
     built, where it is not built in any case."""

@@ -127,6 +127,34 @@ def test_its_machines_are_started_with_its_words(made_up: Architecture) -> None:
         qemu_command.command(replace(machine, kind="microvm"))
 
 
+def test_a_machine_that_takes_no_less_memory_tells_its_kernel_of_less(
+    made_up: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, grand = made_up.machine
+    roomy = replace(grand, installed_mib=512, memory_word="mem={kib}K")
+    monkeypatch.setattr(qemu_command, "named", lambda _: made_up)
+    monkeypatch.setattr(Machine, "type", property(lambda machine: roomy if machine.kind == "grand" else plain))
+    machine = Machine("grand", 24 << 20, "/k/Image", ("quiet",), architecture="made_up")
+    argv = qemu_command.command(machine)
+    assert argv[argv.index("-m") + 1] == "524288K" and argv[argv.index("-append") + 1] == "quiet mem=24576K"
+    argv = qemu_command.command(replace(machine, memory_bytes=1 << 30))
+    assert argv[argv.index("-m") + 1] == "1048576K" and argv[argv.index("-append") + 1] == "quiet"
+    argv = qemu_command.command(replace(machine, kind="plain"))
+    assert argv[argv.index("-m") + 1] == "24576K" and argv[argv.index("-append") + 1] == "quiet"
+
+
+def test_its_instructions_take_the_time_that_its_row_says(
+    made_up: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine's own pace, with which least memory is searched, comes on top of it."""
+    unhurried = replace(made_up, emulator=replace(made_up.emulator, pace=2))
+    monkeypatch.setattr(qemu_command, "named", lambda _: unhurried)
+    machine = Machine("plain", 24 << 20, "/k/Image", architecture="made_up")
+    for own, shift in ((0, 2), (3, 5)):
+        argv = qemu_command.command(replace(machine, pace=own))
+        assert argv[argv.index("-icount") + 1] == f"shift={shift},sleep=off"
+
+
 def test_its_baseline_loads_what_its_machine_needs(made_up: Architecture) -> None:
     found = initramfs.wanted_by(made_up.machine_type("grand"), RootFormat.EROFS)
     assert found == ("virtio_pci", "mu_bridge", "virtio_blk", "erofs", "overlay")
@@ -239,6 +267,9 @@ def test_the_image_says_what_it_is_fitted_for(made_up: Architecture, monkeypatch
     assert (chosen.architecture, chosen.machine, chosen.cpu_model) == ("made_up", "plain", "abacus")
     chosen = settled(FitOptions("oci:x", Path(), machine="grand", cpu_model="sandtable"), image("madeup"))
     assert (chosen.machine, chosen.cpu_model) == ("grand", "sandtable")
+    assert chosen.root_format is RootFormat.SQUASHFS
+    assert settled(FitOptions("oci:x", Path(), root=RootFormat.EXT4), image("madeup")).root_format is RootFormat.EXT4
+    assert settled(FitOptions("oci:x", Path(), architecture="x86_64"), image("madeup")).root_format is RootFormat.EROFS
     with pytest.raises(UserInputError, match="Made-Up has no machine 'q35'"):
         settled(FitOptions("oci:x", Path(), machine="q35"), image("madeup"))
 
@@ -278,7 +309,10 @@ def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ('kind = "grand"\n', 'kind = "plain"\n', "two machines are of one kind"),
         ('usual = "grand"', 'usual = "grandest"', "is no machine of this file"),
         ('name = "made_up"', 'name = "made_down"', "is not the file's"),
+        ('kind = "plain"\n', 'kind = "plain"\ninstalled_mib = 512\n', "installed_mib and memory_word"),
+        ('kind = "plain"\n', 'kind = "plain"\nmemory_word = "mem={kib}K"\n', "installed_mib and memory_word"),
         ("halted = 'PS=0000 WAIT'", "halted = 'PS=0000 (WAIT'", "is no pattern"),
+        ('target = "mu"\n', 'target = "mu"\npace = 7\n', "pace = 7 is not from 0 to 6"),
         ("at_once = [0x08000000]", "at_once = [0x08000001]", "not the address of a page"),
         ("modules_first = 0xffff800078000000", "modules_first = 1", "kernel_half <= modules_first"),
         ("[addresses]", "[addresses", "is not TOML"),
@@ -296,6 +330,7 @@ def test_every_row_is_right_and_its_entries_are_entries(name: str) -> None:
     row = architecture.named(name)
     assert catalogue.of_architecture(row, Cause.PLATFORM) and catalogue.of_architecture(row, Cause.POLICY)
     assert architecture.of_image(row.image) is row
+    assert RootFormat(row.kernel.root) in RootFormat
 
 
 def test_records_that_name_none_are_of_one_row() -> None:

@@ -14,6 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/signals.h"
 #include "init/base/event_loop.h"
 #include "init/base/power_off.h"
 #include "init/base/serial_line.h"
@@ -174,7 +175,7 @@ bool entry_exit(pid_t pid, int status) {
     if (pid != entry_pid)
         return false;
     ended = true;
-    end_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    end_signal = WIFSIGNALED(status) ? signal_said(WTERMSIG(status)) : 0;
     end_code = end_signal != 0 ? 128 + end_signal : WEXITSTATUS(status);
     while (more_status())
         hear_status(&status_pipe, 0);
@@ -190,7 +191,7 @@ bool entry_ended(int *exit_code, int *by_signal, const char **why) {
 
 void entry_signal(int number) {
     if (!ended && entry_pid > 0 && number > 0 && number <= 64)
-        kill(entry_pid, number);
+        kill(entry_pid, signal_here(number));
 }
 
 bool entry_streams_open(void) {

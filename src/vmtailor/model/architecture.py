@@ -51,7 +51,9 @@ class MachineType:
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
     own loader starts it. `network`: options of a fit's network device. `second_port`: there can be a second serial
-    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port."""
+    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port.
+    `installed_mib`: what the machine has in any case, in MiB; a kernel is told of less by `memory_word` (`{kib}` in it
+    is how much)."""
 
     kind: str
     bus: Bus
@@ -65,6 +67,8 @@ class MachineType:
     own_loader: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     second_port: bool = True
+    installed_mib: int = 0
+    memory_word: str = ""
     port_device: str = ""
 
 
@@ -81,7 +85,9 @@ class Emulator:
     """QEMU for this family. `target`: what plugins are told that it emulates. `firmware`: files of QEMU's own that a
     machine runs before its kernel. `cpu`: pattern of what the monitor's `info registers -a` says of one CPU; `halted`:
     the pattern that its text matches, too, when the CPU waits for an interrupt and takes none. Empty where registers do
-    not tell. `kvm_probe`: None where there is no such guest."""
+    not tell. `kvm_probe`: None where there is no such guest. `pace`: on the instruction clock an instruction takes
+    2**pace nanoseconds of virtual time. `round_ns`: how long the counter of the guest's marks (native/arch) takes until
+    it begins anew; 0: it never does."""
 
     program: str
     package: str
@@ -90,6 +96,8 @@ class Emulator:
     firmware: tuple[str, ...] = ()
     cpu: str = ""
     halted: str = ""
+    pace: int = 0
+    round_ns: int = 0
     kvm_probe: KvmProbe | None = None
 
 
@@ -116,7 +124,8 @@ class Kernel:
     `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
     that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
     family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
-    `of_32_bits`: what a kernel needs in order to execute programs of 32 bits.
+    `of_32_bits`: what a kernel needs in order to execute programs of 32 bits. `root`: the file system that roots have
+    where nobody chose one (a RootFormat of model/plan.py).
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
     are make's targets; `baseline` are symbols that the machines need of it."""
@@ -141,15 +150,17 @@ class Kernel:
     least_memory_mib: int
     after_early: tuple[str, ...] = ()
     of_32_bits: tuple[str, ...] = ()
+    root: str = "erofs"
     header: Header | None = None
 
 
 @dataclass(frozen=True)
 class Addresses:
     """`kernel_half`: addresses from here on are the kernel's. `image_map`: virtual minus physical address of the
-    kernel's image before it is relocated; with `image_at`, the physical address of the image's begin (`_text`), it is
-    what the symbol table makes of it, wherever a version of the kernel has its image. Modules lie at `modules_first` <=
-    address <= `modules_last`, in which range the image itself may lie, too."""
+    kernel's image before it is relocated (0: it begins at the addresses that it is linked for); with `image_at`, the
+    physical address of the image's begin (`_text`), it is what the symbol table makes of it, wherever a version of the
+    kernel has its image. Modules lie at `modules_first` <= address <= `modules_last`, in which range the image itself
+    may lie, too."""
 
     kernel_half: int
     image_map: int
@@ -364,6 +375,8 @@ def _wrong_machines(row: Architecture) -> Iterator[str]:
     for one in row.machine:
         if not _KIND.fullmatch(one.kind):
             yield f"kind = {one.kind!r} is no name of a machine"
+        if bool(one.installed_mib) != ("{kib}" in one.memory_word):
+            yield f"{one.kind}: installed_mib and memory_word (with {{kib}} in it) go together"
     if len(set(row.kinds)) != len(row.kinds):
         yield "two machines are of one kind"
     if row.usual not in row.kinds:
@@ -374,6 +387,10 @@ def _wrong_numbers(row: Architecture) -> Iterator[str]:
     where = row.addresses
     if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
         yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
+    if not 0 <= row.emulator.pace <= 6:
+        yield f"emulator.pace = {row.emulator.pace} is not from 0 to 6"
+    if row.emulator.round_ns < 0:
+        yield f"emulator.round_ns = {row.emulator.round_ns} is less than 0"
     for page in row.devices.at_once:
         if page & 0xFFF:
             yield f"devices.at_once: {page:#x} is not the address of a page"

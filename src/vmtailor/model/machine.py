@@ -74,8 +74,8 @@ class Machine:
     finds its devices no other way. `outbound`: the guest may open connections to the world; otherwise
     only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's loopback address, too
     (as 10.0.2.2). `entropy`: a device that gives the host's randomness. `machine_options` go with QEMU's machine type,
-    `options` are further arguments. `pace`: on the instruction clock an instruction takes 2**pace nanoseconds of
-    virtual time."""
+    `options` are further arguments. `pace`: on the instruction clock an instruction takes 2**pace times as
+    long as its processor's usually do."""
 
     SCHEMA: ClassVar[str] = "vmtailor/machine/2"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.distribution.choice import of_host
 from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.model.architecture import named
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
 
@@ -34,7 +35,8 @@ class FitOptions:
     `source`. `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`:
     content that an image may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded;
     None until the exercise has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what
-    the other margins would cost. `distribution`: whose packages the baseline is of."""
+    the other margins would cost. `root`: the root's file
+    system; None: what the architecture has. `distribution`: whose packages the baseline is of."""
 
     reference: str
     out: Path
@@ -47,7 +49,7 @@ class FitOptions:
     kernel: str | None = None
     source: str | None = None
     baseline_config: str | None = None
-    root_format: RootFormat = RootFormat.EROFS
+    root: RootFormat | None = None
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     margins: tuple[Margin, ...] | None = None
@@ -64,3 +66,8 @@ class FitOptions:
     command: str = ""
     store: Store = field(default_factory=Store)
     distribution: Distribution = field(default_factory=of_host)
+
+    @property
+    def root_format(self) -> RootFormat:
+        """The root's file system: `root`, or what the architecture, which must be known by now, has."""
+        return self.root or RootFormat(named(self.architecture).kernel.root)

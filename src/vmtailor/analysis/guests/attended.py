@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import kernel_log
+from vmtailor.analysis.guests import kernel_log, virtual_time
 from vmtailor.analysis.guests.boots import to_init, wrong_steps
 from vmtailor.analysis.timeline import bootmarks
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
 from vmtailor.model.boots.counters import Counters
 from vmtailor.model.boots.ending import Ending
@@ -128,15 +129,18 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
 def _counted(counters: Counters, gathered: Gathered) -> dict[str, Milestone]:
     """Where the plugin met its marks: `init` is the system's own, executed on its real root. All from reset on."""
     found = {one.name: one for one in counting.milestones(counters)}
+    emulator = named(counters.architecture).emulator
     for name, one in found.items():
         mark = gathered.report.mark(name)
         if mark is not None:
             wall_s = mark.host_s - gathered.started_s
-            found[name] = replace(one, virtual_ns=mark.cycles, wall_s=wall_s, source="mark of the attendant")
+            virtual_ns = virtual_time.of_counter(mark.cycles, one.executed, emulator)
+            found[name] = replace(one, virtual_ns=virtual_ns, wall_s=wall_s, source="mark of the attendant")
         else:
-            # Before the kernel runs nothing waits: virtual time is what was executed.
-            virtual_ns = one.executed if name == counting.KERNEL_MARK else None
-            found[name] = replace(one, virtual_ns=virtual_ns, source="the plugin's mark")
+            # Before the kernel runs nothing waits: virtual time is that of what was executed.
+            begin = name == counting.KERNEL_MARK and one.executed is not None
+            since_ns = virtual_time.of_executed(one.executed or 0, emulator) if begin else None
+            found[name] = replace(one, virtual_ns=since_ns, source="the plugin's mark")
     return found
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import kernel_log
+from vmtailor.analysis.guests import kernel_log, virtual_time
 from vmtailor.base.natives import Natives
+from vmtailor.model.architecture import named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
 from vmtailor.model.boots.code_marks import CodeMark
 from vmtailor.model.boots.ending import Ending
@@ -71,16 +72,18 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     """What the plugin marked, and what init said, in the order of time."""
     counters = gathered.counters
     found = {m.name: m for m in counting.milestones(counters)} if counters is not None else {}
-    # Before the kernel runs nothing waits: virtual time is what was executed.
-    found = {
-        name: replace(m, virtual_ns=m.executed if name == counting.KERNEL_MARK else None, source="the plugin's mark")
-        for name, m in found.items()
-    }
+    emulator = named(counters.architecture if counters is not None else presumed_name()).emulator
+    found = {name: replace(m, source="the plugin's mark") for name, m in found.items()}
+    kernel = found.get(counting.KERNEL_MARK)
+    # Before the kernel runs nothing waits: virtual time is that of what was executed.
+    if kernel is not None and kernel.executed is not None:
+        found[kernel.name] = replace(kernel, virtual_ns=virtual_time.of_executed(kernel.executed, emulator))
     for mark in gathered.report.marks:
         known = found.get(mark.name, Milestone(mark.name))
         if known.virtual_ns is None:
             wall_s = mark.host_s - gathered.started_s
-            found[mark.name] = replace(known, virtual_ns=mark.cycles, wall_s=wall_s, source="mark of our init")
+            virtual_ns = virtual_time.of_counter(mark.cycles, known.executed, emulator)
+            found[mark.name] = replace(known, virtual_ns=virtual_ns, wall_s=wall_s, source="mark of our init")
     return tuple(sorted(found.values(), key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
 
 

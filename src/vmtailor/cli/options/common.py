@@ -71,7 +71,9 @@ BaselineConfigOption = Annotated[
         "'defconfig'. For distributions that package no kernel with debug symbols and source."
     ),
 ]
-RootOption = Annotated[RootFormat, typer.Option(help="Root file system.")]
+RootOption = Annotated[
+    RootFormat | None, typer.Option(help="Root file system. Without it: what the architecture has (erofs, mostly).")
+]
 KeepOption = Annotated[
     list[str] | None, typer.Option(help="Keep a configuration symbol: NAME or NAME=VALUE. May be repeated.")
 ]
@@ -182,7 +184,7 @@ def subject(
     kernel: KernelOption = None,
     source: SourceOption = None,
     baseline_config: BaselineConfigOption = None,
-    root: RootOption = RootFormat.EROFS,
+    root: RootOption = None,
     entrypoint: EntrypointOption = None,
     authfile: AuthfileOption = None,
     privileged: PrivilegedOption = False,
@@ -194,7 +196,7 @@ def subject(
         reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
         memory_bytes=parse_memory(memory) if memory is not None else default_memory(image),
         cpus=cpus, cpu_model=cpu_model or "",
-        kernel=kernel, source=source, baseline_config=baseline_config, root_format=root,
+        kernel=kernel, source=source, baseline_config=baseline_config, root=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.architecture import Architecture, MachineType
 
-_MEMORY = "64M"
+_LEAST_MIB = 64
 
 
 def require(row: Architecture, machine: MachineType, model: str) -> None:
@@ -29,7 +29,7 @@ def require(row: Architecture, machine: MachineType, model: str) -> None:
 def _refusal(row: Architecture, machine: MachineType, model: str) -> str:
     """What QEMU says when it cannot make the machine; empty when it can."""
     argv = [qemu_program.installed(row.name).program, "-machine", ",".join((machine.kind, *machine.options))]
-    argv += ["-cpu", model, "-accel", "tcg", "-m", _MEMORY]
+    argv += ["-cpu", model, "-accel", "tcg", "-m", f"{max(_LEAST_MIB, machine.installed_mib)}M"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-S", "-monitor", "stdio"]
     ended = process.run(argv, stdin_bytes=b"quit\n", timeout_s=60, ok=range(-64, 256), env=qemu_program.environment())
     return (ended.error_text.strip() or f"it ended with {ended.returncode}") if ended.returncode else ""

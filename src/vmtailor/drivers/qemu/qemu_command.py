@@ -75,12 +75,13 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
     if plugin is not None and machine.cpus != 1:
         raise UserInputError("instructions are counted on one CPU only", hint="use the wall clock, or one CPU")
     argv = [program, "-machine", _type(machine), "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
-    argv += ["-m", f"{machine.memory_bytes >> 10}K", "-accel", str(machine.accelerator)]
+    argv += ["-m", f"{max(machine.memory_bytes >> 10, machine.type.installed_mib << 10)}K"]
+    argv += ["-accel", str(machine.accelerator)]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if sandbox:
         argv += ["-sandbox", _SANDBOX]
     if counting:
-        argv += ["-icount", f"shift={machine.pace},sleep=off", *_CLOCK]
+        argv += ["-icount", f"shift={named(machine.architecture).emulator.pace + machine.pace},sleep=off", *_CLOCK]
     elif machine.accelerator is Accelerator.TCG:
         argv += _PACED
     for descriptor, number in ends.sets:
@@ -90,11 +91,18 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
             argv += ["-initrd", ends.name(machine.initrd)]
-        if machine.append:
-            argv += ["-append", " ".join(machine.append)]
+        if words := (*machine.append, *_memory_words(machine)):
+            argv += ["-append", " ".join(words)]
     if plugin is not None:
         argv += ["-plugin", plugin.option(ends.name)]
     return argv
+
+
+def _memory_words(machine: Machine) -> tuple[str, ...]:
+    """What tells a kernel to use less memory than the machine must have."""
+    known = machine.type
+    less = machine.memory_bytes >> 10 < known.installed_mib << 10
+    return (known.memory_word.format(kib=machine.memory_bytes >> 10),) if less else ()
 
 
 def _lines(ends: Ends, known: MachineType) -> list[str]:

@@ -136,7 +136,7 @@ def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> Fit
     drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in _names(asked.keep)]
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
-        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root_format=bundle.root_format,
+        memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root=bundle.root_format,
         privileged=bundle.privileged, terminal=any(r.reference == _TERMINAL for c in plan.symbols for r in c.reasons),
         margins=plan.margins if asked.margins is None else asked.margins,
         keep=tuple(dict.fromkeys((*keep, *asked.keep))), drop=tuple(dict.fromkeys((*drop, *asked.drop))),

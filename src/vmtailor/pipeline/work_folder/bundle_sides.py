@@ -78,7 +78,7 @@ def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
     options = replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
         memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=subject.trace.cpu_model,
-        root_format=bundle.root_format,
+        root=bundle.root_format,
     )  # fmt: skip
     inputs = FitInputs(
         options=options,

@@ -155,7 +155,7 @@ def inputs_of(work: WorkFolder, asked: FitOptions) -> FitInputs:
 def _options(begun: Work, asked: FitOptions) -> FitOptions:
     return replace(
         asked, reference=begun.image.reference, architecture=begun.architecture, machine=begun.machine,
-        memory_bytes=begun.memory_bytes, cpus=begun.cpus, cpu_model=begun.cpu_model, root_format=begun.root_format,
+        memory_bytes=begun.memory_bytes, cpus=begun.cpus, cpu_model=begun.cpu_model, root=begun.root_format,
     )  # fmt: skip
 
 

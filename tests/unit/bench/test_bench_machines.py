@@ -55,7 +55,9 @@ def boot(kernel: int, user: int, ports: int, end_ns: int) -> Boot:
 
 
 def test_a_unit_costs_what_so_many_more_of_it_do() -> None:
-    found = {figure.name: figure.value for figure in per_unit(boot(700, 70, 30, 2010), boot(1700, 90, 40, 3010), 10)}
+    found = {
+        figure.name: figure.value for figure in per_unit(boot(700, 70, 30, 2010), boot(1700, 90, 40, 3010), 10, {})
+    }
     assert found == {
         "kernel a unit": 100.0, "user a unit": 2.0, "devices a unit": 1.0, "virtual time a unit": 1e-7,
     }  # fmt: skip

@@ -10,6 +10,7 @@ from vmtailor.analysis.bench.advising import Advice
 from vmtailor.analysis.bench.cells import Cell, cells_of
 from vmtailor.analysis.bench.comparing import Compared
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
+from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
 from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, title_of
@@ -33,7 +34,7 @@ def _show_run(run: HostRun) -> None:
     console.print(isolation_table(run))
     order = {one.runtime: number for number, one in enumerate(run.identities)}
     for (suite, test, _, count, variant), group in groupby(cells_of(run), key=_row):
-        rows = list(group)
+        rows = [cell for cell in group if not is_part(cell)]  # of which there are many: they stand on the page
         console.print(cell_table(title_of(suite, test, count, variant), rows, order))
     for map_ in heat_maps(run):
         console.print(heat_table(map_))

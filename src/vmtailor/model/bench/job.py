@@ -13,7 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
-# vmtailor/bench-job/4: within how long.
+# vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
 # vmtailor/bench-job/3: the image's reference.
 # vmtailor/bench-job/2: the trees of published sets, machines.
 @dataclass(frozen=True)

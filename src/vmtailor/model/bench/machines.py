@@ -15,10 +15,12 @@ STOCK = "vm:stock"
 @dataclass(frozen=True)
 class BenchMachine:
     """One that is ready to be booted. `machine`: with the image as its root; `kernel`: its release; `system_map`: the
-    symbols of the stock one's kernel; `folder`: of the bundle that any other is."""
+    symbols of the stock one's kernel; `folder`: of the bundle that any other is. `subsystems`: the file that says which
+    subsystem each function of its kernel is of; empty where that is not known."""
 
     name: str
     machine: Machine
     kernel: str
     system_map: str = ""
     folder: str = ""
+    subsystems: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
@@ -25,6 +26,7 @@ from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline import inputs
+from vmtailor.pipeline.bench import kernel_subsystems
 from vmtailor.pipeline.options import FitOptions
 
 #: Seconds of processor time that one command may take under emulation, boot included.
@@ -54,12 +56,16 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
         if name == STOCK:
             with step("make the stock machine ready"):
                 known = inputs.prepare(FitOptions(image, Path(), store=store))
-            found.append(BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map))
+            files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
+            stock = BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map, "", files)
+            found.append(stock)
             continue
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle.load(folder, store)
         machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
         found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, folder=str(folder)))
+    files = next((one.subsystems for one in found if one.name == STOCK), "")
+    found = [replace(one, subsystems=files) for one in found]
     names_ = [one.name for one in found]
     if len(set(names_)) < len(names_):
         raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")
@@ -76,6 +82,11 @@ class Booted:
     @property
     def name(self) -> str:
         return self.known.name
+
+    @cached_property
+    def subsystems(self) -> dict[str, str]:
+        """Function of its kernel → subsystem; empty where that is not known."""
+        return kernel_subsystems.read(self.known.subsystems)
 
     def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
         """The same on the wall clock, which says something where the processor runs the guest itself."""

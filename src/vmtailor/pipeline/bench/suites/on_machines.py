@@ -6,14 +6,16 @@ program's own start cost cancels. Suites whose figures would be of the processor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.counted import by_subsystem, counts, part_figures
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.analysis.bench.unixbench import INDEX, SCORE
 from vmtailor.base.errors import GuestError
 from vmtailor.drivers.runtimes.timed import Timed
 from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.machines import STOCK
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
@@ -91,6 +93,10 @@ def cannot_tell(job: BenchJob) -> list[str]:
                 found.append(f"{machine.name}: {suite}: {why}")
         if SuiteName.UNIXBENCH in job.suites and not job.kvm:
             found.append(f"{machine.name}: unixbench dhry2reg, whetstone-double: cannot tell without KVM")
+        if not machine.subsystems and any(suite in counted for suite in job.suites):
+            found.append(
+                f"{machine.name}: by subsystem of the kernel: only beside {STOCK}, whose source files are known"
+            )
     return found
 
 
@@ -98,15 +104,16 @@ def machine_trial(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[Benc
     """Count it once. Raises TrialFailed."""
     try:
         if test.suite == SuiteName.STARTUP:
-            return _started(machine.run([BENCH, "report"]))
+            return started(machine.run([BENCH, "report"]), machine.subsystems)
         units = UNITS[test.test]
         less, more = (machine.run([PROGRAM, "units", test.test, str(n)]) for n in (units, 2 * units))
-        return per_unit(less, more, units)
+        return per_unit(less, more, units, machine.subsystems)
     except GuestError as error:
         raise TrialFailed(error.message, error.details) from error
 
 
-def _started(found: Boot) -> tuple[BenchFigure, ...]:
+def started(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
+    """What a start costs: to the program, and to its end. `subsystems`: function of the kernel → its subsystem."""
     figures: list[BenchFigure] = []
     for name, phases in (("to the program", _UP_TO_PROGRAM), ("to its end", (*_UP_TO_PROGRAM, Phase.START_UP))):
         kernel, user, devices = counts(found, phases)
@@ -114,6 +121,7 @@ def _started(found: Boot) -> tuple[BenchFigure, ...]:
             BenchFigure(f"kernel {name}", kernel, "instructions"),
             BenchFigure(f"user {name}", user, "instructions"),
             BenchFigure(f"devices {name}", devices, "accesses"),
+            *part_figures(f"kernel {name}", by_subsystem(found, phases, subsystems)),
         ]
         at_ns = _at_ns(found, *(("entry",) if name == "to the program" else ENDS))
         if at_ns is not None:
@@ -121,8 +129,8 @@ def _started(found: Boot) -> tuple[BenchFigure, ...]:
     return tuple(figures)
 
 
-def per_unit(less: Boot, more: Boot, units: int) -> tuple[BenchFigure, ...]:
-    """What a unit costs: the difference of two boots, of which one did so many units more."""
+def per_unit(less: Boot, more: Boot, units: int, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
+    """What a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as above."""
     phase = (Phase.START_UP,)
     kernel, user, devices = ((b - a) / units for a, b in zip(counts(less, phase), counts(more, phase), strict=True))
     figures = [
@@ -130,18 +138,14 @@ def per_unit(less: Boot, more: Boot, units: int) -> tuple[BenchFigure, ...]:
         BenchFigure("user a unit", user, "instructions"),
         BenchFigure("devices a unit", devices, "accesses"),
     ]
+    one, other = (by_subsystem(boot, phase, subsystems) for boot in (less, more))
+    parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
+    figures += part_figures("kernel a unit", parts)
     times = [(_at_ns(one, "entry"), _at_ns(one, *ENDS)) for one in (less, more)]
     took = [end - begin for begin, end in times if begin is not None and end is not None]
     if len(took) == 2:
         figures.append(BenchFigure("virtual time a unit", (took[1] - took[0]) / units / 1e9, "s"))
     return tuple(figures)
-
-
-def counts(found: Boot, phases: Sequence[Phase]) -> tuple[float, float, float]:
-    """Instructions of the kernel and of user programs, and accesses to devices, in some phases."""
-    rows = [row for row in found.phases if row.phase in phases]
-    devices = sum((row.port_accesses or 0) + (row.mmio_accesses or 0) for row in rows)
-    return float(sum(row.kernel for row in rows)), float(sum(row.user for row in rows)), float(devices)
 
 
 def _at_ns(found: Boot, *names: str) -> int | None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which subsystem of the kernel each of its functions is of, from the packaged kernel's debug information and source,
+where no fit has traced it. A bundle's kernel is of the same source: its functions are found by their names."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.waterfall import OTHER, folder_of
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.progress import step
+from vmtailor.drivers.kernel.symbolizer import symbolize
+from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.model.kernel import KernelBaseline
+
+#: The file in its folder of the cache: a JSON object, function → subsystem.
+NAME = "subsystems.json"
+
+
+def known(kernel: KernelBaseline, architecture: str, store: Store) -> Path:
+    """The file of a kernel's functions; made once. Raises HostError when no symbolizer is there."""
+
+    def fill(folder: Path) -> None:
+        with step("find the subsystem of each of the kernel's functions"):
+            table = SymbolTable.parse(Path(kernel.system_map).read_text("ascii", "replace"), architecture)
+            frames = symbolize(Path(kernel.debug_vmlinux), map(int, table.starts))
+            (folder / NAME).write_bytes(
+                msgspec.json.encode(subsystems(table, frames, in_tree(Path(kernel.source_dir))))
+            )
+
+    key = digest("kernel-subsystems/1", kernel.release, kernel.source_digest, Path(kernel.system_map))
+    return store.get("kernel-subsystems", key, fill) / NAME
+
+
+def in_tree(tree: Path) -> Callable[[str], bool]:
+    """Whether a path is one of a source tree's files; asked once for each."""
+    return functools.cache(lambda path: (tree / path).is_file())
+
+
+def subsystems(table: SymbolTable, frames: Mapping[int, SourceFrames], there: Callable[[str], bool]) -> dict[str, str]:
+    """Function → subsystem, where both are known. Of several functions with one name, the first. `frames`: of where
+    functions begin; `there`: whether a path is of the source tree."""
+    path = functools.cache(lambda noted: path_of(noted, there))
+    found: dict[str, str] = {}
+    for start, name in zip(table.starts, table.names, strict=False):
+        stack = frames.get(int(start))
+        folder = folder_of(path(stack[-1].file)) if stack else OTHER
+        if name and folder != OTHER:
+            found.setdefault(name, folder)
+    return found
+
+
+def path_of(noted: str, there: Callable[[str], bool]) -> str:
+    """The path in the tree of a file as the compiler noted it: its longest ending that is there; empty where none."""
+    parts = posixpath.normpath(noted).strip("/").split("/")
+    return next((end for end in ("/".join(parts[at:]) for at in range(len(parts))) if there(end)), "")
+
+
+def read(file: str) -> dict[str, str]:
+    """What is known of a kernel's functions; nothing where no file is named."""
+    return msgspec.json.decode(Path(file).read_bytes(), type=dict[str, str]) if file else {}

@@ -85,6 +85,27 @@ static void enter_cgroups(const char *cgroup) {
     }
 }
 
+// Version 2 gives no controllers to cgroups below one that has processes. So we, who stay outside and wait, do not stay
+// in ours, which is the scope's root: we go to one of our own below it. Returns the way back, for our child.
+static int step_aside(const char *cgroup) {
+    static char path[2 * LONGEST];
+    for (size_t i = 0; i < count; i++) {
+        if (hierarchies[i].controllers[0])
+            continue;
+        snprintf(path, sizeof(path), "%s/%s/cgroup.procs", hierarchies[i].where, cgroup);
+        int back = open(path, O_WRONLY | O_CLOEXEC);
+        if (back < 0)
+            die("open", path);
+        snprintf(path, sizeof(path), "%s/%s/outside", hierarchies[i].where, cgroup);
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            die("mkdir", path);
+        snprintf(path, sizeof(path), "%s/%s/outside/cgroup.procs", hierarchies[i].where, cgroup);
+        put(path, "0");
+        return back;
+    }
+    return -1;
+}
+
 // The same hierarchies again, with our cgroup as their root. Version 2 beside others stays away: engines refuse it.
 static void mount_cgroups(void) {
     if (count == 1 && !hierarchies[0].controllers[0]) {
@@ -171,12 +192,15 @@ int main(int words_count, char **words) {
         die("unshare", "namespaces");
     sigaction(SIGINT, &passing, NULL);
     sigaction(SIGTERM, &passing, NULL);
+    int back = step_aside(words[2]);
     pid_t inner = heir = fork();
     if (inner < 0)
         die("fork", "");
     if (inner == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
             die("prctl", "PR_SET_PDEATHSIG");
+        if (back >= 0 && write(back, "0", 1) < 0)
+            die("enter", words[2]);
         first(words, here);
     }
     return wait_for(inner);

@@ -17,7 +17,8 @@ from tests.fakes.program import run_program
 
 from vmtailor.base.files import records
 from vmtailor.base.process import on_path
-from vmtailor.drivers.runtimes import scope
+from vmtailor.drivers.runtimes import host_cgroups, scope
+from vmtailor.drivers.runtimes.host_cgroups import PREFIX
 from vmtailor.model.bench.results import BenchResults, HostRun
 
 REPOSITORY = Path(__file__).parents[2]
@@ -61,9 +62,9 @@ def run_of(out: Path) -> HostRun:
 
 def nothing_is_left() -> list[str]:
     """What scopes left: folders, cgroups, mounts, network devices and namespaces of ours, and processes of engines."""
-    found = [str(path) for path in scope.PLACE.glob(f"{scope.PREFIX}*")]
-    found += [str(path) for root in scope.hierarchies() for path in root.glob(f"{scope.PREFIX}*")]
-    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if scope.PREFIX in line]
+    found = [str(path) for path in scope.PLACE.glob(f"{PREFIX}*")]
+    found += [str(path) for root in host_cgroups.hierarchies() for path in root.glob(f"{PREFIX}*")]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if PREFIX in line]
     found += [path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith("vb-")]
     found += [path.name for path in Path("/run/netns").glob("bench*")] if Path("/run/netns").is_dir() else []
     for entry in Path("/proc").iterdir():
@@ -72,7 +73,7 @@ def nothing_is_left() -> list[str]:
                 line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if f"/{scope.PREFIX}".encode() in line and b"pytest" not in line:
+            if f"/{PREFIX}".encode() in line and b"pytest" not in line:
                 found.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
     return found
 

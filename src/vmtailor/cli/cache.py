@@ -52,6 +52,7 @@ _KINDS = {
     "kernel-debug-modules": "symbols of their modules",
     "kernel-image": "baselines, with their modules",
     "kernel-source": "kernel sources",
+    "kernel-subsystems": "which subsystems functions of baselines are of",
     "kernel-symbols": "kernels with debug information",
     "kvm": "whether guests run under KVM",
     "packages": "packages of the distribution",

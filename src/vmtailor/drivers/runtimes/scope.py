@@ -18,16 +18,11 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import locate
-from vmtailor.drivers.runtimes.instance_cgroups import remove_tree
+from vmtailor.drivers.runtimes.host_cgroups import PREFIX, HostCgroups
 
-#: What begins the name of every folder and cgroup of ours.
-PREFIX = "vtb-"
 #: Where scopes lie: engines keep their layers there, which no memory file system takes.
 PLACE = Path("/var/tmp")
 _SWEPT_S = 60.0
-#: What all instances together may have, of the host's memory, and how many processes: the host survives.
-MEMORY_SHARE = 0.8
-MOST_PROCESSES = 16384
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,9 @@ class Scope:
     folder: Path
 
     def words(self) -> list[str]:
-        return [str(locate().folder / "scope"), str(self.folder), self.name]
+        cgroups = HostCgroups()
+        native = locate().folder / "scope"
+        return [*cgroups.begun(self.name), str(native), str(self.folder), cgroups.within(self.name)]
 
 
 def require_root() -> None:
@@ -71,7 +68,7 @@ def held(place: Path = PLACE) -> Iterator[Scope]:
     )
     os.close(theirs)
     try:
-        make_cgroups(scope.name)
+        HostCgroups().make(scope.name, folder)
         yield Scope(scope.name, folder)
     finally:
         os.close(lock)
@@ -84,33 +81,6 @@ def held(place: Path = PLACE) -> Iterator[Scope]:
         sweep_one(place, scope.name)
     if (left := leftovers(place, scope.name)) != []:
         raise HostError("the benchmark left something behind", hint="remove it by hand", details="\n".join(left))
-
-
-def hierarchies() -> list[Path]:
-    """Where cgroups are mounted on this host. Raises HostError where none are."""
-    rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    found = [Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")]
-    if not found:
-        raise HostError("no cgroups are mounted", hint="mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-    return found
-
-
-def make_cgroups(name: str) -> None:
-    """The scope's cgroup in every hierarchy, with the caps that keep the host alive."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for root in hierarchies():
-        folder = root / name
-        folder.mkdir()
-        if (folder / "cpuset.cpus").is_file() and not (root / "cgroup.controllers").is_file():
-            for file in ("cpuset.cpus", "cpuset.mems"):
-                (folder / file).write_text((root / file).read_text())
-        for file, text in (
-            ("memory.max", str(int(total * MEMORY_SHARE))),
-            ("memory.limit_in_bytes", str(int(total * MEMORY_SHARE))),
-            ("pids.max", str(MOST_PROCESSES)),
-        ):
-            if (folder / file).is_file():
-                (folder / file).write_text(text)
 
 
 def sweep(place: Path = PLACE) -> None:
@@ -131,8 +101,7 @@ def sweep_one(place: Path, name: str) -> None:
             if os.fstat(lock).st_uid != os.geteuid():
                 return
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for root in hierarchies():
-            remove_tree(root / name)
+        HostCgroups().remove(name, folder)
         shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
         return
@@ -143,6 +112,6 @@ def sweep_one(place: Path, name: str) -> None:
 
 def leftovers(place: Path, name: str) -> list[str]:
     """What is still there of a scope: its folder, cgroups, and mounts in it."""
-    found = [str(path) for path in (place / name, *(root / name for root in hierarchies())) if path.exists()]
+    found = [str(path) for path in (place / name, *HostCgroups().paths(name)) if path.exists()]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     return found + [f"mounted: {row.split()[1]}" for row in mounts if f"/{name}" in row.split()[1]]

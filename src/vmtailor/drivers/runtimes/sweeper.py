@@ -11,7 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-from vmtailor.drivers.runtimes.scope import PREFIX, sweep_one
+from vmtailor.drivers.runtimes.host_cgroups import PREFIX
+from vmtailor.drivers.runtimes.scope import sweep_one
 
 
 def main(words: list[str]) -> int:

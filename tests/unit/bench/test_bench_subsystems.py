@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.comparing import compared
 from vmtailor.analysis.bench.counted import BEFORE, by_subsystem, counts
+from vmtailor.analysis.bench.parts import part
 from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
+from vmtailor.cli.bench.tables import show_compared
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import STOCK, BenchMachine
-from vmtailor.model.bench.results import SuiteName
+from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.frames import SourceFrame
 from vmtailor.model.machine import Machine
@@ -81,6 +85,25 @@ def test_a_unit_and_a_start_have_them() -> None:
     start = {figure.name: figure.value for figure in started(boot(dev_open=100), KNOWN)}
     assert start["kernel to the program: mm"] == 20.0 and start["kernel to its end: net/core"] == 100.0
     assert "kernel to the program: net/core" not in start
+
+
+def test_of_subsystems_a_comparison_shows_those_that_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(net: float) -> HostRun:
+        figures = (
+            BenchFigure("kernel", 1000.0 + net, "instructions"),
+            BenchFigure(part("kernel", "mm"), 1000.0, "instructions"),
+            BenchFigure(part("kernel", "net"), net, "instructions"),
+        )
+        trials = tuple(
+            BenchTrial(SuiteName.STARTUP, "boot", STOCK, 1, CLOCK, block, 0.0, 1.0, figures) for block in (1, 2)
+        )
+        host = BenchHost("here", "6.1", "a processor", 2, 1 << 33, "x", "v2", False, False)
+        return HostRun(host, "sha256:0", True, 1, (), (), trials)
+
+    before, after = run(500.0), run(900.0)
+    show_compared(before, after, compared(before, after))
+    said = capsys.readouterr().out
+    assert "kernel: net" in said and "kernel: mm" not in said
 
 
 def test_a_bundle_alone_says_why_it_has_none() -> None:

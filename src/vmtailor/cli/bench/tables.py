@@ -148,6 +148,9 @@ def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) ->
         table.add_column(name, justify="left" if name in ("test", "figure", "runtime", "") else "right")
     for one in found:
         key, change = one.key, one.change
+        cell = one.before or one.after
+        if cell is not None and is_part(cell) and (change is None or change.verdict is Verdict.SAME):
+            continue  # a subsystem in which nothing moved: there are many, and the JSON has them
         ratio, between, verdict = "", "", Text("")
         if change is not None:
             ratio = f"{change.ratio:.2f}×"

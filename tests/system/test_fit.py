@@ -43,7 +43,7 @@ def test_the_document(lighttpd: Fitted) -> None:
     document = lighttpd.document
     assert set(document) == {
         "schema", "bundle", "verified", "proof", "degraded", "absent", "repairs", "symbols", "unexplained", "baseline",
-        "tailored", "margin", "lacks", "kernel", "waterfall",
+        "tailored", "margin", "lacks", "kernel", "waterfall", "units",
     }  # fmt: skip
     assert document["schema"] == "vmtailor/fit/2"
     assert Path(document["bundle"]) == lighttpd.bundle

@@ -23,6 +23,9 @@ from vmtailor.base.terminal import Console
 from vmtailor.model.change import Cause, Reason, symbol
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.syscalls import Absence, FailedCall
+from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
+from vmtailor.model.trial import Purpose, Trial
+from vmtailor.pipeline.systems.trimming import change_of
 from vmtailor.stages.report import fit_document, missing, page, show, timeline, views, waterfall
 from vmtailor.stages.report.figures import groups
 
@@ -90,6 +93,7 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "lacks",
         "kernel",
         "waterfall",
+        "units",
     ]
     assert document["schema"] == "vmtailor/fit/2"
     assert set(document["symbols"]) == {"demanded", "platform", "policy", "margin", "dependency", "repair", "total_y"}
@@ -375,3 +379,18 @@ def test_terminal_and_page_say_why_and_what_is_harmlessly_absent() -> None:
         assert "not measured: the tailored machine is not verified" in text
         assert "/sys/devices/system/node" in text and "one node" in text
     assert fit_document(run)["absent"][0]["id"] == "memory-nodes"
+
+
+def test_units_and_trials_of_them_are_shown() -> None:
+    rows = (
+        UnitStanding("late.service", UnitFate.MASKED, "nobody wanted it", 1.5),
+        UnitStanding("other.socket", UnitFate.MASKED, "nobody wanted it"),
+    )
+    trial = Trial(9, Purpose.UNNEEDED, (change_of(rows),), True, (), 0.0, 1.0)
+    run = dataclasses.replace(fit_run(), units=UnitChoice(UnitsMode.TRIM, rows), trials=(trial,))
+    document = fit_document(run)["units"]
+    assert document["mode"] == "trim" and document["whole"]
+    assert document["units"][0] == {
+        "name": "late.service", "fate": "masked", "reason": "nobody wanted it", "start_s": 1.5
+    }  # fmt: skip
+    assert "−late.service, other.socket" in page(run)

@@ -13,7 +13,7 @@ import typer
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, from_tree, messages
+from vmtailor.analysis.explain import answers, from_tree, messages, units
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
@@ -48,8 +48,8 @@ def explain(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A symbol (EPOLL or CONFIG_EPOLL), initcall, function, file or command-line word; or what a program "
-            "asks for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
+            help="A symbol (EPOLL or CONFIG_EPOLL), unit, initcall, function, file or command-line word; or what a "
+            "program asks for: a system call, /proc/self/status, AF_INET6, F_SETLK, EOPNOTSUPP, overlay, MASQUERADE …",
             show_default=False,
         ),
     ] = None,
@@ -230,6 +230,9 @@ def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
 
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
+    unit = units.answer(run, what)
+    if unit is not None:
+        return unit
     rules = demand_rules.load()
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None

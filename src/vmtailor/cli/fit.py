@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
+from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.systems import subjects
@@ -42,18 +46,30 @@ def fit(
         int | None,
         typer.Option(min=1, max=1000, show_default=False, help="Of a disk, the partition that has the system."),
     ] = None,
+    units: Annotated[
+        UnitsMode,
+        typer.Option(
+            help="Of a system: what is done about units that nothing in its exercise wants. keep: they are named; ask: "
+            "they are listed, and you are asked; trim: those that the exercise does without are masked."
+        ),
+    ] = UnitsMode.KEEP,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
     # It goes into a record, which is UTF-8; a file's name need not be.
     command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
     options = replace(
-        asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command
-    )
+        asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command,
+        units=units,
+    )  # fmt: skip
+    if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
     if subjects.disk_path(options.reference) is not None:
-        result = run_system_fit(options, partition)
+        result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
+    elif units is not UnitsMode.KEEP:
+        raise UserInputError("--units is for systems with an init of their own", hint="leave it out")
     else:
         result = run_fit(options)
     report_stage.show(result, json=json)
@@ -63,3 +79,11 @@ def fit(
             f"the {what} does not work in the tailored machine",
             hint=f"{out}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )
+
+
+def _may_be_masked(units: Sequence[UnitStanding]) -> bool:
+    """List the units that nobody wanted, and ask whether they are to be tried."""
+    for one in units:
+        output.note(f"  {one.name}" + (f", started in {one.start_s:.3f} s" if one.start_s is not None else ""))
+    what = plural(len(units), "unit", "units")
+    return bool(units) and typer.confirm(f"Try to mask {what} that nothing in the exercise wants?", err=True)

@@ -139,6 +139,12 @@ class Change:
         return "n" if self.setting.value is None else self.setting.value
 
     @property
+    def takes_away(self) -> bool:
+        """Whether less is there with it: a symbol is n, a unit is masked."""
+        units = [setting for setting in self.settings if setting.kind is ChangeKind.UNIT]
+        return bool(units) or (self.sets_symbol and self.value == "n")
+
+    @property
     def back(self) -> Change:
         """The change that takes this one back, once it was applied: its settings the other way round."""
         return Change(self.id, f"taken back: {self.does}", tuple(setting.back for setting in reversed(self.settings)))

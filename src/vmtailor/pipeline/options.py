@@ -13,6 +13,7 @@ from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.model.architecture import named
 from vmtailor.model.margin import Margin
 from vmtailor.model.plan import RootFormat
+from vmtailor.model.systems.units import UnitsMode
 
 MEBIBYTE = 1 << 20
 #: Memory of a machine that is fitted to an image, where nobody says another.
@@ -35,8 +36,9 @@ class FitOptions:
     `source`. `budget`: how many kernels repair may build. `boots`: how often each side is measured. `max_image_bytes`:
     content that an image may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded;
     None until the exercise has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what
-    the other margins would cost. `root`: the root's file
-    system; None: what the architecture has. `distribution`: whose packages the baseline is of."""
+    the other margins would cost. `root`: the root's file system; None: what the architecture has. `distribution`: whose
+    packages the baseline is of. `units`: of a system with an init of its own, what is done about units that nobody
+    wants."""
 
     reference: str
     out: Path
@@ -58,6 +60,7 @@ class FitOptions:
     boots: int = 3
     budget: int = 12
     effort: Effort = Effort.NORMAL
+    units: UnitsMode = UnitsMode.KEEP
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None

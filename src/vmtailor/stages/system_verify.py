@@ -88,12 +88,20 @@ def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
 
 def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
     """The exercise on the tailored machine, and what the system says of itself there, against the baseline's run."""
-    patience = None if before.boot.cpu_s is None else Patience.after(before.boot.cpu_s)
-    after = run(target, scratch, patience)
+    return judge(target.exercise, before, run(target, scratch, patience_after(before)))
+
+
+def patience_after(before: SystemRun) -> Patience | None:
+    """For a machine that does what the baseline did; None where it is not known what that took."""
+    return None if before.boot.cpu_s is None else Patience.after(before.boot.cpu_s)
+
+
+def judge(exercise: SystemExercise, before: SystemRun, after: SystemRun) -> Verification:
+    """What a run says of its machine, against the baseline's run."""
     expected = kernel_log.expected_messages()
     failures = (
         *after.boot.failures,
-        *differences(before.report, after.report, target.exercise.inside()),
+        *differences(before.report, after.report, exercise.inside()),
         *degraded(before, after, expected),
     )
     needs = tuple(n for n in [after.report.fatal.symbol] if n) if after.report.fatal else ()

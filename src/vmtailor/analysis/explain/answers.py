@@ -28,6 +28,7 @@ class NameKind(StrEnum):
     CALL = "system call"
     WORD = "command-line word"
     FILE = "file"
+    UNIT = "unit"
 
 
 class Standing(StrEnum):

@@ -23,6 +23,8 @@ from vmtailor.model.guest import READY_STEP, GuestReport
 
 #: The file in which the attendant sends what systemd says of failed units.
 FAILED_UNITS = "failed-units"
+#: The file in which it sends its units with what each needs.
+UNITS = "units"
 _UNIT = re.compile(r"^(?:[●×*] )?(\S+\.[a-z]+)\s+\S+\s+failed\b")
 #: A kernel says this when it was asked to end, whatever its console shows.
 _FAREWELL = re.compile(r"reboot: (?:Restarting system|Power down|System halted)")

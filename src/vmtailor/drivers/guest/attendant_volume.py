@@ -15,6 +15,7 @@ from vmtailor.drivers.guest.guest_volume import exercise_records, records
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.plan import RootFormat
+from vmtailor.model.systems.units import PROPERTIES
 
 #: The program on the disk that the kernel starts.
 PROGRAM = "/attendant"
@@ -44,6 +45,11 @@ class Saying:
 FAILED_UNITS = Saying("failed-units", ("systemctl", "--failed", "--plain", "--no-legend", "--no-pager", "--full"))
 ERRORS = Saying("errors", ("journalctl", "--boot", "--priority=err", "--no-pager", "--output=cat", "--lines=2000"))
 
+#: All of its units, with what each needs.
+UNITS = Saying("units", ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "*"))
+#: Bytes of what one command says that are sent; the rest is cut off.
+MOST_SAID = 256 << 10
+
 
 def write(
     out: Path,
@@ -51,7 +57,7 @@ def write(
     root: SystemRoot,
     exercise: SystemExercise,
     key: bytes,
-    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS),
+    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS, UNITS),
 ) -> None:
     """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
     the key is in it. Raises HostError where a tool is missing."""

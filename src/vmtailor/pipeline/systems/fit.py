@@ -13,19 +13,22 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.fit import FitRun, Side, Untouched, Warning
+from vmtailor.model.systems.subject import InitKind
+from vmtailor.model.systems.units import UnitChoice, UnitsMode
 from vmtailor.pipeline import bundling as bundles
 from vmtailor.pipeline import keys, reducing, repairing
 from vmtailor.pipeline.fit import Times, doubts, found_kernel
 from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import Effort, FitOptions
-from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects
+from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects, trimming
 from vmtailor.pipeline.systems import measuring as sides
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.systems.trimming import Ask
 
 
-def run_system_fit(options: FitOptions, partition: int | None = None) -> FitRun:
+def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask | None = None) -> FitRun:
     """Make the machine that fits a system. What was finished before, by any run, is taken from the cache. The disk is
     read, and never written: the bundle has a copy."""
     bundles.require_writable(options.out)
@@ -36,9 +39,11 @@ def run_system_fit(options: FitOptions, partition: int | None = None) -> FitRun:
             given = inputs.prepare(options, found)
         disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)
         key = fit_key(given)
-        if not options.store.has("fit", key):
+        # What depends on an answer is asked again; everything before and behind it is found.
+        asked = options.units is UnitsMode.ASK
+        if asked or not options.store.has("fit", key):
             with temporary.held_folder(given.scratch) as made:
-                if not _make(given, times, made).verified:  # not kept: the next try may go further
+                if not _make(given, times, made, ask).verified or asked:  # not kept: the next try may go further
                     return bundles.place(made, options.out, options.command, disk)
                 options.store.get("fit", key, lambda folder: _copy(made, folder))
         return bundles.place(options.store.path("fit", key), options.out, options.command, disk)
@@ -59,12 +64,21 @@ def fit_key(given: SystemInputs) -> str:
         given.source.digest,
         kbuild.Toolchain.of(given.row).describe(),
         repr(
-            (options.machine, options.cpus, options.keep, options.drop, options.boots, options.budget, options.effort)
+            (
+                options.machine,
+                options.cpus,
+                options.keep,
+                options.drop,
+                options.boots,
+                options.budget,
+                options.effort,
+                options.units,
+            )
         ),
     )
 
 
-def _make(given: SystemInputs, times: Times, folder: Path) -> FitRun:
+def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> FitRun:
     """The whole way: every file of a bundle but its disk and its page, in `folder`."""
     with times.of("trace"):
         found = fitting.find(given)
@@ -72,13 +86,17 @@ def _make(given: SystemInputs, times: Times, folder: Path) -> FitRun:
         fitted = repairing.fit_kernel(found)
         if given.options.effort is Effort.THOROUGH and fitted.verification.passed:
             fitted = reducing.reduce(found, fitted)
+    choice = None
+    if fitted.verification.passed and given.subject.init.kind is InitKind.SYSTEMD:
+        with times.of("units"):
+            fitted, choice = trimming.chosen(found, fitted, ask)
     with times.of("measure"):
         if fitted.verification.passed:
             baseline, tailored = sides.both_sides(found, fitted)
         else:
             baseline = unmeasured("baseline", sides.baseline_facts(found))
             tailored = unmeasured("tailored", fit_sides.tailored_facts(fitted))
-    run = record(found, fitted, baseline, tailored, times.seconds)
+    run = record(found, fitted, baseline, tailored, times.seconds, choice)
     bundling.fill(folder, run, found, fitted)
     return run
 
@@ -92,7 +110,14 @@ def traced_alone(found: SystemFindings) -> Iterator[Warning]:
         )
 
 
-def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side, seconds: dict[str, float]) -> FitRun:
+def record(
+    found: SystemFindings,
+    fitted: Fitted,
+    baseline: Side,
+    tailored: Side,
+    seconds: dict[str, float],
+    choice: UnitChoice | None,
+) -> FitRun:
     """Everything that was found, as one record."""
     given, exercise = found.inputs, found.inputs.exercise.inside()
     reference, identity = given.subject.reference, f"sha256:{given.identity}"
@@ -115,7 +140,11 @@ def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side
         unexplained=fitted.plan.unexplained,
         untouched=Untouched(0, 0, (), ()),
         calls=(),
-        warnings=(*doubts(fitted, baseline, tailored, exercise), *traced_alone(found)),
+        warnings=(
+            *doubts(fitted, baseline, tailored, exercise),
+            *traced_alone(found),
+            *(trimming.warnings(choice) if choice else ()),
+        ),
         stage_seconds=tuple(seconds.items()),
         sources=(
             ("kernel source", f"{given.kernel.version}, {', '.join(given.kernel.origin)}, {given.source.digest}"),
@@ -126,4 +155,5 @@ def record(found: SystemFindings, fitted: Fitted, baseline: Side, tailored: Side
         proof=exercise.proof,
         found_kernel=found_kernel(found, fitted, reference, identity),
         system=given.subject,
+        units=choice,
     )

@@ -42,7 +42,7 @@ _TAKEN = "1"
 #: Fields of the options that mean something for a system, or are no choice of the user's.
 _MEANT = (
     "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "cpus", "cpu_model", "source",
-    "keep", "drop", "boots", "budget", "effort", "command", "store", "distribution",
+    "keep", "drop", "boots", "budget", "effort", "units", "command", "store", "distribution",
 )  # fmt: skip
 _NAMES = {
     "kernel": "--kernel", "baseline_config": "--baseline-config", "root_format": "--root", "margins": "--margin",

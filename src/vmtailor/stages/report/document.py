@@ -11,6 +11,7 @@ from typing import Any
 from vmtailor.analysis.changes.causes import counts
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
+from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose
 from vmtailor.stages.report import margins, missing, waterfall
 
@@ -52,6 +53,7 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "lacks": margins.lacks_document(run),
         "kernel": _kernel(run.found_kernel),
         "waterfall": waterfall.document(run),
+        "units": _units(run.units),
     }
 
 
@@ -60,6 +62,16 @@ def _kernel(found: FoundKernel | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"cached": found.cached, "made_for": found.made_for, "serves": found.serves, "digest": found.digest}
+
+
+def _units(found: UnitChoice | None) -> dict[str, Any] | None:
+    """What was done about a system's units."""
+    if found is None:
+        return None
+    rows = [
+        {"name": one.name, "fate": one.fate.value, "reason": one.reason, "start_s": one.start_s} for one in found.units
+    ]
+    return {"mode": found.mode.value, "whole": not found.cut, "units": rows}
 
 
 def repairs(run: FitRun) -> int:

@@ -188,7 +188,7 @@ def _prices(run: FitRun) -> Group:
 def _trials(run: FitRun) -> Group:
     table = _table("", "purpose", "changed", "build", "verify", "result", numbers=("", "build", "verify"))
     for trial in run.trials:
-        changed = " ".join(("-" if change.value == "n" else "+") + change.id for change in trial.changes)
+        changed = " ".join(f"{'-' if change.takes_away else '+'}{change.id}" for change in trial.changes)
         failures = "; ".join(trial.failures) or "failed"
         table.add_row(
             str(trial.number),

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units that a system does without, masked on its command line: candidates told by its graph, tried in halves with the
+exercise as judge. Nothing is masked silently, and nothing of the disk is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vmtailor.analysis.changes.judging import Samples, TrialRun
+from vmtailor.analysis.changes.repair import minimise
+from vmtailor.analysis.guests.attended import UNITS
+from vmtailor.analysis.systems import unit_choice, unit_graph
+from vmtailor.base.files import records, temporary
+from vmtailor.base.words.text import plural
+from vmtailor.drivers.guest.attendant_volume import MOST_SAID
+from vmtailor.model.change import UNITS as FIGURE_UNITS
+from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Reason, Setting
+from vmtailor.model.fit import Warning
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
+from vmtailor.model.trial import Purpose
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.systems import fitting
+from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.trials import Asked, Ran, Trials
+from vmtailor.stages import system_verify
+from vmtailor.stages.system_trace import chunks_of
+
+#: Bytes of command line that masks may fill it up to: a kernel takes 2,048, and whoever drives the system adds words.
+COMMAND_LINE_BYTES = 1900
+#: How many units are masked together at first.
+GROUP = 8
+_MASK = "systemd.mask="
+_RUN = "run.json"
+#: Names that a warning lists.
+_MOST_NAMED = 30
+
+#: Asked whether those candidates are to be tried; True: yes.
+Ask = Callable[[Sequence[UnitStanding]], bool]
+
+
+def candidates(found: SystemFindings) -> UnitChoice:
+    """What there is to choose from, told by the run on the system's own kernel and by its trace."""
+    graph = unit_graph.parse(found.before.report.file(UNITS), MOST_SAID)
+    asked = unit_choice.asked_sockets(chunks_of(found.folder / found.trace.requests_file))
+    rows = unit_choice.standings(graph, found.inputs.exercise, asked, unit_choice.load())
+    return UnitChoice(found.options.units, rows, graph.cut)
+
+
+def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tuple[Fitted, UnitChoice]:
+    """The machine with the units masked that it does without, and what became of each. With `keep`, and where the
+    answer is no, nothing is touched."""
+    choice = candidates(found)
+    names = choice.of(UnitFate.CANDIDATE)
+    rows = {one.name: one for one in choice.units}
+    wanted = choice.mode is UnitsMode.TRIM or (
+        choice.mode is UnitsMode.ASK and ask is not None and ask([rows[name] for name in names])
+    )
+    if not names or not wanted:
+        return fitted, choice
+    fits = with_room(fitted.machine.append, names)
+    bench = UnitBench(found, fitted)
+    fates = dict.fromkeys((name for name in names if name not in fits), UnitFate.NO_ROOM)
+    best = _searched(found, bench, {name: rows[name] for name in fits}, fates)
+    return best, replace(choice, units=tuple(_told(one, fates) for one in choice.units))
+
+
+def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` for whose mask the command line has room beside `words`, the first ones first."""
+    left = COMMAND_LINE_BYTES - len(" ".join(words).encode())
+    found = []
+    for name in names:
+        size = len(f" {_MASK}{name}".encode())
+        if size <= left:
+            found.append(name)
+            left -= size
+    return tuple(found)
+
+
+def masked(machine: Machine, names: Sequence[str]) -> Machine:
+    """The machine with these units masked, and no others."""
+    words = [word for word in machine.append if not word.startswith(_MASK)]
+    return replace(machine, append=(*words, *(_MASK + name for name in names)))
+
+
+@dataclass(eq=False)
+class UnitBench:
+    """Masks, tried on one fitted machine: the exercise judges, and how long it takes until ready is measured. `before`
+    is what the machine did that passed last."""
+
+    found: SystemFindings
+    fitted: Fitted
+    before: TrialRun | None = None
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+        """The machine with all of the masks."""
+        names = [setting.name for change in changes for setting in change.settings]
+        return masked(self.fitted.machine, names), tuple(changes)
+
+    def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
+        """The exercise on each machine, and once on the one without further masks."""
+        if self.before is None:
+            self.before = self._ran(self.fitted.machine).run
+        return self.before, {name: self._ran(machine) for name, machine in made.items()}
+
+    def _ran(self, machine: Machine) -> Ran[Fitted]:
+        target = fitting.target_of(self.found.inputs, machine)
+        after = self._boot(target)
+        verification = system_verify.judge(target.exercise, self.found.before, after)
+        clock = target.machine.clock
+        ready_s = after.boot.at("ready", clock)
+        samples = Samples(Figure.READY, () if ready_s is None else (ready_s,), exact=clock is Clock.INSTRUCTIONS)
+        fitted = replace(self.fitted, machine=machine, verification=verification)
+        return Ran(TrialRun(verification.failures, (samples,)), fitted)
+
+    def _boot(self, target: system_verify.SystemTarget) -> SystemRun:
+        given, store = self.found.inputs, self.found.options.store
+        key = fitting.run_key(given, target, self.found.before_key, "units")
+        if store.has("system-run", key):
+            return records.load(SystemRun, store.path("system-run", key) / _RUN)
+        with temporary.held_folder(given.scratch) as folder:
+            after = system_verify.run(target, folder, system_verify.patience_after(self.found.before))
+        if not after.boot.failures:  # a failure may be the host's: it is asked again
+            store.get("system-run", key, lambda place: records.save(after, place / _RUN))
+        return after
+
+
+def _searched(
+    found: SystemFindings, bench: UnitBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
+) -> Fitted:
+    """Mask in groups, halve what fails; `fates` is filled in."""
+    gone: list[str] = []
+
+    def ask(names: tuple[str, ...]) -> Asked:
+        new = [name for name in names if name not in gone]
+        about = change_of([rows[name] for name in new])
+        changes = (*(change_of([rows[name]]) for name in gone), about)
+        number = len(found.trials) + 1
+        return Asked(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
+
+    def passed(result: Fitted, names: tuple[str, ...]) -> None:
+        bench.before = bench.run({"": result.machine})[1][""].run
+        gone[:] = names
+        fates.update(dict.fromkeys(names, UnitFate.MASKED))
+
+    def failed(_: Fitted | None, names: tuple[str, ...]) -> None:
+        new = [name for name in names if name not in gone]
+        if len(new) == 1:
+            fates[new[0]] = UnitFate.NEEDED
+
+    search = minimise(tuple(rows), GROUP)
+    ended = Trials(bench, found.trials).search(search, Purpose.UNNEEDED, ask, on_passed=passed, on_failed=failed)
+    return ended.best if ended.best is not None else bench.fitted
+
+
+def change_of(units: Sequence[UnitStanding]) -> Change:
+    """Units masked together, with the most that this can gain: what their starts took on the system's own kernel."""
+    names = [one.name for one in units]
+    most_s = sum(one.start_s or 0.0 for one in units)
+    source = "what their starts took on the system's own kernel, at most"
+    expected = Effect(Figure.READY, -most_s, -most_s, 0.0, FIGURE_UNITS[Figure.READY], source)
+    return Change(
+        ", ".join(names),
+        f"mask {plural(len(names), 'unit', 'units')}",
+        tuple(Setting(ChangeKind.UNIT, name, "masked") for name in names),
+        tuple(Reason(Cause.USER, "user:units", f"{one.name}: {one.reason}") for one in units),
+        expected=(expected,),
+    )
+
+
+_TOLD = {
+    UnitFate.MASKED: "nobody wanted it, and the exercise passes without it",
+    UnitFate.NEEDED: "nobody named it, and a trial without it failed",
+    UnitFate.NO_ROOM: f"the command line has no room for its mask ({COMMAND_LINE_BYTES:,} bytes)",
+}
+
+
+def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
+    fate = fates.get(one.name)
+    return one if fate is None else replace(one, fate=fate, reason=_TOLD[fate])
+
+
+def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
+    """What a reader must know of units: what was masked, what could be, what had no room."""
+    sentences = (
+        (UnitFate.MASKED, "masked on the command line, since the exercise passes without them: {}"),
+        (UnitFate.CANDIDATE, "nobody in the exercise wanted these units; nothing was done about them: {}"),
+        (UnitFate.NO_ROOM, "the command line has no room for the masks of these units, which stay: {}"),
+    )
+    found = [Warning("units", text.format(_listed(choice.of(fate)))) for fate, text in sentences if choice.of(fate)]
+    if choice.cut:
+        found.append(Warning("units", "the system has more units than could be read; the others stay as they are"))
+    return tuple(found)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

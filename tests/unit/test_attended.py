@@ -88,9 +88,12 @@ def test_mistakes_are_named(text: str, words: str) -> None:
     assert words in wrong.value.message and wrong.value.message.startswith("x.toml: ")
 
 
-def test_a_file_of_an_example_is_read() -> None:
-    path = Path(__file__).parents[2] / "examples" / "small-system" / "exercise.toml"
-    assert load_system(path).ready.unit == "multi-user.target"
+@pytest.mark.parametrize("example", ["debian-vm", "small-system"])
+def test_a_file_of_an_example_is_read(example: str) -> None:
+    path = Path(__file__).parents[2] / "examples" / example / "exercise.toml"
+    found = load_system(path)
+    assert found.ready.unit == "multi-user.target" and found.stop == ("systemctl", "reboot")
+    assert not found.host_steps  # so it can be driven on the instruction clock
 
 
 def test_what_the_attendant_is_told() -> None:

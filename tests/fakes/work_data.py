@@ -27,7 +27,7 @@ from vmtailor.model.image import Image, ImageConfig, Port
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.trace import Trace
-from vmtailor.pipeline import fitting
+from vmtailor.pipeline import attributing
 from vmtailor.pipeline import inputs as fit_inputs
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.options import FitOptions
@@ -56,7 +56,7 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     tree = kernel_tree.read_tree()
     monkeypatch.setattr(catalogue, "load", lambda **_: BOOK)
     monkeypatch.setattr(planning, "read_tree", lambda *_, **__: tree)
-    monkeypatch.setattr(fitting, "attributed", _attributed)
+    monkeypatch.setattr(attributing, "attributed", _attributed)
     monkeypatch.setattr(fit_inputs, "baseline_of", lambda *_: BASELINE)
     monkeypatch.setattr(fit_inputs, "build_root", lambda *_: folder / "root.erofs")
     monkeypatch.setattr(fit_inputs, "tools_volume", lambda *_: folder / "tools.erofs")

@@ -40,8 +40,8 @@ def test_a_name_that_would_escape_is_refused(symbol: tuple[str, str]) -> None:
 
 
 def test_lost_symbols_keep_their_order_and_say_what_they_became() -> None:
-    wanted = {"B": "y", "A": "n", "START": "0x1000000", "EMPTY": "", "MOD": "m"}
+    wanted = {"B": "y", "A": "n", "START": "0x1000000", "EMPTY": "", "MOD": "m", "GONE": "m"}
     resolved = {"A": "y", "START": "16777216", "MOD": "y"}
     assert lost(wanted, resolved) == (
-        LostSymbol("B", "y", "n"), LostSymbol("A", "n", "y"), LostSymbol("MOD", "m", "y"),
+        LostSymbol("B", "y", "n"), LostSymbol("A", "n", "y"), LostSymbol("GONE", "m", "n"),
     )  # fmt: skip

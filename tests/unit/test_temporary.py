@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +34,38 @@ def test_the_next_start_removes_what_a_killed_process_left_and_nothing_else(tmp_
     with held_folder(tmp_path) as held:
         sweep(tmp_path)
         assert sorted(tmp_path.iterdir()) == sorted([held, tmp_path / "vmtailor-of-the-user"])
+
+
+@pytest.mark.parametrize("after", ["mkdtemp", "open"])
+def test_a_folder_that_somebody_sweeps_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """Two threads, or two processes, may begin at the same time."""
+    swept: list[Path] = []
+    module = tempfile if after == "mkdtemp" else os
+    made = getattr(module, after)
+
+    def racing(*arguments: Any, **options: Any) -> Any:
+        found = made(*arguments, **options)
+        inside = [path for path in tmp_path.iterdir() if path.name.startswith(PREFIX)]
+        if inside and not swept:
+            swept.append(inside[0])
+            inside[0].rmdir()
+        return found
+
+    monkeypatch.setattr(module, after, racing)
+    with held_folder(tmp_path) as folder:
+        assert swept and folder not in swept and folder.is_dir()
+
+
+def test_many_at_the_same_time(tmp_path: Path) -> None:
+    def hold(_: int) -> bool:
+        with held_folder(tmp_path) as folder:
+            return folder.is_dir()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(hold, range(400)))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.attack

@@ -48,11 +48,14 @@ def held_folder(where: Path | None = None, prefix: str = PREFIX) -> Iterator[Pat
     sweep(where, prefix)
     while True:
         folder = Path(tempfile.mkdtemp(dir=where, prefix=prefix))
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:  # somebody else swept it before it was opened
+            continue
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _is_at(folder, lock):
             break
-        os.close(lock)  # another process swept it before it was locked
+        os.close(lock)  # or before it was locked
     try:
         yield folder
     finally:

@@ -15,7 +15,7 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.demands import demand, demand_rules, refused
 from vmtailor.analysis.guests import machines
-from vmtailor.analysis.ksource import facts, modules
+from vmtailor.analysis.ksource import facts, modules, security
 from vmtailor.analysis.reach import asked
 from vmtailor.analysis.reach.asked import Reached
 from vmtailor.base import output
@@ -168,7 +168,7 @@ def reached(inputs: FitInputs, record: Trace, archive: FlatArchive, tree: Tree) 
     """What the image could ask the kernel for, and the symbols that takes: of those that the baseline has."""
     row = named(inputs.options.architecture)
     rules = demand_rules.load(row=row)
-    baseline = {name: value for name, value in inputs.config.items() if value in ("y", "m")}
+    baseline = security.at_work(inputs.config, facts.reader(inputs.source.path), tree.facts)
     with step("reach: what the image could ask for"):
         kernel = reaching.names_of(tree.facts, inputs.source.path, row)
         reach = reaching.reach_of(inputs.image, archive, reaching.opened_in(record), kernel, row, inputs.options.store)

@@ -251,3 +251,24 @@ def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.Mo
     subject = cast(Any, SimpleNamespace(machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     assert seen == [(measure.SEARCH_PACE, 80.0), (0, 10.0), (0, 10.0)]
+
+
+@pytest.mark.parametrize(
+    ("executed", "count", "made"),
+    [((7, 7, 7), 3, 2), ((7, 8, 8), 3, 3), ((7, 8, 7, 7, 7), 5, 4), ((7, 7), 1, 1), ((7, 8, 9), 3, 3)],
+)
+def test_boots_are_counted_until_two_agree(
+    executed: tuple[int, ...], count: int, made: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    boots = iter(executed)
+    kept: list[object] = []
+
+    def counted(*given: Any) -> tuple[Boot, tuple[tuple[str, int], ...]]:
+        kept.append(given[-1])
+        return Boot(Outcome.READY, (), 1.0, functions=(FunctionCost("f", Phase.KERNEL, next(boots)),)), ()
+
+    monkeypatch.setattr(measure, "_counted", counted)
+    monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
+    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, least=False)
+    assert len(found.exact) == made and kept == [tmp_path / measure.COUNTS] + [None] * (made - 1)

@@ -28,7 +28,7 @@ from vmtailor.stages import report as report_stage
 def fit(
     asked: FitOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the bundle.")] = Path("bundle"),
-    boots: Annotated[int, typer.Option(min=1, max=100, help="Boots of each side on the instruction clock.")] = 3,
+    boots: Annotated[int, typer.Option(min=1, max=100, help="Most boots of each side on either clock.")] = 3,
     budget: Annotated[int, typer.Option(min=1, help="How many kernels repair may build before it gives up.")] = 12,
     effort: Annotated[
         Effort,

@@ -155,11 +155,24 @@ def _raw(source: str, access: Access) -> bytes:
         raise explain(source, failure.finished.error_text, access) from failure
 
 
+def _without_name(message: str, source: str) -> str:
+    """A message without what its image is called: a port, a folder or a tag may spell what registries say, as 40111
+    does 401. Parts that are single words stay, since the registry may mean them."""
+    name = source.partition("://")[2] or source
+    untagged = by_digest(name, "").removesuffix("@")
+    authority, _, path = untagged.partition("/")
+    for part in sorted({source, name, untagged, authority, path}, key=len, reverse=True):
+        if any(mark in part for mark in "/:"):
+            message = message.replace(part, "")
+    tag = name.removeprefix(untagged).lstrip(":@")
+    return message.replace(f"manifest {tag} in", "manifest in")
+
+
 def explain(source: str, said: str, access: Access) -> VmtailorError:
     """What skopeo said, as an error of the right family with the next step."""
     found = _MESSAGE.findall(said)
     message = (found[-1] if found else said.strip()).replace('\\"', '"')[:2000]
-    low = message.lower()
+    low = _without_name(message, source).lower()
     digest = _EXPECTED.search(message) or _DIGEST.search(message)
     blob = digest.group(digest.lastindex or 0) if digest else "a part"
     families: tuple[tuple[tuple[str, ...], VmtailorError], ...] = (

@@ -5,6 +5,7 @@ that fits it."""
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,23 @@ def test_the_bundle_starts_with_its_console_and_keeps_what_it_writes_when_asked(
     assert (bundle / "state.raw").is_file()
 
 
+def test_the_proof_holds_on_its_disk_and_not_on_one_whose_server_is_broken(
+    fitted: dict[str, Any], folder: Path, disk: Path
+) -> None:
+    ended = run_program(folder / "verify", "verify", folder / "bundle", timeout_s=1800)
+    assert ended.code == 0 and "the system works" in ended.stdout and not ended.left_over and not ended.left_files
+    broken = folder / "broken.raw"
+    shutil.copyfile(disk, broken)
+    subprocess.run(["debugfs", "-w", "-R", "rm /srv/www/index.html", str(broken)], check=True, capture_output=True)
+    before = hashlib.sha256(broken.read_bytes()).hexdigest()
+    ended = run_program(folder / "broken", "verify", folder / "bundle", "--disk", broken, "--json", timeout_s=1800)
+    found = msgspec.json.decode(ended.stdout)
+    assert ended.code == 1 and "broken.raw" in ended.stderr and not ended.left_over and not ended.left_files
+    assert not found["verified"] and any("GET :80/" in text for text in found["failures"])
+    assert hashlib.sha256(broken.read_bytes()).hexdigest() == before
+
+
 def test_verbs_for_containers_say_so(fitted: dict[str, Any], folder: Path) -> None:
-    for verb in ("verify", "refit", "boot"):
+    for verb in ("refit", "boot"):
         ended = run_program(folder / verb, verb, folder / "bundle", timeout_s=120)
         assert ended.code == 2 and "system with an init of its own" in ended.stderr

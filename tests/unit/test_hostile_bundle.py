@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.bundle_data import EXERCISE, write_bundle
 
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.cli import stages
+from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.model.exercise import Expect, StepKind
 from vmtailor.model.image import ImageConfig
 from vmtailor.stages.verify import Target
@@ -49,24 +49,24 @@ def argvs(target: Target) -> list[tuple[str, ...]]:
 def test_programs_that_a_bundle_names_are_not_run_and_the_verdict_says_so(
     tmp_path: Path, verified: list[Target], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages.verify(write_bundle(tmp_path))
+    verify_verb(write_bundle(tmp_path))
     said = capsys.readouterr()
     assert argvs(verified[0]) == [] and len(verified[0].exercise.load) == 2
     assert f"; without 1 program that the bundle would run on this host: {HOST_COMMAND} " in said.out
     assert "--trust-host-commands" in said.out and said.err == "" and "\x1b" not in said.out
-    stages.verify(tmp_path, json=True)
+    verify_verb(tmp_path, json=True)
     document = json.loads(capsys.readouterr().out)
     assert document["verified"] is True and document["skipped"] == [HOST_COMMAND]
     assert document["schema"] == "vmtailor/verification/3"
     write_bundle(tmp_path, image=ImageConfig("amd64", user="fail"))
     with pytest.raises(AnswerNo, match="without 1 program"):
-        stages.verify(tmp_path)
+        verify_verb(tmp_path)
 
 
 def test_programs_that_the_user_trusts_are_named_before_they_run(
     tmp_path: Path, verified: list[Target], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages.verify(write_bundle(tmp_path), trust_host_commands=True)
+    verify_verb(write_bundle(tmp_path), trust_host_commands=True)
     said = capsys.readouterr()
     assert argvs(verified[0]) == [EXERCISE.load[1].argv]
     assert said.err == f"will be run on this host: {HOST_COMMAND}\n" and "without" not in said.out
@@ -75,7 +75,7 @@ def test_programs_that_the_user_trusts_are_named_before_they_run(
 def test_a_machine_that_publishes_nothing_runs_no_programs(
     tmp_path: Path, verified: list[Target], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages.verify(write_bundle(tmp_path, network=False), trust_host_commands=True)
+    verify_verb(write_bundle(tmp_path, network=False), trust_host_commands=True)
     said = capsys.readouterr()
     assert said.err == "" and "without 1 program" in said.out and "publishes no port" in said.out
 
@@ -85,9 +85,9 @@ def test_the_users_exercise_brings_the_users_programs(
 ) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(SAME_EXERCISE)
-    stages.verify(write_bundle(tmp_path / "bundle", FITTED), exercise=mine)
+    verify_verb(write_bundle(tmp_path / "bundle", FITTED), exercise=mine)
     assert argvs(verified[0]) == [("my-own-check", "{port:80}")]
     assert capsys.readouterr().err == "will be run on this host: my-own-check '{port:80}'\n"
     mine.write_text(SAME_EXERCISE.replace("200", "404"))
     with pytest.raises(UserInputError, match="asks the container other things"):
-        stages.verify(tmp_path / "bundle", exercise=mine)
+        verify_verb(tmp_path / "bundle", exercise=mine)

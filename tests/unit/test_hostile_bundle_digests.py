@@ -18,7 +18,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.booting import bundle as boot_bundle
-from vmtailor.cli import stages
+from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_folder, content
 from vmtailor.model.bundle import RECORD, Bundle
 from vmtailor.model.machine import Accelerator
@@ -32,10 +32,10 @@ pytestmark = [pytest.mark.attack, pytest.mark.usefixtures("own_cache")]
 def test_a_changed_byte_is_refused_by_the_files_name(tmp_path: Path, verified: list[Target]) -> None:
     for name in ("vmlinux", "root.erofs", "exercise.json", "trace/trace.json", "trace/requests.strace"):
         folder = write_bundle(tmp_path / name.replace("/", "-"))
-        stages.verify(folder)
+        verify_verb(folder)
         (folder / name).write_bytes((folder / name).read_bytes() + b" ")
         with pytest.raises(UserInputError, match=f"{name} is not the file that the bundle was made with"):
-            stages.verify(folder)
+            verify_verb(folder)
     for name in ("System.map", "config", "init", "exercise.json", "plan.json", "vmlinux", "root.erofs"):
         folder = write_bundle(tmp_path / f"boot-{name}")
         data = bytearray((folder / name).read_bytes() or b"?")

@@ -18,7 +18,8 @@ from vmtailor.analysis.compare import compare_saved, gate_document
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import bundle as boot_bundle
-from vmtailor.cli import saved, stages
+from vmtailor.cli import saved
+from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.stages.verify import Target
@@ -97,7 +98,7 @@ def test_only_regular_files_are_read_by_boot(tmp_path: Path, name: str) -> None:
 def test_only_regular_files_are_read_by_verify(tmp_path: Path, name: str, verified: list[Target]) -> None:
     for folder in bundles_without_the_file(tmp_path, name):
         with pytest.raises(UserInputError, match="not a regular file"):
-            stages.verify(folder)
+            verify_verb(folder)
     assert not verified
 
 
@@ -106,7 +107,7 @@ def test_the_folder_of_the_trace_is_no_link(tmp_path: Path, verified: list[Targe
     (folder / "trace").rename(tmp_path / "elsewhere")
     (folder / "trace").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserInputError, match="cannot be read"):
-        stages.verify(folder)
+        verify_verb(folder)
     assert saved.TraceLines(folder).quote("trace:requests:1") is None
 
 
@@ -114,7 +115,7 @@ def test_a_trace_names_a_log_of_its_own(tmp_path: Path, verified: list[Target]) 
     for name in ("../../../etc/passwd", "/etc/passwd", "../vmlinux", "\x1b[31m"):
         write_bundle(tmp_path, trace=trace_record(requests_file=name))
         with pytest.raises(UserInputError, match="says nothing of its file") as caught:
-            stages.verify(tmp_path)
+            verify_verb(tmp_path)
         assert "\x1b" not in caught.value.message
         assert saved.TraceLines(tmp_path).quote("trace:requests:1") is None
     assert not verified

@@ -15,7 +15,7 @@ from tests.fakes.bundle_data import bundle, trace_record, write_bundle
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.booting import bundle as boot_bundle
-from vmtailor.cli import stages
+from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_values
 from vmtailor.model.bundle import BundleFile
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
@@ -74,7 +74,7 @@ def test_cpu_models() -> None:
 def test_the_cpu_model_of_a_trace_is_checked(tmp_path: Path, verified: list[Target]) -> None:
     write_bundle(tmp_path, trace=trace_record(cpu_model="max,file=/etc/passwd"))
     with pytest.raises(UserInputError, match="no CPU model"):
-        stages.verify(tmp_path)
+        verify_verb(tmp_path)
     assert not verified
 
 

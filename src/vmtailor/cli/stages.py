@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vmtailor trace`, `plan`, `build` and `verify`: the single stages of `fit`, of an image or in a work folder."""
+"""`vmtailor trace`, `plan` and `build`: the single stages of `fit`, of an image or in a work folder."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ import typer
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.demands import strace_log
 from vmtailor.base import output
-from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.terminal import Table, box, for_table
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.bundle import PLAN
-from vmtailor.model.exercise import Proof
-from vmtailor.model.machine import Accelerator, Clock
-from vmtailor.pipeline import fitting, reverify
+from vmtailor.pipeline import fitting
 from vmtailor.pipeline.fitting import Findings
 from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
@@ -187,65 +185,3 @@ def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = F
     output.say(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.xz_bytes:,} packed with xz)")
     output.say(f"configuration  {files.config}")
     output.say(f"symbols        {files.system_map}")
-
-
-def verify(
-    bundle: Annotated[Path, typer.Argument(help="A bundle that `fit` wrote, or a work folder.")],
-    clock: Annotated[
-        Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
-    ] = Clock.INSTRUCTIONS,
-    accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
-    exercise: Annotated[
-        Path | None,
-        typer.Option(
-            "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
-        ),
-    ] = None,
-    trust_host_commands: Annotated[
-        bool,
-        typer.Option(
-            "--trust-host-commands",
-            help="Run the programs that the bundle's own exercise names, on this host, as you. Without this they are "
-            "left out, and the verdict says so.",
-        ),
-    ] = False,
-    json: common.JsonOption = False,
-) -> None:
-    """Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it. In a work folder,
-    verify the kernel that was built there."""
-    request = reverify.VerifyRequest(bundle, clock, accelerator, exercise, trust_host_commands)
-    working = is_work_folder(bundle)
-    prepared = resuming.prepare_verify(request) if working else reverify.prepare(request)
-    for command in prepared.runs:
-        output.note(f"will be run on this host: {command}")
-    found = resuming.verify(prepared) if working else reverify.verify_prepared(prepared)
-    proof = prepared.exercise.proof
-    for one in found.absent:
-        output.note(f"absent, and harmless: {one.call.name}({one.call.arguments}): {one.reason}")
-    without = _without(found.skipped, asked=trust_host_commands or exercise is not None)
-    if json:
-        document = {
-            "schema": found.SCHEMA,
-            "verified": found.passed,
-            "proof": proof.value,
-            **msgspec.to_builtins(found),
-        }
-        output.document(document)
-    elif found.passed:
-        does = "works" if proof in (Proof.LOAD, Proof.ENDED) else "starts"
-        output.say(f"{proof.headline}: the container {does} in {bundle}, no call newly fails{without}")
-    if not found.passed:
-        raise AnswerNo(
-            f"the container does not work in {bundle}{without}",
-            hint="vmtailor plan --keep SYMBOL keeps what it lacks" if working else "fit the image again",
-            details=found.evidence,
-        )
-
-
-def _without(skipped: tuple[str, ...], asked: bool) -> str:
-    """What a verdict is without, for its end. `asked`: the user wanted it."""
-    if not skipped:
-        return ""
-    way = "the machine publishes no port" if asked else "--exercise FILE or --trust-host-commands runs them"
-    programs = plural(len(skipped), "program")
-    return f"; without {programs} that the bundle would run on this host: {'; '.join(skipped)} ({way})"

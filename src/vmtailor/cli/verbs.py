@@ -57,7 +57,7 @@ VERBS = (
     Verb("build", "stages", "Plan, and build the kernel, without verifying it."),
     Verb(
         "verify",
-        "stages",
+        "verify",
         "Repeat the verification of a bundle, here: the exercise, compared with the trace that is in it.",
     ),
     Verb(

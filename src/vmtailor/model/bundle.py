@@ -20,6 +20,8 @@ BASELINE_CONFIG = "baseline.config"
 OBSERVED = "observed.json"
 #: What was fitted, and its exercise, where it is a system with an init of its own.
 SYSTEM, SYSTEM_EXERCISE = "system.json", "system-exercise.json"
+#: What such a system did and said on its own kernel: what its machines are judged by.
+SYSTEM_RUN = "system-run.json"
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 #: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
 STATES = {form: f"state.{form}" for form in DiskFormat}

@@ -35,13 +35,15 @@ from vmtailor.stages.verify import Target
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What is verified, and how. `exercise`: a file of the user's, whose host commands are run."""
+    """What is verified, and how. `exercise`: a file of the user's, whose host commands are run; `disk`: of a system,
+    started instead of the bundle's own."""
 
     bundle: Path
     clock: Clock
     accelerator: Accelerator | None = None
     exercise: Path | None = None
     trust_host_commands: bool = False
+    disk: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
     Raises UserInputError for a bundle that is damaged, and as `allowed` does."""
     store = store or Store()
     require_clock(request)
+    require_no_disk(request)
     files = bundle_folder.load(request.bundle, store)
     if not files.lists(f"{TRACE}/{trace.RECORD}"):
         raise UserInputError(f"the bundle {request.bundle} holds no trace to compare with", hint="fit the image again")
@@ -88,6 +91,14 @@ def require_clock(request: VerifyRequest) -> None:
     """Raise UserInputError for an accelerator that does not keep the clock."""
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
+
+
+def require_no_disk(request: VerifyRequest) -> None:
+    """Raise UserInputError for a disk beside what is a container's."""
+    if request.disk is not None:
+        raise UserInputError(
+            f"--disk: of systems only; {request.bundle} is that of a container", hint="fit the other image"
+        )
 
 
 def of_bundle(files: BundleFolder) -> SavedFit:

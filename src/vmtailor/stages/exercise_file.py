@@ -15,7 +15,14 @@ from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.boots.system_exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
-from vmtailor.model.boots.system_exercise import STEP_TIMEOUT_S, STOP, SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.system_exercise import (
+    STEP_TIMEOUT_S,
+    STOP,
+    UNIT,
+    SystemExercise,
+    SystemReady,
+    SystemReadyKind,
+)
 from vmtailor.model.boots.system_exercise import STOP_TIMEOUT_S as SYSTEM_STOP_TIMEOUT_S
 from vmtailor.model.exercise import HOST_PORT, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import Image
@@ -35,7 +42,6 @@ _KEY_PARTS = 100
 PORTS_MAX = 16
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,200}\.[a-z]{4,10}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
 _EXAMPLE = "docs/reference/exercise.md shows all keys"
@@ -209,7 +215,7 @@ def _system_ready(table: _Table) -> SystemReady:
         step = _http(table, _expect(table, ("status", "contains"), status=200, ended=False))
     elif kind == SystemReadyKind.UNIT:
         unit = table.text("unit") or ""
-        if not _UNIT.fullmatch(unit):
+        if not UNIT.fullmatch(unit):
             raise table.wrong("unit", f"must be the name of a unit, such as multi-user.target, not {shown(unit, 60)}")
     else:
         pattern = table.text("pattern") or ""

@@ -16,6 +16,7 @@ from vmtailor.base.files import plain_files
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
+from vmtailor.model.boots.system_exercise import UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
 
@@ -102,6 +103,26 @@ def require_exercise(exercise: Exercise, where: Path) -> None:
     _require_expect(exercise.expect, where)
     if exercise.stop_signal:
         signal_number(exercise.stop_signal)
+
+
+def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
+    """The same for the exercise of a system with an init of its own. A line of the console, which no fit is ready by,
+    is refused: its pattern would be applied to whatever the guest prints."""
+    ready = exercise.ready
+    if ready.kind is SystemReadyKind.LOG:
+        raise _wrong(where, "the system is ready by a line of its console")
+    if ready.kind is SystemReadyKind.UNIT and not UNIT.fullmatch(ready.unit):
+        raise _wrong(where, f"'{plain(ready.unit[:80])}' is no unit")
+    if ready.kind is not SystemReadyKind.UNIT and ready.step is None:
+        raise _wrong(where, "the check for ready does not say what to ask")
+    require_exercise(exercise.inside(), where)
+    if not math.isfinite(exercise.step_timeout_s) or not 0 < exercise.step_timeout_s <= MOST_SECONDS:
+        raise _wrong(where, f"{exercise.step_timeout_s} is no number of seconds to wait")
+    if any(not 0 < port < 65536 for port in exercise.ports):
+        raise _wrong(where, "a port is none")
+    if not exercise.stop or not exercise.stop[0]:
+        raise _wrong(where, "nothing shuts the system down")
+    _require_clean(exercise.stop, where)
 
 
 def _require_step(step: Step, where: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -11,6 +12,8 @@ from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 
 #: What shuts a system down where its exercise names nothing. QEMU ends at a reset, which needs no power management.
 STOP = ("reboot",)
+#: Names of units.
+UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,200}\.[a-z]{4,10}")
 READY_TIMEOUT_S, STEP_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 120.0, 120.0
 
 

@@ -11,7 +11,7 @@ from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, SYSTEM, SYSTEM_EXERCISE, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.plan import RootFormat
@@ -61,6 +61,7 @@ def fill(folder: Path, run: FitRun, found: SystemFindings, fitted: Fitted) -> No
     )
     records.save(given.subject, folder / SYSTEM)
     records.save(given.exercise, folder / SYSTEM_EXERCISE)
+    records.save(found.before, folder / SYSTEM_RUN)
     records.save(fitted.plan, folder / PLAN)
     records.save(run, folder / RUN)
     traced = folder / TRACE

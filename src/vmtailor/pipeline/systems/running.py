@@ -92,18 +92,24 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
     )  # fmt: skip
 
 
+def disk_of(files: BundleFolder) -> Disk:
+    """The disk of a system's bundle: what is written to it is thrown away. Raises UserInputError for a damaged one."""
+    name = files.bundle.root
+    form = DiskFormat.QCOW2 if name.endswith(f".{DiskFormat.QCOW2}") else DiskFormat.RAW
+    return Disk(str(files.file(name)), form, DiskMode.OVERLAID)
+
+
 @contextmanager
 def _disk(options: RunOptions, files: BundleFolder) -> Iterator[Disk]:
     """The system's disk: as it was fitted, and what is written to it thrown away; or one of its own that is kept.
 
     Raises UserInputError as `_kept_state` does."""
-    root = files.file(files.bundle.root)
-    form = DiskFormat.QCOW2 if root.suffix == f".{DiskFormat.QCOW2}" else DiskFormat.RAW
+    own = disk_of(files)
     if not options.keep_state:
-        yield Disk(str(root), form, DiskMode.OVERLAID)
+        yield own
         return
-    with _kept_state(files, root, form) as state:
-        yield Disk(str(state), form, DiskMode.WRITTEN)
+    with _kept_state(files, Path(own.path), own.format) as state:
+        yield Disk(str(state), own.format, DiskMode.WRITTEN)
 
 
 @contextmanager

@@ -101,6 +101,7 @@ def prepare_verify(request: VerifyRequest, store: Store | None = None) -> Prepar
     """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
     store = store or Store()
     reverify.require_clock(request)
+    reverify.require_no_disk(request)
     work = WorkFolder(request.bundle, store)
     begun, record, own = work.work(), work.trace(), work.exercise()
     made, sha256 = work.plan(begun)

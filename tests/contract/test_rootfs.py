@@ -280,5 +280,8 @@ def test_which_mkfs_reads_tar(tmp_path: Path) -> None:
 def test_the_size_of_ext4_grows_with_the_tree(archive: Path, tmp_path: Path) -> None:
     from vmtailor.drivers.image.layers import Layer, read_tree
 
-    inodes, blocks = ext4_size(read_tree([Layer(archive, "flat")]))
+    tree = read_tree([Layer(archive, "flat")])
+    inodes, blocks = ext4_size(tree)
     assert inodes >= 14 and blocks * 4096 > len(BIG)
+    more, larger = ext4_size(tree, 64 << 20)
+    assert more >= inodes + 4096 and (larger - blocks) * 4096 >= 64 << 20

@@ -64,7 +64,7 @@ def fit(
     )  # fmt: skip
     if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
-    if subjects.disk_path(options.reference) is not None:
+    if subjects.is_system(options):
         result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")

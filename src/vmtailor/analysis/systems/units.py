@@ -29,6 +29,13 @@ def find_init(root: Root, named: str = "") -> Init | None:
     return None
 
 
+def is_init(root: Root, path: str) -> bool:
+    """Whether a program that is named is an init: one by where the kernel looks for it, or by what it is."""
+    found = find_init(root, path)
+    known = (InitKind.SYSTEMD, InitKind.OPENRC, InitKind.RUNIT, InitKind.SYSVINIT)
+    return found is not None and (path in _INITS or found.kind in known)
+
+
 def _kind(root: Root, program: str) -> InitKind:
     known = next((kind for pattern, kind in _KINDS if pattern.search(program)), None)
     if known is not None:

@@ -195,7 +195,7 @@ def subject(
     return FitOptions(
         reference=image, out=Path(), exercise_file=exercise, architecture=arch or "", machine=machine or "",
         memory_bytes=parse_memory(memory) if memory is not None else default_memory(image),
-        cpus=cpus, cpu_model=cpu_model or "",
+        memory_asked=memory is not None, cpus=cpus, cpu_model=cpu_model or "",
         kernel=kernel, source=source, baseline_config=baseline_config, root=root,
         entrypoint=words(entrypoint), authfile=authfile, privileged=privileged,
         max_image_bytes=None if max_image_size is None else parse_image_size(max_image_size),

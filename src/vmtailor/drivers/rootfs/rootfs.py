@@ -77,12 +77,19 @@ _TOOLS = {
 
 
 def build(
-    archive: Path, out: Path, form: RootFormat = RootFormat.EROFS, extra: Sequence[Extra] = (), *, compression: str = ""
+    archive: Path,
+    out: Path,
+    form: RootFormat = RootFormat.EROFS,
+    extra: Sequence[Extra] = (),
+    *,
+    compression: str = "",
+    spare_bytes: int = 0,
 ) -> Path:
     """Make a root file system. `archive` is a flat archive, `extra` comes on top (a `/dev/console` always does); any
     top directory of `extra` whose name begins with a dot hides what the image has there.
 
     `compression`: erofs takes `lz4` or `lz4hc`, squashfs `zstd` (its default), `gzip`, `lz4`, `xz`; ext4 none.
+    `spare_bytes`: room that ext4 has beyond its content, for whoever writes to it.
     Raises HostError (tool missing, disk full) or BuildError with what the tool said. `out` is replaced whole or not.
 
     Returns `out`."""
@@ -96,7 +103,8 @@ def build(
         over.write_bytes(extra_layer([CONSOLE, *extra]))
         layers = [Layer(archive, archive.name), Layer(over, "our own entries")]
         tree = read_tree(layers, OWN)
-        source = _Source(tree, layers, int(max(math.ceil(float(node.mtime)) for _, node in tree.walk())))
+        newest = int(max(math.ceil(float(node.mtime)) for _, node in tree.walk()))
+        source = _Source(tree, layers, newest, spare_bytes)
         made = work / "image"
         _BUILDERS[form](source, made, work, compression)
         made.chmod(0o644)
@@ -131,11 +139,12 @@ def extra_layer(extra: Sequence[Extra]) -> bytes:
 
 @dataclass(frozen=True)
 class _Source:
-    """What a tool is fed. `newest` is the latest time stamp, in seconds."""
+    """What a tool is fed. `newest` is the latest time stamp, in seconds; `spare_bytes` the room beyond the content."""
 
     tree: LayerTree
     layers: Sequence[Layer]
     newest: int
+    spare_bytes: int = 0
 
     @property
     def size(self) -> int:
@@ -240,7 +249,7 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
     program = require_tool("mke2fs", "e2fsprogs")
     folder = work / "root"
     folder.mkdir(mode=0o700)
-    inodes, blocks = ext4_size(source.tree)
+    inodes, blocks = ext4_size(source.tree, source.spare_bytes)
     options = [
         "-q",
         "-F",
@@ -257,8 +266,8 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
         "-U",
         UUID,
     ]
-    # Said in full, since what a distribution's /etc/mke2fs.conf adds would show in the bytes. No journal: the root is
-    # never written.
+    # Said in full, since what a distribution's /etc/mke2fs.conf adds would show in the bytes. No journal: what a
+    # machine writes to its root does not outlive it.
     features = "none,ext_attr,extent,filetype,huge_file,large_file,sparse_super,dir_nlink,extra_isize"
     extended = f"hash_seed={UUID},lazy_itable_init=0,root_owner=0:0"
     argv = [program, *options, "-O", features, "-E", extended, "-d", str(folder), str(made), f"{blocks}"]
@@ -267,8 +276,12 @@ def _build_ext4(source: _Source, made: Path, work: Path, compression: str) -> No
     _fix_ext4_times(made, source.newest)
 
 
-def ext4_size(tree: LayerTree) -> tuple[int, int]:
-    """Inodes and blocks of 4096 bytes that a tree needs in ext4, with some room."""
+#: Spare bytes of ext4 for each spare inode, as mke2fs reckons.
+_BYTES_A_FILE = 16 << 10
+
+
+def ext4_size(tree: LayerTree, spare_bytes: int = 0) -> tuple[int, int]:
+    """Inodes and blocks of 4096 bytes that a tree needs in ext4, with some room, and spare room beyond that."""
     inodes, data = 16, 0
     seen: set[int] = set()
     for _, node in tree.walk():
@@ -283,8 +296,8 @@ def ext4_size(tree: LayerTree) -> tuple[int, int]:
             data += 1 + sum(8 + 4 * len(name) for name in node.children) // BLOCK
         # Extents beyond the four in the inode, for files that do not lie in one piece.
         data += node.size // (128 << 20)
-    inodes = (inodes + 16) // 16 * 16 + 16
-    blocks = data + inodes * 256 // BLOCK
+    inodes = (inodes + spare_bytes // _BYTES_A_FILE + 16) // 16 * 16 + 16
+    blocks = data + inodes * 256 // BLOCK + spare_bytes // BLOCK
     return inodes, blocks + blocks // 32 + 1024
 
 

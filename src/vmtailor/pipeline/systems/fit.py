@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fit` for a system with an init of its own: from its disk to a proven bundle and report."""
+"""`fit` for a system with an init of its own: from its disk, or its tree, to a proven bundle and report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask |
     bundles.require_writable(options.out)
     inputs.refuse_for_images(options)
     times = Times()
-    with subjects.opened(options.reference, options.store, partition=partition) as found:
+    with subjects.on_disk(options.reference, options.store, options.distribution, partition=partition) as found:
         with times.of("prepare"):
             given = inputs.prepare(options, found)
         disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)

@@ -31,6 +31,7 @@ from vmtailor.pipeline.inputs import require_tools, scratch_of, source_of
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import exercising, tracing
 from vmtailor.pipeline.systems.planning import CONFIG_BYTES
+from vmtailor.pipeline.systems.subjects import disk_path
 from vmtailor.pipeline.systems.tracing import SystemKernel
 from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import attribution, own_kernel
@@ -41,9 +42,11 @@ from vmtailor.stages.subject import OpenedSubject
 _TAKEN = "1"
 #: Fields of the options that mean something for a system, or are no choice of the user's.
 _MEANT = (
-    "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "cpus", "cpu_model", "source",
-    "keep", "drop", "boots", "budget", "effort", "units", "command", "store", "distribution",
+    "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
+    "source", "keep", "drop", "boots", "budget", "effort", "units", "command", "store", "distribution",
 )  # fmt: skip
+#: Those that say how an image is fetched.
+_FETCHING = ("authfile", "max_image_bytes")
 _NAMES = {
     "kernel": "--kernel", "baseline_config": "--baseline-config", "root_format": "--root", "margins": "--margin",
     "price_margins": "--price-margins", "terminal": "--no-terminal", "entrypoint": "--entrypoint", "cmd": "--cmd",
@@ -92,10 +95,11 @@ class SystemInputs:
 def refuse_for_images(options: FitOptions) -> None:
     """Raise UserInputError for options that mean nothing for a system with an init of its own."""
     plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
+    meant = _MEANT if disk_path(options.reference) is not None else (*_MEANT, *_FETCHING)
     given = [
         _NAMES.get(one.name, one.name)
         for one in fields(FitOptions)
-        if one.name not in _MEANT and getattr(options, one.name) != getattr(plain, one.name)
+        if one.name not in meant and getattr(options, one.name) != getattr(plain, one.name)
     ]
     if given:
         raise UserInputError(
@@ -105,7 +109,8 @@ def refuse_for_images(options: FitOptions) -> None:
     if options.exercise_file is None:
         raise UserInputError(
             f"{options.reference} is a system: nobody but you can say what it is there for",
-            hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)",
+            hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
+            + ("" if disk_path(options.reference) else "; or name one program of it: --entrypoint"),
         )
 
 
@@ -164,9 +169,11 @@ def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
     machine = row.machine_type(options.machine or row.kinds[0]).kind
+    memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
     return replace(
-        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
-    )
+        options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
+        memory_bytes=memory,
+    )  # fmt: skip
 
 
 def identity_of(found: OpenedSubject, store: Store) -> str:

@@ -5,17 +5,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from vmtailor.analysis.systems import units
+from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.image.archive_tree import ArchiveTree
+from vmtailor.drivers.image.limits import Limits
+from vmtailor.model.architecture import named
+from vmtailor.model.image import Image
+from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.subject import SubjectKind
+from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import subject as subject_stage
+from vmtailor.stages import system_disk
 from vmtailor.stages.image import ImageOptions, Source
 from vmtailor.stages.subject import OpenedSubject
 
 DISK = f"{SubjectKind.DISK}:"
+#: The number of a file system that fills its disk.
+WHOLE = 0
+#: An archive that can be read once.
+_STDIN = "docker-archive:-"
 #: First bytes of what is a disk image, where a path is given without a prefix: qcow2's; an MBR's or loader's last two
 #: of a sector; ext4's.
 _SIGNS = ((0, b"QFI\xfb"), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
@@ -44,11 +60,72 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
         with subject_stage.of_disk(path, reference, partition=partition, init=init) as found:
             yield found
         return
+    yield _in_archive(_fetched(reference, store, partition), reference, init)
+
+
+@contextlib.contextmanager
+def on_disk(
+    reference: str, store: Store, distribution: Distribution, *, partition: int | None = None
+) -> Iterator[OpenedSubject]:
+    """A system on a disk that a machine can be started from: its own, or one that is made of its tree. A tree without
+    a kernel gets the distribution's. Raises as `opened` does, and as packaged.provide."""
+    path = disk_path(reference)
+    if path is not None:
+        with subject_stage.of_disk(path, reference, partition=partition) as found:
+            yield found
+        return
+    image = _fetched(reference, store, partition)
+    tree = _in_archive(image, reference).subject
+    kernel = None if tree.kernel else packaged.provide(distribution, named(tree.architecture), store)
+    made = system_disk.make(image, kernel, store)
+    init = tree.init.path
+    with subject_stage.of_disk(made, reference, partition=WHOLE, init=init, identity=image.digest) as found:
+        yield replace(found, subject=replace(found.subject, notes=(*found.subject.notes, *_notes(image, kernel))))
+
+
+def is_system(options: FitOptions) -> bool:
+    """Whether what is to be fitted is a system with an init of its own: a disk; a tree with an init, of which the user
+    names no other program; an image whose entry point is one. Raises as image_stage.fetch does."""
+    if disk_path(options.reference) is not None:
+        return True
+    if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
+        return False
+    asked = named(options.architecture).image if options.architecture else ""
+    limits = None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes)
+    settings = ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
+    image = image_stage.fetch(options.reference, options.store, settings)
+    argv = image.config.argv
+    if _is_tree(options.reference):
+        return units.find_init(Root(ArchiveTree(Path(image.archive)))) is not None
+    return bool(argv) and units.is_init(Root(ArchiveTree(Path(image.archive))), argv[0])
+
+
+def _fetched(reference: str, store: Store, partition: int | None) -> Image:
     if partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor show disk:FILE --partition NUMBER")
-    image = image_stage.fetch(reference, store, ImageOptions(system=True))
-    root = image_stage.parse_reference(reference).source is Source.ROOTFS
-    argv = image.config.argv
-    named = init or (argv[0] if argv and not root else "")
-    kind = SubjectKind.ROOT if root else SubjectKind.IMAGE
-    yield subject_stage.of_archive(Path(image.archive), reference, kind, init=named, identity=image.digest)
+    return image_stage.fetch(reference, store, ImageOptions(system=True))
+
+
+def _is_tree(reference: str) -> bool:
+    return image_stage.parse_reference(reference).source is Source.ROOTFS
+
+
+def _in_archive(image: Image, reference: str, init: str = "") -> OpenedSubject:
+    argv, tree = image.config.argv, _is_tree(reference)
+    chosen = init or (argv[0] if argv and not tree else "")
+    kind = SubjectKind.ROOT if tree else SubjectKind.IMAGE
+    return subject_stage.of_archive(Path(image.archive), reference, kind, init=chosen, identity=image.digest)
+
+
+def _notes(image: Image, kernel: KernelBaseline | None) -> Iterator[str]:
+    """What a reader should know of a disk that was made of a tree."""
+    if kernel is not None:
+        yield f"it has no kernel: that of {kernel.origin[0]} was installed in its disk"
+    config = image.config
+    told = [
+        *(["arguments"] if len(config.argv) > 1 else []),
+        *(["environment"] if any(name != "PATH" for name, _ in config.env) else []),
+        *(["user"] if config.user not in ("", "0", "root") else []),
+    ]
+    if told:
+        yield f"what the image says for container engines is not told to its init: {', '.join(told)}"

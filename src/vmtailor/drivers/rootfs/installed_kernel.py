@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A packaged kernel as its package would install it in a system: image, configuration, and modules with their index.
+Files only: no program of the system runs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from vmtailor.base.process import require_tool, run
+from vmtailor.drivers.rootfs.rootfs import Extra
+from vmtailor.model.kernel import KernelBaseline
+
+#: Seconds that indexing the modules of one kernel may take.
+INDEX_S = 300.0
+
+
+def entries(kernel: KernelBaseline, lib: str) -> list[Extra]:
+    """What is put over a system's tree. `lib`: where /lib leads in it, such as `usr/lib`.
+
+    Raises HostError where the host has no depmod."""
+    release, top = kernel.release, f"{lib}/modules/{kernel.release}"
+    modules = Path(kernel.modules_dir)
+    found = [
+        Extra(f"boot/vmlinuz-{release}", data=Path(kernel.vmlinuz)),
+        Extra(f"boot/config-{release}", data=Path(kernel.config)),
+        *(
+            Extra(f"{top}/{path.relative_to(modules)}", data=path)
+            for path in sorted(modules.rglob("*"))
+            if path.is_file()
+        ),
+    ]
+    return [*found, *(Extra(f"{top}/{name}", data=data) for name, data in sorted(_index(modules, release).items()))]
+
+
+def _index(modules: Path, release: str) -> dict[str, bytes]:
+    """The files by which modules are found, and which a package's installation has this host's depmod write."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "lib" / "modules" / release
+        folder.mkdir(parents=True)
+        for path in modules.iterdir():
+            (folder / path.name).symlink_to(path.absolute())
+        run([require_tool("depmod", "kmod"), "-b", name, release], timeout_s=INDEX_S)
+        return {path.name: path.read_bytes() for path in folder.iterdir() if not path.is_symlink()}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-margin`: what newly fails with each margin, what each margin costs, which images share a kernel.
 
-    tools/bench_margin.py [--only python go] [--margin none] [--quick] [--no-family | --no-probes] [--page FILE]
+    tools/bench_margin.py [--only python go] [--margin none] [--no-family | --no-probes] [--family jvm] [--page FILE]
 
 Each image of benchmarks/margin/ that has a probe is fitted once with each margin, with the exercise that is derived
 from the image alone; its probe then runs on the baseline and on each machine (bench_margin_probe.py). Further images of
@@ -199,6 +199,8 @@ def arguments() -> argparse.Namespace:
     some = parser.add_mutually_exclusive_group()
     some.add_argument("--no-family", action="store_true", help="do not fit further servers")
     some.add_argument("--no-probes", action="store_true", help="fit further servers alone")
+    further = (*FAMILY, *TIMED)
+    parser.add_argument("--family", nargs="+", choices=further, default=further, metavar="NAME", help="some of them")
     parser.add_argument("--out", type=Path, default=Path("build/bench-margin"), help="where cells and bundles go")
     parser.add_argument("--tables", action="store_true", help="make nothing, print what is there")
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
@@ -217,7 +219,7 @@ def conditions() -> str:
 
 def main() -> None:
     chosen = arguments()
-    family = () if chosen.no_family else (*FAMILY, *TIMED)
+    family = () if chosen.no_family else tuple(chosen.family)
     only = () if chosen.no_probes else chosen.only
     bench = Bench(chosen.out.absolute(), Store(), keys.code())
     wanted = tasks(only, chosen.margin, family)

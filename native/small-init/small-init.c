@@ -78,6 +78,7 @@ _Noreturn static void become(char **argv) {
     static char *const known[] = {"/sbin/init", "/etc/init", "/bin/init", "/bin/sh"};
     read_text("/proc/cmdline", command_line, sizeof(command_line));
     const char *wanted = word("init");
+    watch_leave();
     if (!watch_is_wanted()) {
         umount("/proc");
         unlink("/init");

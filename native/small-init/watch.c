@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -14,6 +15,9 @@
 
 #define MOST_WORDS 64
 #define WAIT_MS 10000
+/* Without a time zone, strace looks for a file that names one twice for each call. Nobody else spells it like this. */
+#define ZONE "TZ"
+#define NO_ZONE "<UTC>0"
 
 bool watch_is_wanted(void) {
     return access(WATCH "/disk", R_OK) == 0;
@@ -51,6 +55,12 @@ static void start_log(void) {
     _exit(1);
 }
 
+void watch_leave(void) {
+    const char *zone = getenv(ZONE);
+    if (zone && !strcmp(zone, NO_ZONE))
+        unsetenv(ZONE);
+}
+
 void watch_start(char **argv) {
     /* The tracer is started by its own loader: nothing of the root's libraries is used. Its name is the first word. */
     static char *words[MOST_WORDS + 16] = {TRACER_NAME, "--library-path", WATCH "/lib", WATCH "/strace"};
@@ -68,6 +78,7 @@ void watch_start(char **argv) {
         words[count++] = last[i];
     for (size_t i = 1; argv[i] && count < MOST_WORDS + 15; i++)
         words[count++] = argv[i]; /* what the kernel's command line has for init */
+    setenv(ZONE, NO_ZONE, 0);
     execv(WATCH "/ld.so", words);
     fatal("the tracer: %s", strerror(errno));
 }

@@ -22,6 +22,9 @@
 
 bool watch_is_wanted(void);
 
+/* In what becomes the root's init: take back what was put into the tracer's environment. */
+void watch_leave(void);
+
 /* Start what watches. With a tracer this does not return: it starts this program again, traced, to become init. */
 void watch_start(char **argv);
 

@@ -18,7 +18,10 @@
 
 #define LINE 65536
 #define PERIOD_MS 500 /* so much is lost at most when the machine is switched off */
-#define LOOK_S 3      /* between two looks at devices and modules, which take a while themselves */
+/* A tracer writes a line for each call. Read one by one, each would cost two switches of the processor beside the
+ * tracer's own four; the pipe holds what is written in this time, or its writer waits. */
+#define PAUSE_NS (5 * 1000000)
+#define LOOK_S 3 /* between two looks at devices and modules, which take a while themselves */
 #define PIPE_BYTES (1 << 20)
 #define INSTANCE WATCH "/events/instances/vmtailor"
 
@@ -66,17 +69,25 @@ static void put_lines(const struct source *from, const char *data, size_t length
     }
 }
 
-/* What is there to be read now; whole lines go on, so that two sources never stand in one line. */
-static void take(struct source *source) {
+/* One piece of what is there to be read now; whole lines go on, so that two sources never stand in one line. Whether
+ * there was one. */
+static bool take_piece(struct source *source) {
     ssize_t got = read(source->fd, source->held + source->length, LINE - source->length);
     if (got <= 0)
-        return;
+        return false;
     source->length += (size_t)got;
     char *last = memrchr(source->held, '\n', source->length);
     size_t whole = last ? (size_t)(last - source->held) + 1 : source->length == LINE ? LINE : 0;
     put_lines(source, source->held, whole);
     source->length -= whole;
     memmove(source->held, source->held + whole, source->length);
+    return true;
+}
+
+/* All of it, within bounds: the writer may be as fast as we are. */
+static void take(struct source *source) {
+    for (int pieces = 0; pieces < PIPE_BYTES / LINE && take_piece(source); pieces++)
+        ;
 }
 
 static void put_own(const char *kind, const char *one, const char *two) {
@@ -141,6 +152,8 @@ _Noreturn void watch_log(void) {
             take(&calls);
         if (both[1].revents)
             take(&kernel);
+        if (both[0].revents | both[1].revents)
+            nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
         long long now = now_ms();
         if (sees && now - looked >= LOOK_S * 1000) {
             seen_look();

@@ -187,7 +187,7 @@ static struct watch *watches[8];
 
 void loop_add(struct watch *watch, int fd, short events, void (*ready)(struct watch *watch, short events)) {
     size_t i = 0;
-    *watch = (struct watch){fd, events, ready};
+    *watch = (struct watch){.fd = fd, .events = events, .ready = ready};
     while (watches[i] != NULL && watches[i] != watch)
         i++;
     watches[i] = watch;

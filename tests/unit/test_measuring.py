@@ -272,3 +272,14 @@ def test_boots_are_counted_until_two_agree(
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, least=False)
     assert len(found.exact) == made and kept == [tmp_path / measure.COUNTS] + [None] * (made - 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "made"), [(5.0, 3, 3), (9.9, 5, 3), (10.0, 3, 2), (100.0, 3, 2), (100.0, 1, 1)]
+)
+def test_of_long_boots_on_the_wall_clock_two_are_enough(
+    seconds: float, count: int, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "_walled", lambda *_: Boot(Outcome.READY, (), seconds))
+    found = measure.timed(cast(Any, None), count, Path(), lambda note: None)
+    assert len(found.wall) == made

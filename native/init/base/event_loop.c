@@ -35,6 +35,7 @@ void loop_start(void (*reaped)(pid_t pid, int status)) {
 void loop_add(struct watch *watch, int fd, short events, void (*ready)(struct watch *watch, short events)) {
     watch->fd = fd;
     watch->events = events;
+    watch->not_before_ns = 0;
     watch->ready = ready;
     if (count == MOST)
         fatal("", "too many things to watch");
@@ -67,11 +68,14 @@ void loop_step(uint64_t deadline_ns) {
     struct pollfd polls[MOST];
     struct watch *asked[MOST];
     size_t asked_count = count;
-    for (size_t i = 0; i < asked_count; i++) {
-        asked[i] = watches[i];
-        polls[i] = (struct pollfd){.fd = watches[i]->events != 0 ? watches[i]->fd : -1, .events = watches[i]->events};
-    }
     uint64_t now = now_ns();
+    for (size_t i = 0; i < asked_count; i++) {
+        struct watch *watch = asked[i] = watches[i];
+        bool waits = watch->not_before_ns > now;
+        polls[i] = (struct pollfd){.fd = watch->events != 0 && !waits ? watch->fd : -1, .events = watch->events};
+        if (waits && watch->not_before_ns < deadline_ns)
+            deadline_ns = watch->not_before_ns;
+    }
     uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
     struct timespec timeout = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
     sigset_t none;

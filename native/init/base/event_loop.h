@@ -7,9 +7,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* `not_before_ns`: it is not asked for earlier, on the monotonic clock; what can wait is done many at a time. */
 struct watch {
     int fd;
     short events;
+    uint64_t not_before_ns;
     void (*ready)(struct watch *watch, short events);
 };
 

@@ -59,7 +59,9 @@ _Noreturn void traced_become(const struct list *argv, int status_fd, bool mark) 
         list_add(&words, "-D"); /* the tracer is no parent of the entry point, which stays our child */
     for (size_t i = 0; i < sizeof after / sizeof *after; i++)
         list_add(&words, after[i]);
-    execve(words.items[0], words.items, (char *[]){NULL});
+    /* Without a time zone, strace looks for a file that names one twice for each call. What it starts has an
+     * environment of its own. */
+    execve(words.items[0], words.items, (char *[]){"TZ=UTC0", NULL});
     program_give_up(status_fd, CANNOT_EXECUTE, errno, "execve(%s)", words.items[0]);
 }
 

@@ -89,6 +89,8 @@ class Timed:
 
 
 COUNTS = "boot.counts"
+#: Host seconds after which a side has boots enough on the wall clock: what the host adds is a small share of long ones.
+ENOUGH_S = 20.0
 #: So many counted machines run at a time: instructions are the same beside another guest. Wall time is not.
 _room = threading.BoundedSemaphore(2)
 
@@ -138,10 +140,12 @@ def _agree(done: Sequence[Boot]) -> bool:
 
 
 def timed(subject: MeasuredMachine, count: int, scratch: Path, note: Callable[[str], None]) -> Timed:
-    """Boot `count` times on the wall clock, with nothing of ours beside. Raises GuestError when a boot that should work
-    does not."""
-    wall = []
+    """Boot up to `count` times on the wall clock, with nothing of ours beside; of boots that take long two are enough.
+    Raises GuestError when a boot that should work does not."""
+    wall: list[Boot] = []
     for number in range(count):
+        if number >= 2 and sum(found.seconds for found in wall) >= ENOUGH_S:
+            break
         note(f"wall clock, boot {number + 1} of {count}")
         wall.append(_walled(subject, scratch))
     return Timed(tuple(wall))

@@ -275,6 +275,33 @@ def test_boots_are_counted_until_two_agree(
 
 
 @pytest.mark.parametrize(
+    ("known", "executed", "count", "made", "kept"),
+    [(7, (7,), 3, 1, 2), (7, (8, 8), 3, 2, 3), (7, (8, 9), 3, 2, 3), (7, (7,), 1, 1, 1), (7, (8, 7, 7), 5, 3, 4)],
+)
+def test_a_boot_that_is_known_is_one_of_them(
+    known: int,
+    executed: tuple[int, ...],
+    count: int,
+    made: int,
+    kept: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def of(instructions: int) -> Boot:
+        return Boot(Outcome.READY, (), 1.0, functions=(FunctionCost("f", Phase.KERNEL, instructions),))
+
+    boots = iter(executed)
+    monkeypatch.setattr(measure, "_counted", lambda *_: (of(next(boots)), (("init", 1),)))
+    monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
+    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, least=False, known=of(known))
+    assert next(boots, None) is None and len(found.exact) == kept
+    # What only a boot of its own tells comes first.
+    assert found.exact[0] == of(executed[0]) and found.initcalls == (("init", 1),)
+    assert (of(known) in found.exact) is (count > 1 or known in executed)
+
+
+@pytest.mark.parametrize(
     ("seconds", "count", "made"), [(5.0, 3, 3), (9.9, 5, 3), (10.0, 3, 2), (100.0, 3, 2), (100.0, 1, 1)]
 )
 def test_of_long_boots_on_the_wall_clock_two_are_enough(

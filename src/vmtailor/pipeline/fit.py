@@ -89,7 +89,7 @@ def _make(inputs: FitInputs, times: Times, folder: Path) -> FitRun:
     with times.of("trace"):
         record, files = fitting.traced(inputs)
         inputs = fitting.as_traced(inputs, record)
-    with fit_sides.counting_baseline(inputs) as begun:
+    with fit_sides.counting_baseline(inputs, record) as begun:
         with times.of("trace"):
             findings = fitting.known(inputs, record, files)
         return finished(findings, times, folder, begun)

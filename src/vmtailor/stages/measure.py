@@ -103,9 +103,11 @@ def counted(
     note: Callable[[str], None],
     *,
     least: bool = True,
+    known: Boot | None = None,
 ) -> Counted:
     """Boot up to `count` times on the instruction clock, until two agree, and search the least memory in which the
-    exercise still passes, unless that is not asked for. Raises GuestError when a boot that should work does not."""
+    exercise still passes, unless that is not asked for. `known`: a counted boot of the very machine that was made
+    before, as for a trace: one of them. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
         marks=subject.marks,
@@ -114,10 +116,11 @@ def counted(
     )
 
     def all_boots() -> list[tuple[Boot, tuple[tuple[str, int], ...]]]:
-        done: list[tuple[Boot, tuple[tuple[str, int], ...]]] = []
-        while len(done) < count and not _agree([found for found, _ in done]):
-            done.append(_counted(subject, config, scratch, None if done else folder / COUNTS))
-        return done
+        done = [_counted(subject, config, scratch, folder / COUNTS)]
+        before = [known] if known is not None and count > 1 else []
+        while len(before) + len(done) < count and not _agree([*before, *(found for found, _ in done)]):
+            done.append(_counted(subject, config, scratch, None))
+        return [*done, *((found, ()) for found in before)]
 
     if least:
         note(f"instruction clock, up to {count} boots, and least memory")

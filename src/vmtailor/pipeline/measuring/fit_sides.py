@@ -22,6 +22,7 @@ from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.trace import Trace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Built, Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs
@@ -62,9 +63,11 @@ def is_measured(inputs: FitInputs, machine: Machine) -> bool:
 
 
 @contextmanager
-def counting_baseline(inputs: FitInputs) -> Iterator[Beside[Counted]]:
-    """Within the block the baseline is counted beside what else is done; it is given up where nobody waits for it."""
-    asked = asked_of(inputs, inputs.baseline, inputs.table, BASELINE)
+def counting_baseline(inputs: FitInputs, record: Trace | None = None) -> Iterator[Beside[Counted]]:
+    """Within the block the baseline is counted beside what else is done; it is given up where nobody waits for it. A
+    boot of it is that of the trace, where that was made here and of the same machine."""
+    known = record.coverage_boot if record is not None and record.machine == inputs.baseline else None
+    asked = replace(asked_of(inputs, inputs.baseline, inputs.table, BASELINE), known=known)
     with pairs.beside(lambda: machines.counted(asked)) as begun:
         yield begun
 

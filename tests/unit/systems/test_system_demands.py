@@ -19,6 +19,7 @@ from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.analysis.systems.seen import Seen
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad
 
 FACTS = Facts(
     "6.12.1",
@@ -129,6 +130,19 @@ def test_modules_demand_by_what_they_were_loaded_for(system: SystemDemands) -> N
     assert symbols(system) == {"BR_NF": "modprobe made the kernel load br_netfilter: it asked for br_netfilter"}
 
 
+def test_what_is_missed_in_words_is_demanded_and_what_is_passed_over_is_not(system: SystemDemands) -> None:
+    loads = [
+        ModuleLoad(module, path, LoadedFor.PERHAPS, module, task, 7)
+        for module, path, task in (
+            ("autofs4", "fs/autofs/autofs4", "systemd"),  # a row of data/systems: it warns
+            ("ip_tables", "net/ipv4/netfilter/ip_tables", "systemd"),  # in silence
+            ("autofs4", "other", "somebody"),
+        )
+    ]
+    system.loads(loads, {"fs/autofs/autofs4": "BR_NF", "net/ipv4/netfilter/ip_tables": "VT", "other": "CGROUPS"}.get)
+    assert symbols(system) == {"BR_NF": "systemd made the kernel load autofs4: it asked for autofs4"}
+
+
 def test_what_the_traced_kernel_had_not_cannot_be_missed(system: SystemDemands) -> None:
     system.event(call("sendto", "3<NETLINK:[ROUTE:1]>", 'nlmsg_type=RTM_NEWLINK nla_type=IFLA_INFO_KIND}, "vrf"'))
     assert symbols(system) == {} and {q.name for q in system.unanswered} == {"vrf"}
@@ -137,7 +151,8 @@ def test_what_the_traced_kernel_had_not_cannot_be_missed(system: SystemDemands) 
 def test_rows_of_what_is_come_by_are_whole() -> None:
     found = untouched.load()
     assert found.covers("/dev/tty1") and not found.covers("/dev/ttyS0") and not found.covers("/dev/tty")
-    assert all(len(row.reason) > 20 for row in found.mounts)
+    reasons = [*(row.reason for row in found.mounts), *(row.reason for row in found.missed)]
+    assert all(len(reason) > 20 for reason in reasons) and found.missed
 
 
 def test_a_malformed_row_is_refused(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None
 
 
 def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
+    tree = tmp_path / "no-system"
+    (tree / "bin").mkdir(parents=True)
     for mode, words in (("trim", "systems with an init"), ("ask", "needs a terminal")):
-        ended = run_program(tmp_path / mode, "fit", "oci:x", "--units", mode)
+        ended = run_program(tmp_path / mode, "fit", f"rootfs:{tree}", "--units", mode)
         assert ended.code == 2 and words in " ".join(ended.stderr.split())

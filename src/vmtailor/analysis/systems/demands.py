@@ -98,7 +98,8 @@ class SystemDemands:
         """What modules were loaded for. `symbol_of`: a module's path in the tree → its symbol."""
         needs = {load.what: load for load in loads if load.reason is LoadedFor.DEPENDENCY}
         for load in loads:
-            if load.reason not in _DEMANDED or not load.path:
+            missed = load.reason is LoadedFor.PERHAPS and self._untouched.misses(load.module, load.task)
+            if not load.path or not (missed or load.reason in _DEMANDED):
                 continue
             symbol = symbol_of(load.path)
             if symbol is not None and symbol in self._baseline:

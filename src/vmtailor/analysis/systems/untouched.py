@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What whole systems come by and do without, as data with reasons: `data/systems/*.toml`.
+"""What whole systems come by and do without, and what they miss of it: data with reasons, `data/systems/*.toml`.
 
 [[mount]]
 id     = "debug-files"           # unique
@@ -8,6 +8,12 @@ place  = "/sys/kernel/debug"     # mounted where it always is: demanded once a f
 reason = "why"
 
 [[absence]]                      # as in data/harmless: what is opened there demands nothing, and may be missing
+
+[[missed]]
+id     = "automounts"            # unique
+module = "autofs4"               # a module that a program loads by name and could do without:
+task   = "systemd"               # who, where it is demanded all the same, since it says that it misses it
+reason = "why"
 """
 
 from __future__ import annotations
@@ -32,13 +38,28 @@ class OwnMount:
 
 
 @dataclass(frozen=True)
+class MissedModule:
+    """A module that a program loads by name: where it is missing, the program says so in the system's log."""
+
+    id: str
+    module: str
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Untouched:
     mounts: tuple[OwnMount, ...]
     absences: tuple[Harmless, ...]
+    missed: tuple[MissedModule, ...] = ()
 
     def covers(self, path: str) -> bool:
         """Whether opening a path demands nothing."""
         return any(row.covers(path) for row in self.absences)
+
+    def misses(self, module: str, task: str) -> bool:
+        """Whether a program that could do without a module says that it is not there."""
+        return any((row.module, row.task) == (module, task) for row in self.missed)
 
 
 def load(folder: Traversable | Path | None = None) -> Untouched:
@@ -47,9 +68,12 @@ def load(folder: Traversable | Path | None = None) -> Untouched:
     base = folder if folder is not None else resources.files("vmtailor") / "data" / "systems"
     mounts: list[OwnMount] = []
     absences: list[Harmless] = []
+    missed: list[MissedModule] = []
     for origin, text in toml_rows.texts("systems", base):
         tables = toml_rows.document(text, origin)
         mounts += toml_rows.rows(tables, "mount", OwnMount, origin)
         absences += toml_rows.rows(tables, "absence", Harmless, origin)
-    toml_rows.require_unique([*(row.id for row in mounts), *(row.id for row in absences)], "rows of data/systems")
-    return Untouched(tuple(mounts), tuple(absences))
+        missed += toml_rows.rows(tables, "missed", MissedModule, origin)
+    ids = [*(row.id for row in mounts), *(row.id for row in absences), *(row.id for row in missed)]
+    toml_rows.require_unique(ids, "rows of data/systems")
+    return Untouched(tuple(mounts), tuple(absences), tuple(missed))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-host`: fit the machine that hosts containers, print what the figures are held against.
+
+    tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--boots 3] [--out build/bench-host] [--page FILE]
+
+The disk is that of examples/debian-vm, made once; it is fitted for each machine and each way with units. What was
+finished is found again, so that it can be interrupted: each fit is a bundle below OUT, and a second run reads them from
+there. OUT/host.md has the table; `--page` writes it into a page, between its marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench_margin_table import into_page
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.model.fit import FitRun, Side
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "debian-vm"
+MEMORY = "2G"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: a figure of a side, in its unit; at most `goal` on the tailored side, where there is one."""
+
+    title: str
+    of: Callable[[Side], float | None]
+    digits: int = 2
+    goal: float | None = None
+    units: str = ""  # the goal holds with these alone
+
+
+def _loops_us(side: Side) -> float | None:
+    """Microseconds of the named loops that only emulation causes, before init: an instruction is a nanosecond."""
+    if side.init_instructions is None or side.init_instructions_net is None:
+        return None
+    return (side.init_instructions - side.init_instructions_net) / 1e3
+
+
+def _seconds(us: float | None, without_us: float | None = 0.0) -> float | None:
+    return None if us is None or without_us is None else (us - without_us) / 1e6
+
+
+ROWS = (
+    Row("kernel entry → systemd of the real root, virtual s, gross", lambda s: _seconds(s.init_virtual_us), goal=0.50),
+    Row("the same, net", lambda s: _seconds(s.init_virtual_us, _loops_us(s)), goal=0.30),
+    Row("kernel entry → a container ran, virtual s", lambda s: _seconds(s.ready_virtual_us), goal=5.0, units="trim"),
+    Row("kernel entry → systemd, M instructions, net", lambda s: _millions(s.init_instructions_net), 1),
+    Row("device accesses to ready", lambda s: s.device_accesses, 0),
+    Row("kernel file, compressed, MB", lambda s: s.kernel_compressed_bytes / 1e6, goal=3.5),
+    Row("symbols =y or =m with a prompt", lambda s: s.symbols_prompted, 0, goal=380),
+)
+
+
+def _millions(count: float | None) -> float | None:
+    return None if count is None else count / 1e6
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def disk(out: Path) -> Path:
+    """The example's disk, made where it is not there."""
+    folder = out / "debian-vm"
+    if not (folder / "disk.raw").is_file():
+        subprocess.run([sys.executable, str(EXAMPLE / "build"), str(folder)], check=True)
+    return folder / "disk.raw"
+
+
+def fitted(out: Path, machine: str, units: str, boots: int) -> FitRun | None:
+    """The record of one fit; None where it did not come to its end."""
+    bundle = out / f"{machine}-{units}"
+    argv = [sys.executable, "-m", "vmtailor", "fit", f"disk:{disk(out)}", "-x", str(EXAMPLE / "exercise.toml"),
+            "--memory", MEMORY, "--machine", machine, "--units", units, "--boots", str(boots), "-o", str(bundle),
+            "--json"]  # fmt: skip
+    say(f"=== {machine}, --units {units}")
+    ended = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False)
+    if ended.returncode not in (0, 1):
+        return None
+    try:
+        return records.load(FitRun, bundle / "run.json")
+    except UserInputError as error:
+        say(f"    {error.message}")
+        return None
+
+
+def shown(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}".replace(",", " ")
+
+
+def table(runs: Sequence[tuple[str, str, FitRun]]) -> str:
+    """The table in Markdown: the baseline of each machine, then each way with units."""
+    machines = dict.fromkeys(machine for machine, _, _ in runs)
+    columns: list[tuple[str, str, Side]] = []
+    for machine in machines:
+        of_it = [(units, run) for one, units, run in runs if one == machine]
+        columns.append((f"{machine}, baseline", "", of_it[0][1].baseline))
+        columns += [(f"{machine}, `{units}`", units, run.tailored) for units, run in of_it]
+    lines = [
+        "| | " + " | ".join(title for title, _, _ in columns) + " | goal |",
+        "| --- | " + "---: | " * len(columns) + "---: |",
+    ]
+    for row in ROWS:
+        cells = [shown(row.of(side), row.digits) for _, _, side in columns]
+        goal = "" if row.goal is None else shown(row.goal, row.digits) + (f" (`{row.units}`)" if row.units else "")
+        lines.append(f"| {row.title} | {' | '.join(cells)} | {goal} |")
+    lines += ["", *(_words(machine, units, run) for machine, units, run in runs)]
+    return "\n".join(lines) + "\n"
+
+
+def _words(machine: str, units: str, run: FitRun) -> str:
+    repairs = sum(1 for trial in run.trials if trial.purpose == "repair")
+    steps = len(run.exercise.load)
+    missed = [
+        row.title
+        for row in ROWS
+        if row.goal is not None and row.units in ("", units) and (row.of(run.tailored) or float("inf")) > row.goal
+    ]
+    over = f"; over its goal: {', '.join(missed)}" if missed else ""
+    verdict = "verified" if run.verified else "not verified"
+    seconds = sum(seconds for _, seconds in run.stage_seconds)
+    return f"- {machine}, `{units}`: {verdict}, {steps} steps, {repairs} repairs, {seconds / 60:.0f} min{over}."
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="The machine that hosts containers, fitted and held against its goals."
+    )
+    parser.add_argument("--machine", nargs="+", default=["q35"], metavar="KIND", help="q35 microvm")
+    parser.add_argument("--units", nargs="+", default=["keep", "trim"], choices=["keep", "trim"])
+    parser.add_argument("--boots", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("build/bench-host"))
+    parser.add_argument("--page", type=Path, help="a page that gets the table, between its marks")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    out = chosen.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    pairs = [(machine, units) for machine in chosen.machine for units in chosen.units]
+    say(f"{len(pairs)} fits, the first up to 90 minutes on two processors; what is there is found")
+    runs = []
+    for machine, units in pairs:
+        found = fitted(out, machine, units, chosen.boots)
+        if found is not None:
+            runs.append((machine, units, found))
+    if not runs:
+        raise SystemExit("no fit came to its end")
+    text = table(runs)
+    records.write_atomic(out / "host.md", text.encode())
+    if chosen.page is not None:
+        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, "host").encode())
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

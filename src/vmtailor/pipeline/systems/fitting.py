@@ -150,7 +150,7 @@ def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
 def find(given: SystemInputs) -> SystemFindings:
     """The exercise on the system's own kernel, and once more with everything seen."""
     before, key = ran_before(given)
-    record, folder = traced(given)
+    record, folder = traced(given, before.boot.seconds)
     return SystemFindings(given, record, folder, before, key)
 
 
@@ -173,10 +173,11 @@ def trace_key(given: SystemInputs, machine: Machine) -> str:
     return keys.of_run(system_trace, machine, given.exercise, given.natives, *parts)
 
 
-def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
-    """The trace, and the folder with its files; found again when nothing it depends on has changed. What fails only
-    while everything is seen is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where the
-    system does not even get ready under the tracer: what its exercise needs was not seen."""
+def traced(given: SystemInputs, plain_s: float) -> tuple[SystemTrace, Path]:
+    """The trace, and the folder with its files; found again when nothing it depends on has changed. `plain_s`: host
+    seconds that the same exercise took without the tracer, on the same kernel. What fails only while everything is seen
+    is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where the system does not even get
+    ready under the tracer: what its exercise needs was not seen."""
     store, options = given.options.store, given.options
     machine = tracing.machine_of(given.found, given.own, memory_bytes=options.memory_bytes, cpus=1)
     # On the instruction clock a busy host changes nothing of what is seen.
@@ -190,7 +191,7 @@ def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
             work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(
                 given.subject.reference, machine, work, given.own.modules, given.own.way_in, given.natives,
-                booter=system_verify.booter(given.natives),
+                plain_s=plain_s, booter=system_verify.booter(given.natives),
             )  # fmt: skip
             found = system_trace.trace(wanted, folder, scratch)
         if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready

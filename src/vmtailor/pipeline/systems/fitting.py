@@ -12,6 +12,7 @@ from pathlib import Path
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
+from vmtailor.analysis.guests.degraded import new_units
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
@@ -208,8 +209,7 @@ def only_traced(found: SystemFindings) -> tuple[str, ...]:
     """What went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
     before, traced_boot = found.before.boot, found.trace.boot
     failures = [text for text in traced_boot.failures if text not in before.failures]
-    units = [name for name in traced_boot.failed_units if name not in before.failed_units]
-    return (*failures, *(f"unit {name} failed" for name in units))
+    return (*failures, *(f"unit {name} failed" for name in new_units(before, traced_boot)))
 
 
 def patient(exercise: SystemExercise) -> SystemExercise:

@@ -48,8 +48,12 @@ KILLED = """<4>[   60.1] dd invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), orde
 <4>[   60.1]  dump_stack_lvl+0x5d/0x80
 <4>[   60.1]  ? __pfx_own_way+0x10/0x10 [ext4]
 <4>[   60.1]  </TASK>
-<4>[   60.1] RIP: 0033:0x4e3f2d
+<4>[   60.1] RIP: 0010:rep_stos_alternative+0x40/0x80
+<4>[   60.1] RSP: 002b:00007ffde07a1a78 EFLAGS: 00000246 ORIG_RAX: 0000000000000000
+<4>[   60.1] Code: 07 31 c0 e9 b5 fe ff ff 50 48 8d 3d <48> 3d 00 f0
 <4>[   60.1] Code: Unable to access opcode bytes at 0x4e3f03.
+<4>[   60.1] RDX: 0000000004000000 RSI: 00007fa21c400000 RDI: 0000000000000000
+<4>[   60.1] R10: 00000000000001b6 R11: 0000000000000246 R12: 0000000004000000
 <4>[   60.1] RAX: ffffffffffffffda RBX: 0000000000000000 RCX: 00000000004e3f2d
 <3>[   60.2] Memory cgroup out of memory: Killed process 812 (dd) total-vm:66708kB, anon-rss:15920kB
 """

@@ -88,11 +88,18 @@ def test_mistakes_are_named(text: str, words: str) -> None:
     assert words in wrong.value.message and wrong.value.message.startswith("x.toml: ")
 
 
-@pytest.mark.parametrize("example", ["debian-vm", "small-system"])
-def test_a_file_of_an_example_is_read(example: str) -> None:
-    path = Path(__file__).parents[2] / "examples" / example / "exercise.toml"
+@pytest.mark.parametrize(
+    ("example", "unit"),
+    [
+        ("debian-vm/exercise.toml", "example-ready.service"),
+        ("debian-vm/exercise-podman.toml", "example-ready.service"),
+        ("small-system/exercise.toml", "multi-user.target"),
+    ],
+)
+def test_a_file_of_an_example_is_read(example: str, unit: str) -> None:
+    path = Path(__file__).parents[2] / "examples" / example
     found = load_system(path)
-    assert found.ready.unit == "multi-user.target" and found.stop == ("systemctl", "reboot")
+    assert found.ready.unit == unit and found.stop == ("systemctl", "reboot")
     assert not found.host_steps  # so it can be driven on the instruction clock
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests.kernel_log import complaints, named, new_complaints, whole
+from vmtailor.analysis.guests.kernel_log import complaints, expected_messages, named, new_complaints, shape, whole
 
 LOG = """<6>[    0.1] all is well
 <4>[    0.2] odd thing 0x12 at 7
@@ -37,6 +37,44 @@ def test_a_new_message_is_found_once() -> None:
     found = ["unable to open an initial console"] * 2
     assert new_complaints(found, complaints(LOG)) == found[:1]
     assert new_complaints(found, [], [re.compile("initial console")]) == []
+
+
+#: Of a process that was killed for want of memory, as two kernels say it.
+KILLED = """<4>[   60.1] dd invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+<4>[   60.1] CPU: 0 UID: 0 PID: 812 Comm: dd Not tainted 6.12.117 #1
+<4>[   60.1] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2 04/01/2014
+<4>[   60.1] Call Trace:
+<4>[   60.1]  <TASK>
+<4>[   60.1]  dump_stack_lvl+0x5d/0x80
+<4>[   60.1]  ? __pfx_own_way+0x10/0x10 [ext4]
+<4>[   60.1]  </TASK>
+<4>[   60.1] RIP: 0010:rep_stos_alternative+0x40/0x80
+<4>[   60.1] RSP: 002b:00007ffde07a1a78 EFLAGS: 00000246 ORIG_RAX: 0000000000000000
+<4>[   60.1] Code: 07 31 c0 e9 b5 fe ff ff 50 48 8d 3d <48> 3d 00 f0
+<4>[   60.1] Code: Unable to access opcode bytes at 0x4e3f03.
+<4>[   60.1] RDX: 0000000004000000 RSI: 00007fa21c400000 RDI: 0000000000000000
+<4>[   60.1] R10: 00000000000001b6 R11: 0000000000000246 R12: 0000000004000000
+<4>[   60.1] RAX: ffffffffffffffda RBX: 0000000000000000 RCX: 00000000004e3f2d
+<3>[   60.2] Memory cgroup out of memory: Killed process 812 (dd) total-vm:66708kB, anon-rss:15920kB
+"""
+
+
+def test_a_dump_is_no_complaint_and_what_it_was_dumped_for_is_one() -> None:
+    report = ["dd invoked oom-killer", "Memory cgroup out of memory"]
+    new = new_complaints(complaints(KILLED), [], expected_messages())
+    assert [text.split(":")[0] for text in new] == report
+    other = KILLED.replace("own_way", "another_way").replace("#1", "#1 Debian").replace("812", "901")
+    assert new_complaints(complaints(KILLED), complaints(other), expected_messages()) == []
+
+
+def test_what_begins_like_a_dump_still_counts() -> None:
+    said = ["WARNING: CPU: 0 PID: 1 at kernel/x.c:12 f+0x1/0x2", "CS: a clock stood still", "RCU: stalled"]
+    assert new_complaints(said, [], expected_messages()) == said
+
+
+def test_names_of_containers_are_made_up() -> None:
+    one, other = (f"docker-{name * 8}.scope" for name in ("0123abcd", "99fe01aa"))
+    assert shape(one) == shape(other) == "docker-#.scope" and shape("user@1000.service") == "user@1000.service"
 
 
 @given(st.text(), st.text())

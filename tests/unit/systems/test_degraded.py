@@ -22,6 +22,11 @@ def test_a_unit_that_failed_before_is_no_loss_and_another_is() -> None:
     assert found == ("unit b.mount failed, which it did not on the baseline",)
 
 
+def test_a_containers_unit_that_failed_before_by_another_name_is_no_loss() -> None:
+    before, after = (run([f"docker-{name * 8}.scope"]) for name in ("0123abcd", "99fe01aa"))
+    assert degraded(before, after) == () and len(degraded(run(["docker.service"]), after)) == 1
+
+
 def test_messages_are_compared_without_their_numbers() -> None:
     before = run(warnings=["sda: 17 errors"], errors="job 4 failed\n")
     after = run(warnings=["sda: 29 errors", "no such thing"], errors="job 9 failed\nno memory limit\n")

@@ -101,6 +101,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
 
     def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace:
         assert inputs.machine.clock is Clock.INSTRUCTIONS and not inputs.machine.entropy
+        assert inputs.plain_s == RIGHT.boot.seconds  # the run before tells how long it takes: no boot finds out again
         figures = LogFigures(2, 2, 2, 0, 0, len(LOG), 1.0)
         record = SystemTrace(
             "disk:x.raw", inputs.machine, RIGHT.boot, 1.0, "log", figures, True, (), (), LOADS, (), (), ()

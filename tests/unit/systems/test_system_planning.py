@@ -124,8 +124,9 @@ def test_a_plan_has_a_selected_module_built_in(inputs: SystemPlanInputs) -> None
 def test_conditions_of_entries_know_systems() -> None:
     own = Situation("q35", RootFormat.EXT4, "6.12.1", own_init=True)
     ids = {entry.id for entry in catalogue.load().chosen(own)}
-    assert {"device-nodes", "scripts", "root-ext4"} <= ids and "partition-tables" not in ids
-    assert "device-nodes" not in {e.id for e in catalogue.load().chosen(Situation("q35", RootFormat.EXT4, "6.12.1"))}
+    assert {"device-nodes", "scripts", "root-ext4", "access-control-lists"} <= ids and "partition-tables" not in ids
+    others = {e.id for e in catalogue.load().chosen(Situation("q35", RootFormat.EXT4, "6.12.1"))}
+    assert not {"device-nodes", "access-control-lists"} & others
 
 
 def test_without_modules_what_was_one_is_built_in(inputs: SystemPlanInputs) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from vmtailor.analysis.guests import kernel_log
+from vmtailor.model.boots.boot import Boot
 from vmtailor.model.watched.system_run import SystemRun
 
 #: The file in which the attendant sends the errors of the system's own log.
@@ -18,7 +19,7 @@ def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[
     """What `after` lost, in sentences: units that newly failed, errors newly in the system's log, and complaints of
     the kernel that are new, numbers aside. `expected`: messages that a smaller machine is known for."""
     patterns = tuple(expected)
-    units = [name for name in after.boot.failed_units if name not in before.boot.failed_units]
+    units = new_units(before.boot, after.boot)
     complaints = new_complaints(before, after, patterns)
     errors = kernel_log.new_complaints(_errors(after), _errors(before), patterns)
     said = {_plain(text) for text in complaints}
@@ -27,6 +28,12 @@ def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[
         *(f"the system logs an error: {text}" for text in errors if _plain(text) not in said),
         *(f"the kernel complains: {text}" for text in complaints),
     )
+
+
+def new_units(before: Boot, after: Boot) -> list[str]:
+    """Units that only `after` calls failed. Those of containers have names that are made up anew each time."""
+    known = {kernel_log.shape(name) for name in before.failed_units}
+    return [name for name in after.failed_units if kernel_log.shape(name) not in known]
 
 
 def new_complaints(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[str]] = ()) -> list[str]:

@@ -16,6 +16,8 @@ _LOGGED = re.compile(r"^<(\d+)>(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 #: The same on a console, where the level is not shown.
 _SHOWN = re.compile(r"^(?:\[\s*\d+\.\d+\])?(?:\[\s*[TC]\d+\])?\s?(.*)$")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
+#: Names that are made anew each time: of containers, of the mounts and scopes that belong to them.
+_MADE_UP = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{12,}(?![0-9A-Za-z])")
 _CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
 WARNING = 4
@@ -65,6 +67,11 @@ def expected_messages() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
 
 
+def shape(name: str) -> str:
+    """A name without what is made up anew each time, so that those of two runs can be compared."""
+    return _MADE_UP.sub("#", name)
+
+
 def new_complaints(
     tailored: Iterable[str], baseline: Iterable[str], expected: Iterable[re.Pattern[str]] = ()
 ) -> list[str]:
@@ -76,9 +83,9 @@ def new_complaints(
     patterns = tuple(expected)
     found = []
     for message in tailored:
-        shape = _NUMBERS.sub("#", message)
-        if shape in known or any(pattern.search(message) for pattern in patterns):
+        plain = _NUMBERS.sub("#", message)
+        if plain in known or any(pattern.search(message) for pattern in patterns):
             continue
-        known.add(shape)
+        known.add(plain)
         found.append(message)
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
+from vmtailor.analysis.guests.degraded import new_units
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
@@ -150,7 +151,7 @@ def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
 def find(given: SystemInputs) -> SystemFindings:
     """The exercise on the system's own kernel, and once more with everything seen."""
     before, key = ran_before(given)
-    record, folder = traced(given)
+    record, folder = traced(given, before.boot.seconds)
     return SystemFindings(given, record, folder, before, key)
 
 
@@ -173,10 +174,11 @@ def trace_key(given: SystemInputs, machine: Machine) -> str:
     return keys.of_run(system_trace, machine, given.exercise, given.natives, *parts)
 
 
-def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
-    """The trace, and the folder with its files; found again when nothing it depends on has changed. What fails only
-    while everything is seen is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where the
-    system does not even get ready under the tracer: what its exercise needs was not seen."""
+def traced(given: SystemInputs, plain_s: float) -> tuple[SystemTrace, Path]:
+    """The trace, and the folder with its files; found again when nothing it depends on has changed. `plain_s`: host
+    seconds that the same exercise took without the tracer, on the same kernel. What fails only while everything is seen
+    is the tracer's doing, since it passes without (`only_traced`). Raises GuestError where the system does not even get
+    ready under the tracer: what its exercise needs was not seen."""
     store, options = given.options.store, given.options
     machine = tracing.machine_of(given.found, given.own, memory_bytes=options.memory_bytes, cpus=1)
     # On the instruction clock a busy host changes nothing of what is seen.
@@ -190,7 +192,7 @@ def traced(given: SystemInputs) -> tuple[SystemTrace, Path]:
             work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(
                 given.subject.reference, machine, work, given.own.modules, given.own.way_in, given.natives,
-                booter=system_verify.booter(given.natives),
+                plain_s=plain_s, booter=system_verify.booter(given.natives),
             )  # fmt: skip
             found = system_trace.trace(wanted, folder, scratch)
         if found.boot.outcome not in (Outcome.READY, Outcome.WRONG):  # `WRONG`: it was ready
@@ -207,8 +209,7 @@ def only_traced(found: SystemFindings) -> tuple[str, ...]:
     """What went wrong under the tracer alone, in sentences: steps, and units that the system calls failed."""
     before, traced_boot = found.before.boot, found.trace.boot
     failures = [text for text in traced_boot.failures if text not in before.failures]
-    units = [name for name in traced_boot.failed_units if name not in before.failed_units]
-    return (*failures, *(f"unit {name} failed" for name in units))
+    return (*failures, *(f"unit {name} failed" for name in new_units(before, traced_boot)))
 
 
 def patient(exercise: SystemExercise) -> SystemExercise:

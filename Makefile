@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # What `make bench` runs; a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,vm:stock
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-analyze setup-bench bench-image bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-analyze setup-bench bench-image bench-engines bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench          every runtime and suite in the quick form, under 90 minutes by its own estimate, and the report (root)"
 	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root)"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
+	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, an hour; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
@@ -107,6 +108,11 @@ setup-bench: setup
 
 bench-image: setup
 	$(BIN)/python examples/build.py benchmarks/image $(BUILD)/images/bench
+
+# A stock machine with the engines in it, for --inside vm:build/bench/engines.raw.
+bench-engines: setup
+	mkdir -p $(BUILD)/bench
+	$(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines.raw
 
 bench: setup-bench bench-image
 	mkdir -p $(BUILD)/bench

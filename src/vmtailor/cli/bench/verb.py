@@ -79,6 +79,14 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    inside: Annotated[
+        str | None,
+        typer.Option(
+            "--inside", help="vm:DISK: run the engines of --on within this machine, a system that has them (make "
+            "bench-engines builds one), counted on the instruction clock.",
+            show_default=False,
+        ),
+    ] = None,
     within: Annotated[
         float | None,
         typer.Option(
@@ -131,6 +139,7 @@ def bench(
         netperf_source,
         require_kvm,
         None if within is None else 60.0 * within,
+        inside or "",
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

@@ -109,6 +109,12 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="report: Markdown tables in the published layout, of what was measured in full."
+        ),
+    ] = False,
     weights: Annotated[
         str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
     ] = None,
@@ -116,6 +122,8 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:  # fmt: skip
     """Run the same container in every way, and compare the costs: natively, in engines, in systems."""
+    if what == "report" and published:
+        return reading.published(files or [], output)
     if what == "report":
         return reading.report(files or [], output, csv, json=json)
     if what == "compare":

@@ -55,7 +55,10 @@ def test_isolation_is_a_map_and_unixbench_an_index() -> None:
         )
         for block in range(1, 7)
     ] + [
-        BenchTrial(SuiteName.UNIXBENCH, "pipe", "native", 1, "our set, 1 copy", block, 0.0, 1.0, (BenchFigure("score", 1e5, "lps", True),))
+        BenchTrial(
+            SuiteName.UNIXBENCH, "pipe", "native", 1, "our set, 1 copy", block, 0.0, 1.0,
+            (BenchFigure("score", 1e5, "lps", True),),
+        )
         for block in (1, 2, 3)
     ]  # fmt: skip
     run = replace(found.runs[0], trials=tuple(trials))

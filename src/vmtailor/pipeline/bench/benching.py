@@ -63,6 +63,8 @@ class BenchOptions:
 
 def bench(options: BenchOptions) -> BenchResults:
     """Measure, and return what the file then holds. Raises UserInputError, HostError."""
+    if options.out.is_dir():
+        raise UserInputError(f"{options.out} is a folder: results are one file", hint="-o bench.json")
     described = tuple(name for name in options.runtimes if not machines.is_machine(name))
     for name in described:
         description.load(name)

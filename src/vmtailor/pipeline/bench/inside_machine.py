@@ -108,8 +108,11 @@ def _volumes(image: Image, image_archive: str, store: Store) -> tuple[Path, Path
     def ours(folder: Path) -> None:
         entries = [Extra(ENTER, data=enter, mode=0o755)]
         entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
-        with temporary.held_folder() as scratch, tarfile.open(scratch / "empty.tar", "w"):
-            build(scratch / "empty.tar", folder / "disk", RootFormat.EXT4, entries)
+        with temporary.held_folder() as scratch:
+            empty = scratch / "empty.tar"
+            with tarfile.open(empty, "w"):
+                pass
+            build(empty, folder / "disk", RootFormat.EXT4, entries)
 
     key = digest("bench-tree/1", image.digest)
     tree = store.get("bench-volume", key, of_image) / "disk"

@@ -299,6 +299,10 @@ def main(words: list[str]) -> int:
     except VmtailorError as error:
         terminal.show_error(error)
         return int(error.exit_code)
+    except OSError as error:
+        refused = HostError(f"the host refused: {error}", hint="is the disk full, or the results' folder gone?")
+        terminal.show_error(refused)
+        return int(refused.exit_code)
     return 0
 
 

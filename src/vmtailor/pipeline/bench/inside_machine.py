@@ -175,6 +175,7 @@ class Inside:
         parts = guest_programs.of(machine.architecture)
         exercise = exercise_of(asked)
         root = SystemRoot(known.root, known.root_type, known.writable, known.init)
+        self.scratch.mkdir(parents=True, exist_ok=True)
         with temporary.held_folder(self.scratch) as folder:
             volume = folder / "attendant"
             said = (Saying(_SAID, ("cat", LOG)), *sayings)

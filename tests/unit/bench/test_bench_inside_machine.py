@@ -71,6 +71,9 @@ def test_what_an_instance_needs_is_made_as_on_a_host() -> None:
     assert "echo 1048576 >/sys/fs/cgroup/bench1/memory.max" in script and "/sys/fs/cgroup/bench1/cgroup.procs" in run
     script, run = asked("nspawn")
     assert "mount -t overlay" in script and "/sys/fs/cgroup/bench1/cgroup.procs" in run
+    # Each in a cgroup of its own: nspawn passes controllers on in the first, which nobody enters again.
+    assert "/sys/fs/cgroup/bench0/cgroup.procs systemd-nspawn" in script and "bench0" not in " ".join(run)
+    assert script.count("systemd-nspawn --quiet") == 1
     script, run = asked("podman")
     assert run[:2] == ("env", "CONTAINERS_CONF=/var/lib/vmtailor-bench/podman/containers.conf")
     assert "load --quiet --input /run/vmtailor-ours/image.tar" in script and "overlay," not in script

@@ -21,10 +21,14 @@ TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
 ENTER, ARCHIVE = "enter", "image.tar"
 #: What a runtime keeps, on the system's own disk; what the script said; that it was started.
 FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
+#: What the first instance printed.
+FIRST = "/run/vmtailor-bench.first"
 #: What a line of LOG begins with that says why a guest cannot be measured.
 FAILED = "failed: "
-#: The one instance that there is.
+#: The one instance that there is at a time; the cgroup of the first one, and that of those that follow: who has passed
+#: controllers on in one leaves it so, and nobody can enter it again.
 INSTANCE = "bench1"
+_FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
 #: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
 REST_S = 30
 _CGROUPS = "/sys/fs/cgroup"
@@ -35,7 +39,7 @@ _BEGIN = f"""\
 [ -e {BEGUN} ] && exit 0
 : >{BEGUN}
 exec >{LOG} 2>&1 </dev/null
-fail() {{ echo "{FAILED}$*"; exit 0; }}
+fail() {{ echo "{FAILED}$*" >&2; exit 0; }}
 must() {{ "$@" || fail "$@"; }}
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 command -v systemctl >/dev/null && systemctl is-system-running --wait
@@ -67,10 +71,11 @@ def in_guest(
         "cgroup": f"/{INSTANCE}", "command_line": " ".join(command),
     }  # fmt: skip
     entered = one.limits == "cgroup" and (limits is not None or not one.chroot)
-    lists = {"command": command, "cgroups": ("-c", f"{_CGROUPS}/{INSTANCE}/cgroup.procs") if entered else ()}
+    cgroups = {name: ("-c", f"{_CGROUPS}/{name}/cgroup.procs") if entered else () for name in (_FIRST_CGROUP, _CGROUP)}
     env = [f"{name}={filled(text, values)}" for name, text in one.environment.items()]
 
-    def words(given: Sequence[str]) -> tuple[str, ...]:
+    def words(given: Sequence[str], cgroup: str = _CGROUP) -> tuple[str, ...]:
+        lists = {"command": command, "cgroups": cgroups[cgroup]}
         found = fill(given, values, lists, groups_of(spec), one.options)
         return ("env", *env, *found) if env and found else found
 
@@ -87,7 +92,7 @@ def in_guest(
         *_daemon(one, words, f"{folder}/daemon.log"),
         *(_must(*words(load)) for load in one.commands.load),
         *_placed(one, replace(spec, command=tuple(command)), folder, entered=entered),
-        _must(*words(one.commands.run)),  # the first one is no start like others
+        f"{_must(*words(one.commands.run, _FIRST_CGROUP))} >{FIRST}",  # the first one is no start like others
         *(f"{shlex.join(words(gone))} >/dev/null 2>&1" for gone in one.commands.remove),
         "sync",
         f"sleep {REST_S}",
@@ -128,10 +133,11 @@ def _placed(one: Description, spec: InstanceSpec, folder: str, *, entered: bool)
         found += [
             f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
             f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
-            _must("mkdir", f"{_CGROUPS}/{spec.name}"),
         ]
-        for name, text in limit_files(spec.limits, unified=True):
-            found.append(f"echo {shlex.quote(text)} >{_CGROUPS}/{spec.name}/{name} || fail {name}")
+        for cgroup in (f"{_CGROUPS}/{name}" for name in (_FIRST_CGROUP, _CGROUP)):
+            found.append(_must("mkdir", cgroup))
+            for name, text in limit_files(spec.limits, unified=True):
+                found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
     if one.root is Root.IMAGE:
         return found
     own = f"{folder}/{spec.name}"

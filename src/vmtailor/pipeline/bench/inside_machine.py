@@ -31,7 +31,7 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.drivers.runtimes.description import Description
-from vmtailor.drivers.runtimes.in_guest import ARCHIVE, ENTER, FAILED, LOG, TREE, InGuest, in_guest
+from vmtailor.drivers.runtimes.in_guest import ARCHIVE, ENTER, FAILED, FIRST, LOG, TREE, InGuest, in_guest
 from vmtailor.model.architecture import named
 from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.machines import VM, BenchInside, BenchMachine
@@ -147,14 +147,14 @@ class Inside:
         """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
         program's digest."""
         asked = self._asked([BENCH, "report"], ASKED)
-        sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, asked.run)]
+        sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
         where = f"in Linux {machine.kernel}, {machine.machine.kind}, {sizes.mebibytes(machine.machine.memory_bytes)}"
         try:
             _, gathered = self._boot(asked, sayings)
         except GuestError as error:
-            return RuntimeIdentity(self.name, where, problem=f"{error.message}: {error.details[-500:]}")
+            return RuntimeIdentity(self.name, where, problem=error.message)
         said = gathered.report.file(_VERSION).strip().splitlines()
         version = f"{plain(said[0])[:40]} {where}" if said else where
         here, within = (inside.parse(gathered.report.file(name).encode()) for name in (_HERE, _WITHIN))

@@ -36,7 +36,7 @@ QUICK = ("execl", "fstime", "pipe", "context1", "spawn", "syscall")
 REPEAT = 2
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
 #: Seconds that a boot takes under emulation: of a machine of the image's own, and of a system with an engine in it.
-_COST_S, _COST_WITHIN_S = 15.0, 90.0
+_COST_S, _COST_WITHIN_S = 15.0, 60.0
 #: The marks of a program's end.
 ENDS = ("ready", "end")
 

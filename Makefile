@@ -6,10 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
-# What `make bench` runs; a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
+# What `make bench` runs (`make bench-published`: the SUITES); a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
+SUITES ?= startup,efficiency,memory,isolation,unixbench
+comma := ,
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,vm:stock
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-analyze setup-bench bench-image bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-analyze setup-bench bench-image bench-engines bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -26,8 +28,10 @@ help:
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, under 90 minutes by its own estimate, and the report (root)"
-	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root)"
+	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"
+	@echo "                    SUITES=startup BENCHED=native,podman: a part of them"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
+	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
 	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, an hour; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
@@ -108,16 +112,24 @@ setup-bench: setup
 bench-image: setup
 	$(BIN)/python examples/build.py benchmarks/image $(BUILD)/images/bench
 
+# A stock machine with the engines in it, for --inside vm:build/bench/engines.raw.
+bench-engines: setup
+	mkdir -p $(BUILD)/bench
+	$(BIN)/python examples/build.py benchmarks/engines $(BUILD)/bench/engines.raw
+
 bench: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
 	$(BIN)/vmtailor bench all --quick --repeat 5 --within 84 --on $(BENCHED) -o $(BUILD)/bench/quick.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/quick.json -o $(BUILD)/bench/quick.html
 
+# Suite by suite into one file, which goes on; a part of it: SUITES=startup BENCHED=native,podman.
 bench-published: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
-	$(BIN)/vmtailor bench startup,efficiency,memory,isolation --on $(BENCHED) -o $(BUILD)/bench/published.json
-	$(BIN)/vmtailor bench unixbench --n 1,2,3,4 --repeat 3 --on $(BENCHED) -o $(BUILD)/bench/published.json
+	for suite in $(subst $(comma), ,$(SUITES)); do \
+	  if test $$suite = unixbench; then more="--n 1,2,3,4 --repeat 3"; else more=; fi; \
+	  $(BIN)/vmtailor bench $$suite $$more --on $(BENCHED) -o $(BUILD)/bench/published.json || exit 1; done
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
+	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json --published -o $(BUILD)/bench/published.md
 
 bench-bundle: bench-image
 	mkdir -p $(BUILD)/bench

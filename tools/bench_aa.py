@@ -222,7 +222,11 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=REPEAT, help="blocks")
     parser.add_argument("--judge", action="store_true", help="of what was measured before")
     options = parser.parse_args()
-    results = options.out / "aa.json" if options.judge else measure(options.out.absolute(), options.repeat)
+    try:
+        results = options.out / "aa.json" if options.judge else measure(options.out.absolute(), options.repeat)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on where this one stopped", file=sys.stderr)
+        return 130
     run = records.load(BenchResults, results).runs[-1]
     found = pairs(run)
     judged = {size: one for size in SIZES if (one := judge(found, size)) is not None}

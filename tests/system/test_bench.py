@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -202,4 +203,42 @@ def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path:
     assert found["disk", "write"] == 102.4 and found["disk", "reread"] == 409.6  # KiB/s → MB/s
     assert found["tcp-send", "throughput"] == 1000.0
     assert {trial.variant for trial in run.trials} == {"IOzone", "netperf"}
+    assert nothing_is_left() == []
+
+
+@pytest.mark.slow
+def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tmp_path: Path) -> None:
+    disk = REPOSITORY / "build/bench/engines.raw"
+    description = REPOSITORY / "benchmarks/engines"
+    if not disk.is_file() or disk.stat().st_mtime < (description / "system.toml").stat().st_mtime:
+        disk.parent.mkdir(parents=True, exist_ok=True)
+        build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(description), str(disk)]
+        subprocess.run(build, check=True, timeout=BUILD_S)
+    absent = tmp_path / "absent.toml"
+    absent.write_text(CRUN.read_text().replace('"crun"', '"no-such-crun"').replace('name = "no-such', 'name = "no'))
+    out = tmp_path / "bench.json"
+    on = ["--on", f"native,nspawn,{absent}", "--inside", f"vm:{disk}"]
+    arguments = words(image, out, "startup,memory", *on)
+    ended = run_program(tmp_path, *arguments, timeout_s=BUILD_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    rows = {one.runtime: one for one in run.identities}
+    assert set(rows) == {"vm:engines/native", "vm:engines/nspawn", "vm:engines/no-crun"}
+    assert "no-such-crun is not there" in rows["vm:engines/no-crun"].problem
+    native, nspawn = rows["vm:engines/native"], rows["vm:engines/nspawn"]
+    assert not native.problem and not nspawn.problem
+    own = {name: str(kind) for name, kind in nspawn.namespaces}
+    assert own["pid"] == own["mnt"] == own["net"] == "own" and nspawn.kernel == native.kernel
+    assert {str(kind) for _, kind in native.namespaces} == {"shared"}
+    assert not [(trial.runtime, trial.failure) for trial in run.trials if trial.failure]
+    found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for trial in run.trials:
+        for figure in trial.figures:
+            found[trial.runtime, figure.name].append(figure.value)
+    for name in ("kernel to its end", "user to its end", "virtual time to its end"):
+        least, most = (found[f"vm:engines/{one}", name] for one in ("native", "nspawn"))
+        assert len(least) == len(most) == 2
+        assert max(least) - min(least) <= 0.001 * max(least) and max(most) - min(most) <= 0.001 * max(most)
+        assert min(most) > 2 * max(least)  # namespaces, mounts, a cgroup, its own process
+    assert any(text.startswith("vm:engines/…: memory: cannot tell") for text in run.left_out)
     assert nothing_is_left() == []

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from vmtailor.analysis.bench.advising import advise, parse_weights
+from vmtailor.analysis.bench.cells import against
+from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import compared, sides
 from vmtailor.analysis.bench.page import bench_page
 from vmtailor.base.cache.store import Store
@@ -30,6 +32,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.bench.benching import BenchOptions, bench
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -142,3 +145,29 @@ def test_advice_of_what_is_the_same_cannot_tell() -> None:
     )  # fmt: skip
     found = advise(HostRun(HOST, "sha256:0", False, 1, (), (), trials), {"startup": 1.0})
     assert not found.decided and len(found.ranked) == 2
+    assert set(found.untold) | {found.ranked[0].runtime} == {"native", "lxc"}  # and it says from whom
+
+
+def test_results_go_into_a_file(tmp_path: Path) -> None:
+    options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path, Store(tmp_path / "c"))
+    with pytest.raises(UserInputError, match="is a folder"):
+        bench(options)
+
+
+def test_counts_are_compared_as_counts() -> None:
+    def counted(value: float) -> HostRun:
+        trials = tuple(
+            BenchTrial(
+                SuiteName.STARTUP, "boot", "vm:stock", 1, CLOCK, n, 0.0, 1.0, (BenchFigure("kernel", value, "i"),)
+            )
+            for n in (1, 2)
+        )
+        return HostRun(HOST, "sha256:0", True, 1, (), (), trials)
+
+    (one,) = compared(counted(1000), counted(1100))
+    assert one.change is not None and one.change.verdict is Verdict.WORSE and one.change.ratio == 1.1
+
+
+def test_no_ratio_is_below_nothing() -> None:
+    found = against([1.0, 9.0], [1.1, 8.0], larger_is_better=False)
+    assert found is not None and found.low is not None and found.low >= 0

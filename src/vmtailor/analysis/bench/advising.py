@@ -45,13 +45,15 @@ class Ranked:
 @dataclass(frozen=True)
 class Advice:
     """`decided`: whether the samples tell who is first. `moved`: weight moved (suite, factor) → who is first then,
-    where that is another. `left_out`: runtimes and figures, and why."""
+    where that is another. `left_out`: runtimes and figures, and why. `untold`: runtimes from which no figure tells the
+    first one by the test of ranks."""
 
     ranked: tuple[Ranked, ...]
     rows: int
     decided: bool
     moved: tuple[tuple[str, float, str], ...]
     left_out: tuple[str, ...]
+    untold: tuple[str, ...] = ()
 
 
 def parse_weights(text: str) -> dict[str, float]:
@@ -112,8 +114,9 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
                 moved.append((suite, factor, then))
     # Draws from few samples hardly reach beyond them: the test of ranks has to tell the first from each other one, too.
     best = ranked[0].runtime
-    told = all(_told(values, larger, best, name) for name in able if name != best)
-    return Advice(ranked, len(kept_rows), told and ranked[0].first >= SURE, tuple(moved), tuple(left_out))
+    untold = tuple(name for name in able if name != best and not _told(values, larger, best, name))
+    decided = not untold and ranked[0].first >= SURE
+    return Advice(ranked, len(kept_rows), decided, tuple(moved), tuple(left_out), untold)
 
 
 def _told(

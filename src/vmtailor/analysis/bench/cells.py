@@ -123,7 +123,7 @@ def _cell(
         unit[1],
         tuple(values),
         bootstats.summarise(values),
-        _against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
+        set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
         tuple(trial.failure for trial in trials if trial.failure is not None),
         stats.unstable(values),
         key.variant != CLOCK and bool(noise) and statistics.median(noise) >= NOISY,
@@ -138,9 +138,10 @@ def baseline(key: CellKey) -> str:
     return STOCK if key.variant == CLOCK else NATIVE
 
 
-def _against(
+def set_against(
     key: CellKey, before: Sequence[float], after: Sequence[float], *, larger_is_better: bool
 ) -> Against | None:
+    """The values of a cell against others of its row, by the rule for what it counts or times."""
     if key.variant != CLOCK:
         return against(before, after, larger_is_better=larger_is_better)
     if not before or not after or statistics.median(before) <= 0:
@@ -163,6 +164,7 @@ def against(native: Sequence[float], values: Sequence[float], *, larger_is_bette
     if before <= 0:
         return None
     ends = [None, None] if found.low is None or found.high is None else [found.low, found.high]
-    ratios = sorted(1 + sign * end / before for end in ends if end is not None)
+    # Of few and scattered samples the difference may be more than all there is: no ratio is below nothing.
+    ratios = sorted(max(0.0, 1 + sign * end / before) for end in ends if end is not None)
     low, high = (ratios[0], ratios[1]) if ratios else (None, None)
     return Against(statistics.median(values) / before, low, high, found.verdict)

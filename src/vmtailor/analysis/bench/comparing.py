@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.analysis.bench.cells import Against, Cell, CellKey, against, cells_of
+from vmtailor.analysis.bench.cells import Against, Cell, CellKey, cells_of, set_against
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.results import BenchResults, HostRun
 
@@ -42,6 +42,6 @@ def compared(before: HostRun, after: HostRun) -> list[Compared]:
         one, two = left.get(key), right.get(key)
         change = None
         if one is not None and two is not None:
-            change = against(one.values, two.values, larger_is_better=one.larger_is_better)
+            change = set_against(key, one.values, two.values, larger_is_better=one.larger_is_better)
         found.append(Compared(key, one, two, change))
     return found

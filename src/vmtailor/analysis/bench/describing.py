@@ -25,10 +25,9 @@ _TESTS: dict[tuple[str, str], str] = {
     (SuiteName.STARTUP, "serial"): "Several instances, each begun when the one before has reported.",
     (SuiteName.STARTUP, "staggered"): "Several instances, begun 50 ms apart.",
     (SuiteName.STARTUP, "at-once"): "Several instances, begun all at once.",
-    (SuiteName.STARTUP, "boot"): "One boot that runs the program as the container: what is executed until it starts, "
-    "and until it ends.",
-    (SuiteName.STARTUP, "start"): "One start within a machine that is up: what is executed until the program is "
-    "there, and until the start command ends.",
+    (SuiteName.STARTUP, "boot"): "One start, as it is for each row: of a machine, from reset until the program starts, "
+    "and until it ends; of an engine within a machine that is up (its name follows the machine's), from the start "
+    "command to its end.",
     (SuiteName.EFFICIENCY, "linpack"): "LINPACK: a dense system of equations by OpenBLAS's dgesv, on all processors.",
     (SuiteName.EFFICIENCY, "stream"): "STREAM's four kernels over arrays that no cache holds.",
     (SuiteName.EFFICIENCY, "disk"): "One file in records of 8 KB in the instance's writable layer. Reread comes from "

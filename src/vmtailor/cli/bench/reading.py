@@ -15,10 +15,12 @@ from vmtailor.analysis.bench.comparing import Compared, compared, sides
 from vmtailor.analysis.bench.export import csv_of
 from vmtailor.analysis.bench.merging import merged
 from vmtailor.analysis.bench.page import bench_page
+from vmtailor.analysis.bench.published import published_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.records import to_bytes, write_atomic
+from vmtailor.base.words.text import plain
 from vmtailor.cli.bench.tables import show, show_advice, show_compared
 from vmtailor.model.bench.results import BenchResults
 
@@ -42,6 +44,21 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
         printed.json_bytes([to_bytes(found)])
     elif out is None and csv is None:
         show(found)
+
+
+def published(files: Sequence[Path], out: Path | None) -> None:
+    """The page of what was measured by the published protocols, as Markdown."""
+    page = published_page(load(files), [plain(str(file)) for file in files])
+    if not page:
+        raise UserInputError(
+            "nothing in these results was measured in full: the quick form is not to be set beside published tables",
+            hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
+        )
+    if out is None:
+        printed.lines(page)
+    else:
+        write_atomic(out, page.encode())
+        printed.note(f"written: {out}")
 
 
 def compare(files: Sequence[Path], *, json: bool) -> None:

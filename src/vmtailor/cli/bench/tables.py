@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from vmtailor.analysis.bench.advising import Advice
-from vmtailor.analysis.bench.cells import Cell, cells_of
+from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
 from vmtailor.analysis.bench.comparing import Compared
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
@@ -43,7 +43,7 @@ def _show_run(run: HostRun) -> None:
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     Console().print(
-        "Intervals are 95 %; ratios are of medians, to native of the same run. undecided: the samples do not tell.",
+        "Intervals are 95 %; ratios are of medians of the same run. undecided: the samples do not tell.",
         style="dim",
     )
 
@@ -69,7 +69,8 @@ def isolation_table(run: HostRun) -> Table:
 def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Table:
     """Figures of one test, row by row. `order`: of the runtimes."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
-    for name in ("figure", "runtime", "median", "95 %", "to native", "95 %", "n", ""):
+    to = f"to {baseline(rows[0].key)}" if rows else ""
+    for name in ("figure", "runtime", "median", "95 %", to, "95 %", "n", ""):
         table.add_column(name, justify="left" if name in ("figure", "runtime", "") else "right")
     before = ""
     for cell in sorted(rows, key=lambda cell: (cell.key.figure, order.get(cell.key.runtime, len(order)))):
@@ -192,7 +193,11 @@ def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> N
         if advice.decided:
             console.print(Text.assemble((f"{best} is first", "green"), ", whichever of the samples are drawn"))
         else:
-            console.print(f"cannot tell who is first: {best} is so in {100 * advice.ranked[0].first:.0f} % of draws")
+            often = f"{best} is so in {100 * advice.ranked[0].first:.0f} % of draws"
+            why = (
+                f", and no figure tells it from {', '.join(advice.untold)}: take more samples" if advice.untold else ""
+            )
+            console.print(Text(f"cannot tell who is first: {often}{why}"))
         for suite, factor, other in advice.moved:
             console.print(f"with {suite} weighing {factor:g} times as much, {other} is first")
     for text in advice.left_out:

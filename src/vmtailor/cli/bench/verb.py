@@ -79,6 +79,14 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    inside: Annotated[
+        str | None,
+        typer.Option(
+            "--inside", help="vm:DISK: run the engines of --on within this machine, a system that has them (make "
+            "bench-engines builds one), counted on the instruction clock.",
+            show_default=False,
+        ),
+    ] = None,
     within: Annotated[
         float | None,
         typer.Option(
@@ -101,6 +109,12 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="report: Markdown tables in the published layout, of what was measured in full."
+        ),
+    ] = False,
     weights: Annotated[
         str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
     ] = None,
@@ -108,6 +122,8 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:  # fmt: skip
     """Run the same container in every way, and compare the costs: natively, in engines, in systems."""
+    if what == "report" and published:
+        return reading.published(files or [], output)
     if what == "report":
         return reading.report(files or [], output, csv, json=json)
     if what == "compare":
@@ -131,6 +147,7 @@ def bench(
         netperf_source,
         require_kvm,
         None if within is None else 60.0 * within,
+        inside or "",
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

@@ -6,13 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vmtailor.model.bench.machines import BenchMachine
+from vmtailor.model.bench.machines import BenchInside, BenchMachine
 from vmtailor.model.bench.results import SuiteName
 
 #: The image that is measured where none is named.
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/5: engines within a machine.
 # vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
 # vmtailor/bench-job/3: the image's reference.
 # vmtailor/bench-job/2: the trees of published sets, machines.
@@ -23,9 +24,10 @@ class BenchJob:
     `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
     `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
     among the runtimes; `kvm`: it works here, so that they can be timed, too.
-    `reference`: the image as the user named it. `within_s`: how long its trials may take; None: as long as they do."""
+    `reference`: the image as the user named it. `within_s`: how long its trials may take; None: as long as they do.
+    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/4"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/5"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -47,3 +49,5 @@ class BenchJob:
     kvm: bool = False
     reference: str = ""
     within_s: float | None = None
+    inside: BenchInside | None = None
+    inside_runtimes: tuple[str, ...] = ()

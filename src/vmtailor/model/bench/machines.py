@@ -24,3 +24,17 @@ class BenchMachine:
     system_map: str = ""
     folder: str = ""
     subsystems: str = ""
+
+
+@dataclass(frozen=True)
+class BenchInside:
+    """A machine in which engines run: a system of the user's, on its first disk, with the image's files on the second
+    one and ours on the third. `root`, `root_type`, `init`: where its system is, and what is started there; `writable`:
+    whether it is mounted so. `disk`: the file, as the user named it."""
+
+    machine: BenchMachine
+    disk: str
+    root: str
+    root_type: str
+    init: str
+    writable: bool

@@ -23,6 +23,10 @@ from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFailure
 
 NO_LIMITS = Limits()
+#: Limits under which a runtime is asked who it is: it must set them.
+ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
+#: The image's tag in the archive that engines load.
+TAG = "bench:1"
 #: Where an instance calls back, inside it.
 CALL_BACK = "/callback"
 BENCH = "/bench/bench"

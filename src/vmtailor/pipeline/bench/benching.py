@@ -23,9 +23,8 @@ from vmtailor.drivers.runtimes.scope import held, require_root
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
-from vmtailor.pipeline.bench import machines
-from vmtailor.pipeline.bench.bench_run import BENCH
-from vmtailor.pipeline.bench.measuring import TAG
+from vmtailor.pipeline.bench import inside_machine, machines
+from vmtailor.pipeline.bench.bench_run import BENCH, TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import machine_tests
 from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
@@ -42,7 +41,8 @@ _LONGEST_S = 7 * 86400.0
 class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
-    `require_kvm`: machines have to be timed. `within_s`: how long trials may take; tests are left out for it."""
+    `require_kvm`: machines have to be timed. `within_s`: how long trials may take; tests are left out for it.
+    `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -58,21 +58,30 @@ class BenchOptions:
     netperf_source: Path | None = None
     require_kvm: bool = False
     within_s: float | None = None
+    inside: str = ""
 
 
 def bench(options: BenchOptions) -> BenchResults:
     """Measure, and return what the file then holds. Raises UserInputError, HostError."""
+    if options.out.is_dir():
+        raise UserInputError(f"{options.out} is a folder: results are one file", hint="-o bench.json")
     described = tuple(name for name in options.runtimes if not machines.is_machine(name))
     for name in described:
         description.load(name)
     machines.check(options.runtimes)
+    if options.inside:
+        inside_machine.check(options.inside)
+        if not described:
+            raise UserInputError("--inside, and no engine is named that would run there", hint="--on native,podman,…")
+    here = () if options.inside else described
     job = BenchJob(
-        options.suites, described, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
+        options.suites, here, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
         "", "", str(options.out.absolute()), options.only,
         _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
         _tree(NETPERF, options.netperf_source), within_s=options.within_s,
+        inside_runtimes=described if options.inside else (),
     )  # fmt: skip
-    _check_tests(job, any(machines.is_machine(name) for name in options.runtimes))
+    _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)
     require_root()
     image = _image(options)
@@ -82,11 +91,14 @@ def bench(options: BenchOptions) -> BenchResults:
         kvm=kvm_works,
         reference=options.image,
     )
+    job = replace(
+        job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),
+        image_archive=_packed(options, image),
+    )  # fmt: skip
+    if options.inside:
+        job = replace(job, inside=inside_machine.ready(options.inside, image, job.image_archive, options.store))
     with held() as scope:
-        job = replace(
-            job, image_digest=image.digest, archive=image.archive, program_sha256=_program(image),
-            image_archive=_packed(options, image), folder=str(scope.folder),
-        )  # fmt: skip
+        job = replace(job, folder=str(scope.folder))
         file = scope.folder / "job.json"
         records.save(job, file)
         words = [*scope.words(), sys.executable, "-m", "vmtailor.pipeline.bench.measuring", str(file)]

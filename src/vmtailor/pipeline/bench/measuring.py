@@ -35,7 +35,6 @@ from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.timed import timed
-from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.job import BENCH_IMAGE, BenchJob
 from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
@@ -46,24 +45,23 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
 )
 from vmtailor.pipeline.bench import results_file
-from vmtailor.pipeline.bench.bench_run import BENCH, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import (
     REPEAT,
     cannot_tell,
+    inside_trial,
     machine_tests,
     machine_timed,
     machine_trial,
     timed_too,
 )
 
-TAG = "bench:1"
 #: Where a cell that is measured again goes.
 AGAIN = "again.json"
 _UNPACK_S, _REPORT_S = 600.0, 120.0
-#: Limits under which a runtime is asked who it is: it must set them.
-ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
 
 
 def measure(job: BenchJob) -> HostRun:
@@ -89,16 +87,27 @@ def measure(job: BenchJob) -> HostRun:
             if identity.missing or identity.problem:
                 output.note(f"! {one.name}: {identity.missing or identity.problem}")
                 runtimes.pop(one.name, None)
-        booted = {one.name: Booted(one, folder / "machines") for one in job.machines}
+        booted: dict[str, Booted | Inside] = {one.name: Booted(one, folder / "machines") for one in job.machines}
+        booted |= {one.name: one for one in _inside(job, folder)}
         for name, machine in list(booted.items()):
             with step(f"boot {name}"):
-                identity = _machine_identity(job, machine, here)
+                if isinstance(machine, Inside):
+                    identity = machine.identity(job.program_sha256)
+                else:
+                    identity = _machine_identity(job, machine, here)
             found.append(identity)
             if identity.problem:
                 output.note(f"! {name}: {identity.problem}")
                 del booted[name]
         run = BenchRun(job, folder, cgroups, runtimes)
         return _trials(job, run, tuple(found), booted)
+
+
+def _inside(job: BenchJob, folder: Path) -> list[Inside]:
+    """The engines that run within a machine."""
+    if job.inside is None:
+        return []
+    return [Inside(job.inside, description.load(name), folder / "machines") for name in job.inside_runtimes]
 
 
 def _unpack(archive: Path, tree: Path) -> None:
@@ -161,7 +170,7 @@ def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> R
 
 
 def _trials(
-    job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted]
+    job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted | Inside]
 ) -> HostRun:
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=job.kvm)
@@ -198,15 +207,14 @@ def _trials(
     return known
 
 
-def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted]) -> tuple[list[PlannedTrial], list[str]]:
+def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -> tuple[list[PlannedTrial], list[str]]:
     """All trials in their order; and, in words, the tests that are left out so that they end in time."""
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
+    timed = [name for name, one in booted.items() if job.kvm and isinstance(one, Booted)]
     planned = [
         trial
         for test in tests
-        for trial in plan(
-            [test], [*run.runtimes, *(booted if job.kvm and timed_too(test) else ())], job.repeat, job.seed
-        )
+        for trial in plan([test], [*run.runtimes, *(timed if timed_too(test) else ())], job.repeat, job.seed)
     ]
     planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
     if job.within_s is None:
@@ -225,7 +233,7 @@ def _unusable(one: RuntimeIdentity) -> bool:
     return bool(one.missing or one.problem)
 
 
-def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> BenchTrial:
+def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside]) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
@@ -235,7 +243,9 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> B
     failure = None
     try:
         machine = booted.get(planned.runtime)
-        if machine is not None and test.variant != CLOCK:
+        if isinstance(machine, Inside):
+            figures = inside_trial(test, machine)
+        elif machine is not None and test.variant != CLOCK:
             figures = machine_timed(run, test, machine)
         elif machine is not None:
             figures = machine_trial(run, test, machine)
@@ -261,7 +271,12 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted]) -> B
 def again(job: BenchJob, planned: PlannedTrial) -> str:
     """The command that measures this cell again, into a file of its own: what is there goes on, and would have it."""
     machine = next((one for one in job.machines if one.name == planned.runtime), None)
-    if machine is not None:
+    within = ""
+    if job.inside is not None and planned.runtime.startswith(f"{job.inside.machine.name}/"):
+        name = planned.runtime.removeprefix(f"{job.inside.machine.name}/")
+        runtimes = shlex.quote(next(one for one in job.inside_runtimes if description.load(one).name == name))
+        within = f" --inside {shlex.quote(f'{VM}{job.inside.disk}')}"
+    elif machine is not None:
         runtimes = machine.name if not machine.folder else shlex.quote(f"{VM}{machine.folder}")
     else:
         described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
@@ -272,7 +287,7 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
     image = f" --image {shlex.quote(job.reference)}" if job.reference not in ("", BENCH_IMAGE) else ""
     return (
-        f"vmtailor bench {planned.test.suite} --on {runtimes} --only {planned.test.test}{count} "
+        f"vmtailor bench {planned.test.suite} --on {runtimes}{within} --only {planned.test.test}{count} "
         f"--repeat {job.repeat}{quick}{published}{image} -o {AGAIN}"
     )
 
@@ -284,6 +299,10 @@ def main(words: list[str]) -> int:
     except VmtailorError as error:
         terminal.show_error(error)
         return int(error.exit_code)
+    except OSError as error:
+        refused = HostError(f"the host refused: {error}", hint="is the disk full, or the results' folder gone?")
+        terminal.show_error(refused)
+        return int(refused.exit_code)
     return 0
 
 

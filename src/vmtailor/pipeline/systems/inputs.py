@@ -139,10 +139,10 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
     kernel = packaged.provide(options.distribution, row, options.store, found.subject.kernel)
-    taken = _taken_out(found, parts, options.store)
-    _require_same(taken / _KERNEL, Path(kernel.vmlinuz), found.subject)
+    taken = taken_out(found, parts, options.store)
+    require_same(taken / KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
-        own = replace(tracing.kernel_of(found, folder), file=taken / _KERNEL)
+        own = replace(tracing.kernel_of(found, folder), file=taken / KERNEL)
     source = source_of(options, kernel)
     whole = explaining.known_of(source, options.architecture, options.store)
     return SystemInputs(
@@ -183,10 +183,11 @@ def identity_of(found: OpenedSubject, store: Store) -> str:
         return content.sha256_of(file, store)
 
 
-_KERNEL, _INITRD = "kernel", "initrd"
+#: What is taken out of a system, in its folder.
+KERNEL, INITRD = "kernel", "initrd"
 
 
-def _taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
+def taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
     """The folder with the kernel and the initial RAM disk that the loader would start."""
     key = digest(_TAKEN, identity_of(found, store), found.subject.kernel, parts.small_init)
 
@@ -196,7 +197,7 @@ def _taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
     return store.get("system-kernel", key, fill)
 
 
-def _require_same(own: Path, packaged_kernel: Path, subject: SystemSubject) -> None:
+def require_same(own: Path, packaged_kernel: Path, subject: SystemSubject) -> None:
     """The packaged kernel of a release is that of the system: its symbols would be somebody else's. (A signature does
     not count: it changes the file, and not the kernel.)"""
     if attribution.banner_of(own) != attribution.banner_of(packaged_kernel):
@@ -226,8 +227,8 @@ def _baseline(options: FitOptions, found: OpenedSubject, taken: Path) -> Machine
     return Machine(
         kind=options.machine,
         memory_bytes=options.memory_bytes,
-        kernel=str(taken / _KERNEL),
-        initrd=str(taken / _INITRD),
+        kernel=str(taken / KERNEL),
+        initrd=str(taken / INITRD),
         append=words(found.subject, row),
         disks=(disk_of(found),),
         network=True,

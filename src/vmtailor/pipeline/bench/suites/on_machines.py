@@ -7,6 +7,7 @@ program's own start cost cancels. Suites whose figures would be of the processor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.counted import by_subsystem, counts, part_figures
@@ -19,6 +20,7 @@ from vmtailor.model.bench.machines import STOCK
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
+from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.startup import EXIT
 from vmtailor.pipeline.bench.suites.unixbench import ONE_COPY, ONE_CORE, OURS, PROGRAM
@@ -33,19 +35,36 @@ QUICK = ("execl", "fstime", "pipe", "context1", "spawn", "syscall")
 #: Counts do not vary: two boots show that they do not.
 REPEAT = 2
 _UP_TO_PROGRAM = (Phase.FIRMWARE, Phase.KERNEL, Phase.INIT)
-_COST_S = 15.0
+#: Seconds that a boot takes under emulation: of a machine of the image's own, and of a system with an engine in it.
+_COST_S, _COST_WITHIN_S = 15.0, 60.0
 #: The marks of a program's end.
 ENDS = ("ready", "end")
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a boot in which the command runs: its phase, and the marks of its begin and end."""
+
+    phase: Phase
+    begin: str
+    ends: tuple[str, ...]
+
+
+#: In a machine of the image's own, the command is what its init starts; in one with engines, what is asked of it once
+#: all is ready.
+OWN, WITHIN = Stretch(Phase.START_UP, "entry", ENDS), Stretch(Phase.LOAD, "load", ("load_end",))
+
+
 def machine_tests(job: BenchJob) -> list[BenchTest]:
-    """What is counted of a job's suites."""
+    """What is counted of a job's suites. Their cost is that of the mean row."""
+    own, within = len(job.machines), len(job.inside_runtimes)
+    cost_s = (own * _COST_S + within * _COST_WITHIN_S) / max(1, own + within)
     found = []
     if SuiteName.STARTUP in job.suites:
-        found.append(BenchTest(SuiteName.STARTUP, "boot", 1, CLOCK, _COST_S, False))
+        found.append(BenchTest(SuiteName.STARTUP, "boot", 1, CLOCK, cost_s, False))
     if SuiteName.UNIXBENCH in job.suites:
         tests = QUICK if job.quick else tuple(UNITS)
-        found += [BenchTest(SuiteName.UNIXBENCH, test, 1, CLOCK, 2 * _COST_S, False) for test in tests]
+        found += [BenchTest(SuiteName.UNIXBENCH, test, 1, CLOCK, 2 * cost_s, False) for test in tests]
     return [test for test in found if not job.only or test.test in job.only]
 
 
@@ -80,9 +99,18 @@ def timed_start(found: Boot) -> tuple[BenchFigure, ...]:
 
 
 def cannot_tell(job: BenchJob) -> list[str]:
-    """What is not measured of machines, and why."""
+    """What is not measured of machines, and of engines within one, and why."""
     counted = (SuiteName.STARTUP, SuiteName.UNIXBENCH)
     found = []
+    if job.inside is not None:
+        name = job.inside.machine.name
+        found += [
+            f"{name}/…: {suite}: cannot tell: what runs within a machine is counted, not timed"
+            for suite in job.suites
+            if suite not in counted
+        ]
+        if SuiteName.UNIXBENCH in job.suites:
+            found.append(f"{name}/…: unixbench dhry2reg, whetstone-double: cannot tell on the instruction clock")
     for machine in job.machines:
         for suite in job.suites:
             if suite not in counted:
@@ -112,6 +140,35 @@ def machine_trial(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[Benc
         raise TrialFailed(error.message, error.details) from error
 
 
+def inside_trial(test: BenchTest, one: Inside) -> tuple[BenchFigure, ...]:
+    """Count a test once in an engine within a machine. Raises TrialFailed."""
+    try:
+        if test.suite == SuiteName.STARTUP:
+            return started_within(one.run([BENCH, "report"]), one.subsystems)
+        units = UNITS[test.test]
+        less, more = (one.run([PROGRAM, "units", test.test, str(n)]) for n in (units, 2 * units))
+        return per_unit(less, more, units, one.subsystems, WITHIN)
+    except GuestError as error:
+        raise TrialFailed(error.message, error.details) from error
+
+
+def started_within(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
+    """What a start costs in an engine that is ready: from the start command to its end. The machine's own boot is not
+    in it, and there is nothing that would be the way to the program in every engine."""
+    name = "to its end"
+    kernel, user, devices = counts(found, (WITHIN.phase,))
+    figures = [
+        BenchFigure(f"kernel {name}", kernel, "instructions"),
+        BenchFigure(f"user {name}", user, "instructions"),
+        BenchFigure(f"devices {name}", devices, "accesses"),
+        *part_figures(f"kernel {name}", by_subsystem(found, (WITHIN.phase,), subsystems)),
+    ]
+    begin, end = _at_ns(found, WITHIN.begin), _at_ns(found, *WITHIN.ends)
+    if begin is not None and end is not None:
+        figures.append(BenchFigure(f"virtual time {name}", (end - begin) / 1e9, "s"))
+    return tuple(figures)
+
+
 def started(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
     """What a start costs: to the program, and to its end. `subsystems`: function of the kernel → its subsystem."""
     figures: list[BenchFigure] = []
@@ -129,9 +186,12 @@ def started(found: Boot, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ..
     return tuple(figures)
 
 
-def per_unit(less: Boot, more: Boot, units: int, subsystems: Mapping[str, str]) -> tuple[BenchFigure, ...]:
-    """What a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as above."""
-    phase = (Phase.START_UP,)
+def per_unit(
+    less: Boot, more: Boot, units: int, subsystems: Mapping[str, str], where: Stretch = OWN
+) -> tuple[BenchFigure, ...]:
+    """What a unit costs: the difference of two boots, of which one did so many units more. `subsystems`: as above;
+    `where`: the part of the boots in which they did it."""
+    phase = (where.phase,)
     kernel, user, devices = ((b - a) / units for a, b in zip(counts(less, phase), counts(more, phase), strict=True))
     figures = [
         BenchFigure("kernel a unit", kernel, "instructions"),
@@ -141,7 +201,7 @@ def per_unit(less: Boot, more: Boot, units: int, subsystems: Mapping[str, str]) 
     one, other = (by_subsystem(boot, phase, subsystems) for boot in (less, more))
     parts = {name: (other.get(name, 0.0) - one.get(name, 0.0)) / units for name in one.keys() | other.keys()}
     figures += part_figures("kernel a unit", parts)
-    times = [(_at_ns(one, "entry"), _at_ns(one, *ENDS)) for one in (less, more)]
+    times = [(_at_ns(one, where.begin), _at_ns(one, *where.ends)) for one in (less, more)]
     took = [end - begin for begin, end in times if begin is not None and end is not None]
     if len(took) == 2:
         figures.append(BenchFigure("virtual time a unit", (took[1] - took[0]) / units / 1e9, "s"))

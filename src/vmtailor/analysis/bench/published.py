@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of the published protocols as a page of documentation: Markdown in the published layout, tests down and
+runtimes across, with the conditions. What was measured at a tenth of the length is not among it. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from vmtailor.analysis.bench.cells import NOISY, Cell, cells_of
+from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.isolation import Degraded, HeatMap, heat_maps
+from vmtailor.analysis.bench.parts import is_part
+from vmtailor.analysis.bench.unixbench import index_tables
+from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
+from vmtailor.analysis.bench.wording import amount, title_of
+from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
+from vmtailor.model.machine import Accelerator
+
+_NONE = "–"
+
+
+def published_page(found: BenchResults, files: Sequence[str]) -> str:
+    """The page; empty where every run was of the quick form. `files`: names of the results, for the command that
+    writes it again."""
+    runs = [run for run in found.runs if not run.quick and run.trials]
+    if not runs:
+        return ""
+    command = " ".join(["vmtailor bench report", *files, "--published"])
+    parts = ["# Published protocols, as measured", f"Written by `{command.replace('`', '')}` from raw samples."]
+    for run in runs:
+        parts += _of_run(run)
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_run(run: HostRun) -> Iterable[str]:
+    yield f"## {_cell(run.host.id)}"
+    yield _conditions(run)
+    cells = [cell for cell in cells_of(run) if not is_part(cell)]
+    names = [one.runtime for one in run.identities if any(cell.key.runtime == one.runtime for cell in cells)]
+    for suite in SuiteName:
+        mine = [cell for cell in cells if cell.key.suite == suite]
+        if not mine:
+            continue
+        yield f"### {suite.value}"
+        if suite == SuiteName.ISOLATION:
+            yield from (_heat(one) for one in heat_maps(run))
+        elif suite == SuiteName.UNIXBENCH:
+            for table in index_tables(cells, names):
+                header = ("test", *table.runtimes)
+                yield f"**{_cell(index_title(table, dict(run.options)))}**\n\n{_table(header, index_rows(table))}"
+            yield from _medians([cell for cell in mine if cell.key.variant == CLOCK], names)
+        else:
+            yield from _medians(mine, names)
+    if run.left_out:
+        yield "**Not measured**"
+        yield "\n".join(f"- {_cell(text)}" for text in run.left_out)
+
+
+def _conditions(run: HostRun) -> str:
+    """Everything that another host would have to be told to see the same."""
+    host, noise = run.host, [trial.noise for trial in run.trials if trial.noise is not None]
+    days = [datetime.fromtimestamp(trial.started_unix_s, UTC).date() for trial in run.trials]
+    others = statistics.median(one.others + one.steal for one in noise) if noise else None
+    rows = [
+        ("memory", amount(float(host.memory_bytes), "B")),
+        ("cgroups", host.cgroup),
+        ("virtual machines", str(Accelerator.KVM if host.kvm else Accelerator.TCG).upper()),
+        ("image", run.image_digest),
+        ("trials", f"{len(run.trials)}, of which {sum(trial.failure is not None for trial in run.trials)} failed"),
+        ("measured", str(min(days)) if min(days) == max(days) else f"{min(days)} … {max(days)}"),
+        ("seed", str(run.seed)),
+        *run.options,
+    ]
+    if others is not None:
+        busy = ": the host was not quiet" if others >= NOISY else ""
+        rows.append(("others took, of all processor time, by the median trial", f"{100 * others:.1f} %{busy}"))
+    versions = [(one.runtime, one.version) for one in run.identities if one.version]
+    return _table(("condition", ""), [*rows, *versions])
+
+
+def _medians(cells: Sequence[Cell], names: Sequence[str]) -> Iterable[str]:
+    """One table a test: its figures down, runtimes across, medians with their 95 % interval."""
+    for test in dict.fromkeys(_test(cell) for cell in cells):
+        of_test = [cell for cell in cells if _test(cell) == test]
+        across = [name for name in names if any(cell.key.runtime == name for cell in of_test)]
+        rows = []
+        for figure in dict.fromkeys(cell.key.figure for cell in of_test):
+            by = {cell.key.runtime: cell for cell in of_test if cell.key.figure == figure}
+            rows.append((figure, *(_median(by.get(name)) for name in across)))
+        suite, name, count, variant = test
+        counts = sorted({cell.summary.count for cell in of_test if cell.summary is not None})
+        samples = f"{counts[0]} … {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
+        yield f"**{_cell(title_of(suite, name, count, variant))}** ({samples} samples a cell)\n\n" + _table(
+            ("", *across), rows
+        )
+
+
+def _test(cell: Cell) -> tuple[str, str, int, str]:
+    return cell.key.suite, cell.key.test, cell.key.count, cell.key.variant
+
+
+def _median(cell: Cell | None) -> str:
+    if cell is None:
+        return _NONE
+    if cell.summary is None:
+        return f"failed: {cell.failures[0].reason}" if cell.failures else _NONE
+    s = cell.summary
+    unit = cell.unit if cell.unit in ("s", "B") else ""  # these choose their own prefix
+    failed = f"; {len(cell.failures)} failed" if cell.failures else ""
+    return f"{amount(s.median, cell.unit)} ({amount(s.low, unit)} … {amount(s.high, unit)}{failed})"
+
+
+def _heat(found: HeatMap) -> str:
+    rows = [(stress, *(_lost(one) for one in cells)) for stress, cells in found.rows]
+    title = f"**(t2 − t1) / t1 of the instances that behave, {_cell(found.variant)}**"
+    return f"{title}\n\n{_table(('stress', *found.runtimes), rows)}"
+
+
+def _lost(one: Degraded | None) -> str:
+    if one is None:
+        return _NONE
+    if one.failed and not one.samples:
+        return f"failed: {one.failed}"
+    between = f" ({one.low:+.0f} … {one.high:+.0f})" if one.low is not None and one.high is not None else ""
+    return f"{one.words}{between}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, [" --- " if not at else " ---: " for at in range(len(header))], *rows]
+    return "\n".join(f"| {' | '.join(_cell(text).strip() for text in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """What instances and engines say is a stranger's text: neither columns, nor markup, nor lines come of it."""
+    plain_ = " ".join(text.split())
+    return "".join(f"\\{c}" if c in "|`*_<>[]\\" else c for c in plain_)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A described runtime in a guest that has none of vmtailor: the same tables of commands, as a script for its shell that
+makes everything ready, and as words that make one instance. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vmtailor.drivers.runtimes.described import groups_of
+from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
+from vmtailor.drivers.runtimes.instance_cgroups import limit_files
+from vmtailor.drivers.runtimes.roots import bundle_config
+from vmtailor.model.bench.instance import InstanceSpec, Limits
+
+#: Where a guest mounts the disk with the image's files, and the one with ours; neither is written.
+TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
+#: Ours: the program that enters cgroups and roots, and the image as engines load it.
+ENTER, ARCHIVE = "enter", "image.tar"
+#: What a runtime keeps, on the system's own disk; what the script said; that it was started.
+FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
+#: What the first instance printed.
+FIRST = "/run/vmtailor-bench.first"
+#: What a line of LOG begins with that says why a guest cannot be measured.
+FAILED = "failed: "
+#: The one instance that there is at a time; the cgroup of the first one, and that of those that follow: who has passed
+#: controllers on in one leaves it so, and nobody can enter it again.
+INSTANCE = "bench1"
+_FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
+#: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
+REST_S = 30
+_CGROUPS = "/sys/fs/cgroup"
+_READY_TRIES = 600
+_Words = Callable[[Sequence[str]], tuple[str, ...]]
+
+_BEGIN = f"""\
+[ -e {BEGUN} ] && exit 0
+: >{BEGUN}
+exec >{LOG} 2>&1 </dev/null
+fail() {{ echo "{FAILED}$*" >&2; exit 0; }}
+must() {{ "$@" || fail "$@"; }}
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+command -v systemctl >/dev/null && systemctl is-system-running --wait
+mount -o remount,rw /
+"""
+
+
+@dataclass(frozen=True)
+class InGuest:
+    """One command in one runtime of a guest. `prepare`: a shell's program, to be run once; what goes wrong in it is a
+    line of LOG that begins with FAILED. `run`: makes an instance, runs the command in it, and takes it away.
+    `version`: prints that of the runtime; empty where nothing does."""
+
+    prepare: str
+    run: tuple[str, ...]
+    version: tuple[str, ...]
+
+
+def in_guest(
+    one: Description, command: Sequence[str], tag: str, tree: str, ours: str, limits: Limits | None = None
+) -> InGuest:
+    """How a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
+    `limits`: those of the instance; None: it has none."""
+    spec = InstanceSpec(INSTANCE, tuple(command), limits or Limits())
+    folder = f"{FOLDER}/{one.name}"
+    values = {
+        "folder": folder, "enter": f"{OURS}/{ENTER}", "image": tag, "archive": f"{OURS}/{ARCHIVE}", "name": INSTANCE,
+        "root": f"{folder}/{INSTANCE}/{_root_name(one)}", "bundle": f"{folder}/{INSTANCE}",
+        "cgroup": f"/{INSTANCE}", "command_line": " ".join(command),
+    }  # fmt: skip
+    entered = one.limits == "cgroup" and (limits is not None or not one.chroot)
+    cgroups = {name: ("-c", f"{_CGROUPS}/{name}/cgroup.procs") if entered else () for name in (_FIRST_CGROUP, _CGROUP)}
+    env = [f"{name}={filled(text, values)}" for name, text in one.environment.items()]
+
+    def words(given: Sequence[str], cgroup: str = _CGROUP) -> tuple[str, ...]:
+        lists = {"command": command, "cgroups": cgroups[cgroup]}
+        found = fill(given, values, lists, groups_of(spec), one.options)
+        return ("env", *env, *found) if env and found else found
+
+    parts = [
+        _BEGIN,
+        *(
+            f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} is not there"
+            for name in one.programs
+        ),
+        _must("mkdir", "-p", TREE, OURS, folder),
+        _must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
+        _must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
+        *(_write(filled(file.path, values), filled(file.content, values)) for file in one.file),
+        *_daemon(one, words, f"{folder}/daemon.log"),
+        *(_must(*words(load)) for load in one.commands.load),
+        *_placed(one, replace(spec, command=tuple(command)), folder, entered=entered),
+        f"{_must(*words(one.commands.run, _FIRST_CGROUP))} >{FIRST}",  # the first one is no start like others
+        *(f"{shlex.join(words(gone))} >/dev/null 2>&1" for gone in one.commands.remove),
+        "sync",
+        f"sleep {REST_S}",
+    ]
+    return InGuest("\n".join(parts) + "\n", words(one.commands.run), words(one.version))
+
+
+def _must(*words: str) -> str:
+    return f"must {shlex.join(words)}"
+
+
+def _write(path: str, content: str) -> str:
+    folder = path.rpartition("/")[0] or "/"
+    return f"{_must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{shlex.quote(path)} || fail {path}"
+
+
+def _daemon(one: Description, words: _Words, log: str) -> list[str]:
+    if one.daemon is None:
+        return []
+    start, ready = shlex.join(words(one.daemon.start)), shlex.join(words(one.daemon.ready))
+    return [
+        f"{start} >{shlex.quote(log)} 2>&1 &",
+        f"tries=0\nuntil {ready} >/dev/null 2>&1; do",
+        f"  tries=$((tries + 1)); kill -0 $! 2>/dev/null && [ $tries -lt {_READY_TRIES} ] || "
+        f"{{ tail -n 20 {shlex.quote(log)}; fail {one.daemon.start[0]} did not get ready; }}",
+        "  sleep 0.1\ndone",
+    ]
+
+
+def _root_name(one: Description) -> str:
+    return "rootfs" if one.root is Root.BUNDLE else "root"
+
+
+def _placed(one: Description, spec: InstanceSpec, folder: str, *, entered: bool) -> list[str]:
+    """The instance's cgroup, root directory and bundle, as on a host (drivers/runtimes/described.py)."""
+    found = []
+    if entered:
+        found += [
+            f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
+            f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
+        ]
+        for cgroup in (f"{_CGROUPS}/{name}" for name in (_FIRST_CGROUP, _CGROUP)):
+            found.append(_must("mkdir", cgroup))
+            for name, text in limit_files(spec.limits, unified=True):
+                found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
+    if one.root is Root.IMAGE:
+        return found
+    own = f"{folder}/{spec.name}"
+    root = f"{own}/{_root_name(one)}"
+    options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
+    found += [
+        _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
+        _must("mount", "-t", "overlay", "-o", options, "overlay", root),
+    ]
+    if one.root is Root.KERNEL_DIRECTORY:
+        found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+    if one.root is Root.BUNDLE:
+        found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
+    return found

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines within a virtual machine: a user's system on a disk made ready outside of the scope; and booted within it, on
+the instruction clock, to have one of its engines run one command."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vmtailor.analysis.bench import inside
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests import boots, machines
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives, locate
+from vmtailor.base.progress import step
+from vmtailor.base.words import sizes
+from vmtailor.base.words.text import plain
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import Counting, counting
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution.choice import of_host
+from vmtailor.drivers.guest import attendant_volume, guest_programs
+from vmtailor.drivers.guest.attendant_volume import Saying, SystemRoot
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs.rootfs import Extra, build
+from vmtailor.drivers.runtimes.description import Description
+from vmtailor.drivers.runtimes.in_guest import ARCHIVE, ENTER, FAILED, FIRST, LOG, TREE, InGuest, in_guest
+from vmtailor.model.architecture import named
+from vmtailor.model.bench.instance import Limits
+from vmtailor.model.bench.machines import VM, BenchInside, BenchMachine
+from vmtailor.model.bench.results import RuntimeIdentity
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.workload import FIXED_KEY, Attended
+from vmtailor.model.exercise import Expect, Step, StepKind
+from vmtailor.model.image import Image
+from vmtailor.model.machine import Clock, Disk, Machine
+from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline.bench import kernel_subsystems
+from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG
+from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.systems import inputs as systems
+
+#: Memory of the machine: engines, and the image on its way into them.
+MEMORY_BYTES = 1 << 30
+#: Seconds of the guest's time for making an engine ready, and for one command; of processor time for a whole boot.
+PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
+#: Disks of the machine behind the system's own.
+_TREE, _OURS = "/dev/vdb", "/dev/vdc"
+#: What the guest sends besides: what the script said, the engine's version, and who is there outside and within it.
+_SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
+
+
+def check(reference: str) -> Path:
+    """The disk that `vm:DISK` names. Raises UserInputError when it is none."""
+    if not reference.startswith(VM) or reference == VM:
+        raise UserInputError(
+            f"--inside {plain(reference)[:100]!r} names no machine", hint="--inside vm:DISK, a system with its engines"
+        )
+    path = Path(reference.removeprefix(VM))
+    if not path.is_file():
+        raise UserInputError(f"--inside: {plain(str(path))} is no disk", hint="make bench-engines builds one")
+    disks.disk_of(path)
+    return path
+
+
+def ready(reference: str, image: Image, image_archive: str, store: Store) -> BenchInside:
+    """The machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load it; empty
+    where none does. Raises UserInputError, HostError."""
+    path = check(reference)
+    with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
+        row = named(found.subject.architecture)
+        kernel = packaged.provide(of_host(), row, store, found.subject.kernel)
+        taken = systems.taken_out(found, guest_programs.of(row.name), store)
+        systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
+        words = systems.words(found.subject, row)
+        root = exercising.root_of(found.subject, words)
+        own = systems.disk_of(found)
+    with step("put the image on disks"):
+        volumes = _volumes(image, image_archive, store)
+    machine = Machine(
+        kind=row.kinds[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
+        initrd=str(taken / systems.INITRD), append=words, disks=(own, *(Disk(str(one)) for one in volumes)),
+        cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
+    )  # fmt: skip
+    known = BenchMachine(
+        VM + path.stem, machine, kernel.release, kernel.system_map, "",
+        str(kernel_subsystems.known(kernel, row.name, store)),
+    )  # fmt: skip
+    return BenchInside(known, str(path.absolute()), root.device, root.type, root.init, root.writable)
+
+
+def _volumes(image: Image, image_archive: str, store: Store) -> tuple[Path, Path]:
+    """The disk with the image's files, and ours."""
+    enter = locate().folder / ENTER
+
+    def of_image(folder: Path) -> None:
+        build(Path(image.archive), folder / "disk", RootFormat.EXT4)
+
+    def ours(folder: Path) -> None:
+        entries = [Extra(ENTER, data=enter, mode=0o755)]
+        entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
+        with temporary.held_folder() as scratch:
+            empty = scratch / "empty.tar"
+            with tarfile.open(empty, "w"):
+                pass
+            build(empty, folder / "disk", RootFormat.EXT4, entries)
+
+    key = digest("bench-tree/1", image.digest)
+    tree = store.get("bench-volume", key, of_image) / "disk"
+    key = digest("bench-ours/1", image.digest if image_archive else "", enter)
+    return tree, store.get("bench-volume", key, ours) / "disk"
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One engine in the machine. `scratch`: for files of boots."""
+
+    known: BenchInside
+    described: Description
+    scratch: Path
+
+    @property
+    def name(self) -> str:
+        """That of its row: the machine's, and the engine's."""
+        return f"{self.known.machine.name}/{self.described.name}"
+
+    @cached_property
+    def subsystems(self) -> dict[str, str]:
+        """Function of the machine's kernel → its subsystem."""
+        return kernel_subsystems.read(self.known.machine.subsystems)
+
+    def run(self, command: Sequence[str]) -> Boot:
+        """Boot, make the engine ready, have it run the command once, then once more, which is what is counted: the
+        phase "load". Raises GuestError when that fails."""
+        return self._boot(self._asked(command), ())[0]
+
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
+        program's digest."""
+        asked = self._asked([BENCH, "report"], ASKED)
+        sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
+        sayings += [Saying(_VERSION, asked.version)] if asked.version else []
+        machine = self.known.machine
+        where = f"in Linux {machine.kernel}, {machine.machine.kind}, {sizes.mebibytes(machine.machine.memory_bytes)}"
+        try:
+            _, gathered = self._boot(asked, sayings)
+        except GuestError as error:
+            return RuntimeIdentity(self.name, where, problem=error.message)
+        said = gathered.report.file(_VERSION).strip().splitlines()
+        version = f"{plain(said[0])[:40]} {where}" if said else where
+        here, within = (inside.parse(gathered.report.file(name).encode()) for name in (_HERE, _WITHIN))
+        if here is None or within is None:
+            return RuntimeIdentity(self.name, version, problem="it did not report what it is")
+        return self._judged(version, within, here, expected)
+
+    def _judged(self, version: str, within: dict[str, Any], here: dict[str, Any], expected: str) -> RuntimeIdentity:
+        one = self.described
+        return inside.identity(self.name, version, within, here, expected, own_kernel=one.own_kernel, chroot=one.chroot)
+
+    def _asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
+        return in_guest(self.described, command, TAG, _TREE, _OURS, limits)
+
+    def _boot(self, asked: InGuest, sayings: Sequence[Saying]) -> tuple[Boot, Gathered]:
+        known = self.known
+        machine = machines.countable(known.machine.machine)
+        parts = guest_programs.of(machine.architecture)
+        exercise = exercise_of(asked)
+        root = SystemRoot(known.root, known.root_type, known.writable, known.init)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        with temporary.held_folder(self.scratch) as folder:
+            volume = folder / "attendant"
+            said = (Saying(_SAID, ("cat", LOG)), *sayings)
+            attendant_volume.write(volume, parts, root, exercise, FIXED_KEY, said)
+            work = Attended(exercise, volume, FIXED_KEY, BOOT_S).unhurried(Clock.INSTRUCTIONS)
+            found, gathered = boot(machine, work, folder, counting=_counting(known.machine, parts))
+        return _right(found, gathered), gathered
+
+
+def exercise_of(asked: InGuest) -> SystemExercise:
+    """The script once, as what the system is ready by; then the command, as its load."""
+    prepare = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
+    load = Step(StepKind.COMMAND, argv=asked.run, expect=Expect(exit_code=0))
+    return SystemExercise(
+        "bench", SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=PREPARE_S), (load,),
+        step_timeout_s=max(PREPARE_S, COMMAND_S),
+    )  # fmt: skip
+
+
+def _right(found: Boot, gathered: Gathered) -> Boot:
+    """The boot. Raises GuestError where the engine was not made ready, or the command failed."""
+    log = gathered.report.file(_SAID)
+    if (why := next((line for line in log.splitlines() if line.startswith(FAILED)), "")) or found.failures:
+        reason = plain(why.removeprefix(FAILED))[:300] if why else found.problem
+        words = f"{log[-1500:]}\n{boots.evidence(gathered, found.failures)[-1000:]}"
+        raise GuestError(f"in the machine: {reason}", details=words.strip())
+    return found
+
+
+def _counting(known: BenchMachine, parts: Natives) -> Counting:
+    table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
+    marks = boots.marks_at(table, parts.attendant_marks())
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, architecture=table.architecture)
+    return counting(parts, config, table)

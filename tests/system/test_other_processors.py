@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of another processor than this host's, fitted from their building on: with packages of that architecture, a
 cross-compiled kernel, and the same proof. The smallest in any test run, of which it is the second cold fit; lighttpd
-where
-time does not matter."""
+where time does not matter."""
 
 from __future__ import annotations
 
@@ -42,6 +41,19 @@ ATTRIBUTED = 0.95
 
 
 @dataclass(frozen=True)
+class Goal:
+    """The most that a tailored kernel may have: instructions on the way to init, net; bytes of its file; least memory
+    of lighttpd's machine in bytes (docs/explanation/results.md)."""
+
+    instructions: float
+    kernel_bytes: float
+    memory_bytes: int
+
+
+GOALS = {"arm64": Goal(30e6, 5e6, 24 << 20), "mips64el": Goal(60e6, 6e6, 48 << 20)}
+
+
+@dataclass(frozen=True)
 class Foreign:
     """An image of another processor, fitted. `document` is what `fit --json` printed."""
 
@@ -74,9 +86,9 @@ def hello_arm64(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
     return fitted("hello", "arm64", tmp_path_factory.mktemp("arm64"))
 
 
-@pytest.fixture(scope="module")
-def lighttpd_arm64(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
-    return fitted("lighttpd", "arm64", tmp_path_factory.mktemp("arm64"))
+@pytest.fixture(scope="module", params=sorted(GOALS))
+def lighttpd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Foreign:
+    return fitted("lighttpd", request.param, tmp_path_factory.mktemp(request.param))
 
 
 def check(foreign: Foreign) -> None:
@@ -97,10 +109,15 @@ def check(foreign: Foreign) -> None:
     assert records.load(Trace, bundle / "trace" / "trace.json").cpu_model == foreign.row.emulator.cpu_model
 
 
+def within_goals(foreign: Foreign) -> None:
+    tailored, goal = foreign.document["tailored"], GOALS[foreign.row.name]
+    assert tailored["init_instructions_net"] <= goal.instructions and tailored["kernel_bytes"] <= goal.kernel_bytes
+    assert tailored["min_memory_bytes"] <= goal.memory_bytes
+
+
 def test_hello_for_arm64(hello_arm64: Foreign) -> None:
     check(hello_arm64)
-    tailored = hello_arm64.document["tailored"]
-    assert tailored["init_instructions_net"] <= 30e6 and tailored["kernel_bytes"] <= 5e6
+    within_goals(hello_arm64)
 
 
 def test_it_runs_with_the_programs_own_exit_code(hello_arm64: Foreign, tmp_path: Path) -> None:
@@ -116,48 +133,46 @@ def test_every_symbol_of_its_kernel_is_explained(hello_arm64: Foreign, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "instructions", "kernel_bytes"), [("mips64el", 60e6, 6e6)])
-def test_hello_for_others(name: str, instructions: float, kernel_bytes: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(GOALS.keys() - {"arm64"}))
+def test_hello_for_others(name: str, tmp_path: Path) -> None:
     foreign = fitted("hello", name, tmp_path)
     check(foreign)
-    tailored = foreign.document["tailored"]
-    assert tailored["init_instructions_net"] <= instructions and tailored["kernel_bytes"] <= kernel_bytes
+    within_goals(foreign)
     ended = run_program(tmp_path, "run", foreign.bundle)
     assert (ended.code, ended.stdout) == (3, "Hello from a machine made to measure.\n"), ended.stderr
     assert_nothing_left(ended)
 
 
 @pytest.mark.slow
-def test_what_each_part_of_its_kernel_costs_is_told(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+def test_what_each_part_of_its_kernel_costs_is_told(lighttpd: Foreign, tmp_path: Path) -> None:
     """The kernel once more, with debug information: function and file of what was executed, and the symbol that has it
     built, where it is not built in any case."""
-    words = ("boot", lighttpd_arm64.bundle, "--attribute", "--json", "-o", tmp_path / "out")
+    words = ("boot", lighttpd.bundle, "--attribute", "--json", "-o", tmp_path / "out")
     ended = run_program(tmp_path, *words, timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr[-2000:]
     cost = json.loads(ended.stdout)
     told = [row for row in cost["functions"] if row["file"]]
     assert sum(row["instructions"] for row in told) >= ATTRIBUTED * cost["total"]
+    assert any(row["symbol"] for row in told)
 
 
 @pytest.mark.slow
-def test_lighttpd_for_arm64(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+def test_lighttpd(lighttpd: Foreign, tmp_path: Path) -> None:
     """Goals of the published table; and a request through a published port."""
-    check(lighttpd_arm64)
-    tailored = lighttpd_arm64.document["tailored"]
-    assert tailored["init_instructions_net"] <= 30e6 and tailored["kernel_bytes"] <= 5e6
-    assert tailored["min_memory_bytes"] <= 24 << 20
+    check(lighttpd)
+    within_goals(lighttpd)
     port = host_client.free_port()
-    with started(tmp_path, "run", "-p", f"127.0.0.1:{port}:80", lighttpd_arm64.bundle) as running:
+    with started(tmp_path, "run", "-p", f"127.0.0.1:{port}:80", lighttpd.bundle) as running:
         assert b"made to measure" in answered(f"http://127.0.0.1:{port}/")
         running.process.send_signal(signal.SIGTERM)
         assert_nothing_left(finish(running, 60.0))
 
 
 @pytest.mark.slow
-def test_changes_are_tried_on_its_bundle(lighttpd_arm64: Foreign, tmp_path: Path) -> None:
+def test_changes_are_tried_on_its_bundle(lighttpd: Foreign, tmp_path: Path) -> None:
     """A word of the command line, counted exactly; and what says why it cannot be tried."""
     words = ("--judge", "instructions", "-n", "1", "--try", "rcu-expedited,SOUND=n,cron", "--json")
-    ended = run_program(tmp_path, "boot", lighttpd_arm64.bundle, *words, "-o", tmp_path / "out", timeout_s=FIT_S)
+    ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, "-o", tmp_path / "out", timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr[-2000:]
     trials = {one["id"]: one for one in json.loads(ended.stdout)["trials"]}
     measured = trials["rcu-expedited"]["measured"][0]
@@ -168,9 +183,7 @@ def test_changes_are_tried_on_its_bundle(lighttpd_arm64: Foreign, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_lighttpd_for_arm64_lacks_is_put_back(
-    lighttpd_arm64: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lighttpd_lacks_is_put_back(lighttpd: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule is taken away, so that the plan lacks what the server asks for."""
     add = Demands.add
 
@@ -179,7 +192,7 @@ def test_what_lighttpd_for_arm64_lacks_is_put_back(
 
     monkeypatch.setattr(Demands, "add", forgetful)
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
-    reference = f"oci:{lighttpd_arm64.bundle.parent / 'layout'}"
+    reference = f"oci:{lighttpd.bundle.parent / 'layout'}"
     findings = fitting.find(prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())))
     repaired = repairing.fit_kernel(findings)
     first, *_, last = findings.trials

@@ -16,7 +16,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base.errors import GuestError
 from vmtailor.base.terminal import Console
 from vmtailor.base.words.figures import millions
-from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.cli.tables.cost_table import WHOLE, show_cost
 from vmtailor.model.boots.boot_cost import Helpers
 from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
 
@@ -84,6 +84,15 @@ def test_helpers_are_told_from_their_requests_to_their_ends() -> None:
     show_cost(cost, Path("out"), Console(file=text, width=200))
     assert f"4 helpers, each {millions(41)} from its request to its end; 3 of them for self-tests" in text.getvalue()
     assert rows_of("6.12", replace(COUNTED, spans=()), Attribution(ROWS, {}, {})).helpers == Helpers()
+
+
+def test_it_is_said_where_functions_count_as_a_whole() -> None:
+    cost = rows_of("6.1", COUNTED, Attribution(ROWS, {}, {}))
+    assert not cost.whole_functions
+    for one, said in ((cost, False), (replace(cost, whole_functions=True), True)):
+        text = io.StringIO()
+        show_cost(one, Path("out"), Console(file=text, width=200))
+        assert (WHOLE in text.getvalue()) is said
 
 
 def test_without_debug_information_functions_are_told_by_the_table() -> None:

@@ -63,7 +63,7 @@ def boots(subject: Booted, times: int, out: Path, on_boot: OnBoot) -> BootSeries
 
 def attribute(subject: Booted, out: Path) -> BootCost:
     """One boot with the exercise on the instruction clock: what each part of the kernel costs up to init. The kernel is
-    compiled once more for it, with debug information, which changes no address; once, and found again after that."""
+    compiled once more for it, with debug information; once, and found again after that."""
     known = rebuilding.known(subject.loaded, subject.store)
     assert known is not None
     cost = attribution.cost_of(counted(subject, out), known, subject.store)

@@ -118,9 +118,11 @@ def known(loaded: Loaded, store: Store, *, only_cached: bool = False) -> Known |
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
-    vmlinux = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
+    debug = debug_kernel.provide(config, system_map, source.path, source.digest, store, architecture)
     version = loaded.bundle.kernel_version
-    return Known(version, version, system_map, vmlinux, source.path, source.digest, config, architecture)
+    return Known(
+        version, version, system_map, debug.vmlinux, source.path, source.digest, config, architecture, debug.system_map
+    )  # fmt: skip
 
 
 def _kept(data: bytes, name: str, store: Store) -> Path:

@@ -1,20 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage build, for looking inside: the same kernel once more, with debug information. No configuration is changed, and
-the result is used only when every function lies where it lies in the kernel that is booted."""
+the result is used only when it has the functions of the kernel that is booted. Where they lie elsewhere, because a
+compiler arranges code otherwise beside debug information, that is said, and only whole functions can be told of."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
+from vmtailor.analysis.cost import moved
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, HostError
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import named, presumed
 
 # Part of every key: raise it when the steps change.
-_LAYOUT = "1"
-VMLINUX = "vmlinux"
+_LAYOUT = "2"
+_VMLINUX, _MOVED = "vmlinux", "System.map"
+
+
+@dataclass(frozen=True)
+class DebugKernel:
+    """`vmlinux` has debug information. `system_map` is its table of symbols where functions lie elsewhere in it than in
+    the kernel that is booted; None where each lies at the same address."""
+
+    vmlinux: Path
+    system_map: Path | None
+
+    @classmethod
+    def at(cls, folder: Path) -> DebugKernel:
+        table = folder / _MOVED
+        return cls(folder / _VMLINUX, table if table.is_file() else None)
 
 
 def key_of(config: Path, system_map: Path, source_digest: str, toolchain: kbuild.Toolchain) -> str:
@@ -24,10 +41,10 @@ def key_of(config: Path, system_map: Path, source_digest: str, toolchain: kbuild
 
 def cached(
     config: Path, system_map: Path, source_digest: str, store: Store, architecture: str | None = None
-) -> Path | None:
+) -> DebugKernel | None:
     """The kernel with debug information where it has been compiled already."""
     key = key_of(config, system_map, source_digest, _toolchain(architecture))
-    return store.path("kernel-symbols", key) / VMLINUX if store.has("kernel-symbols", key) else None
+    return DebugKernel.at(store.path("kernel-symbols", key)) if store.has("kernel-symbols", key) else None
 
 
 def _toolchain(architecture: str | None) -> kbuild.Toolchain:
@@ -36,7 +53,7 @@ def _toolchain(architecture: str | None) -> kbuild.Toolchain:
 
 def provide(
     config: Path, system_map: Path, source_dir: Path, source_digest: str, store: Store, architecture: str | None = None
-) -> Path:
+) -> DebugKernel:
     """Compile a kernel's own configuration with debug information, or find it in the cache.
 
     It takes as long as the kernel itself did at first. Raises HostError when this compiler makes another kernel of it,
@@ -51,31 +68,24 @@ def provide(
             configured = kbuild.configure_file(source_dir, work, config, toolchain)
             title = "compiling the kernel once more, with debug information"
             compiled = kbuild.compile_kernel(configured, ("vmlinux",), toolchain, title=title)
-            require_same(system_map, compiled.system_map)
-            shutil.copyfile(compiled.vmlinux, folder / VMLINUX)
+            if not require_alike(system_map, compiled.system_map):
+                shutil.copyfile(compiled.system_map, folder / _MOVED)
+            shutil.copyfile(compiled.vmlinux, folder / _VMLINUX)
 
-    return store.get("kernel-symbols", key_of(config, system_map, source_digest, toolchain), fill) / VMLINUX
-
-
-def functions(system_map: Path) -> dict[str, list[str]]:
-    """Address → names of the functions there."""
-    found: dict[str, list[str]] = {}
-    for line in system_map.read_text("ascii", "replace").splitlines():
-        at, kind, name = (*line.split(" ", 2), "", "")[:3]
-        if kind in ("t", "T", "w", "W"):
-            found.setdefault(at, []).append(name)
-    return {at: sorted(names) for at, names in found.items()}
+    return DebugKernel.at(store.get("kernel-symbols", key_of(config, system_map, source_digest, toolchain), fill))
 
 
-def require_same(wanted: Path, got: Path) -> None:
-    """Raise HostError unless both tables have every function of the first at the same address."""
-    mine, theirs = functions(wanted), functions(got)
+def require_alike(wanted: Path, got: Path) -> bool:
+    """Whether two tables have every function of the first at the same address. Raise HostError unless they have at
+    least the same functions, by name."""
+    mine, theirs = (moved.functions(path.read_text("ascii", "replace")) for path in (wanted, got))
     if not mine or not theirs:
         raise BuildError(f"{wanted if not mine else got} names no functions")
-    moved = [names[0] for at, names in mine.items() if theirs.get(at) != names]
-    if moved:
+    _, lacking = moved.counterparts(mine, theirs)
+    if lacking:
         raise HostError(
-            f"compiled here, {len(moved)} of {len(mine)} functions lie elsewhere than in the bundle's kernel, such as "
-            f"{moved[0]}: it was made by another compiler",
+            f"compiled here, {len(lacking)} of {len(mine)} functions are not those of the bundle's kernel, such as "
+            f"{lacking[0]}: it was made by another compiler",
             hint="fit the image again on this host",
         )
+    return set(mine) <= set(theirs)

@@ -13,6 +13,8 @@ from vmtailor.model.boots.boot_cost import BootCost
 
 #: Rows of each table; all are in the record.
 MOST = 20
+#: Said where the compiler arranges code otherwise beside debug information.
+WHOLE = "functions count as a whole: what was inlined into one counts as its own, under the symbol of its begin"
 
 
 def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopNames] = ()) -> None:
@@ -52,6 +54,8 @@ def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopN
     if cost.helpers.count:
         each = f"{cost.helpers.count} helpers, each {millions(cost.helpers.each)} from its request to its end"
         console.print(Text(f"{each}; {cost.helpers.for_tests} of them for self-tests"))
+    if cost.whole_functions:
+        console.print(Text(WHOLE, style="dim"))
     console.print(Text(f"before it, firmware and decompression: {millions(cost.before_kernel)}", style="dim"))
     console.print(Text(f"all rows: {out}/cost.json", style="dim"))
 

@@ -53,7 +53,8 @@ class Helpers:
 class BootCost:
     """`total` = sum of `functions` + `early` (before the kernel runs where it is linked) + `user` (helpers that the
     kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second view of the same
-    instructions, inclusive."""
+    instructions, inclusive. `whole_functions`: each function counts as a whole, with all that was inlined into it, and
+    its symbol is that of its begin."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
 
@@ -67,3 +68,4 @@ class BootCost:
     symbols: tuple[CostOfSymbol, ...]
     initcalls: tuple[CostOfInitcall, ...]
     helpers: Helpers = Helpers()
+    whole_functions: bool = False

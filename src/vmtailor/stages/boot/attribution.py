@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost import attribution_boot
+from vmtailor.analysis.cost import attribution_boot, moved
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute, places
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
@@ -26,6 +27,7 @@ from vmtailor.model.architecture import every, named, presumed, presumed_name
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.frames import SourceFrames
 from vmtailor.model.boots.workload import OwnInit, ReadyBy, ReadySignal
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Machine
@@ -37,7 +39,8 @@ _RUN = ReadySignal(ReadyBy.LOG, pattern=r"Run \S+ as init process")
 
 @dataclass(frozen=True)
 class Known:
-    """What must be known of a kernel: symbols, debug information, source, configuration."""
+    """What must be known of a kernel: symbols, debug information, source, configuration. `moved`: the symbols of
+    `vmlinux` where functions lie elsewhere in it; they are then told of as a whole."""
 
     release: str
     version: str
@@ -47,6 +50,7 @@ class Known:
     source_digest: str
     config: Path
     architecture: str = field(default_factory=presumed_name)
+    moved: Path | None = None
 
 
 def release_of(kernel: Path) -> str:
@@ -140,11 +144,21 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
         shell.close()
     facts = ksource_facts.load(known.source, known.version, known.source_digest, store, architecture=row)
     values = dot_config.parse(known.config.read_text())
-    frames = symbolize(known.vmlinux, addresses(counted).tolist())
     where = places(
-        frames, Conditions(facts, ksource_facts.reader(known.source)),
+        _frames(addresses(counted).tolist(), known), Conditions(facts, ksource_facts.reader(known.source)),
         enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
         always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
     )  # fmt: skip
-    return attribution_boot.rows_of(known.release, counted, attribute(counted, where, attribution_boot.phase_of))
+    cost = attribution_boot.rows_of(known.release, counted, attribute(counted, where, attribution_boot.phase_of))
+    return replace(cost, whole_functions=known.moved is not None)
+
+
+def _frames(asked: list[int], known: Known) -> dict[int, SourceFrames]:
+    """The frames at each address of the kernel that was booted."""
+    if known.moved is None:
+        return symbolize(known.vmlinux, asked)
+    mine, theirs = (path.read_text("ascii", "replace") for path in (known.system_map, known.moved))
+    counterpart, _ = moved.counterparts(moved.functions(mine), moved.functions(theirs))
+    at = moved.begins(SymbolTable.parse(mine, known.architecture), counterpart, asked)
+    return moved.whole_functions(at, symbolize(known.vmlinux, at.values()))

@@ -72,6 +72,13 @@ def test_what_begins_like_a_dump_still_counts() -> None:
     assert new_complaints(said, [], expected_messages()) == said
 
 
+def test_a_kernel_without_names_dumps_addresses() -> None:
+    frames = ["? 0xffffffff8081393f", "0xffffffff81000000", "own_way+0x1/0x2", "? own_way+0x1/0x2 [a_module]"]
+    assert new_complaints(frames, [], expected_messages()) == []
+    said = ["at 0xffffffff8081393f", "0xffffffff81000000 is bad"]
+    assert new_complaints(said, [], expected_messages()) == said
+
+
 def test_names_of_containers_are_made_up() -> None:
     one, other = (f"docker-{name * 8}.scope" for name in ("0123abcd", "99fe01aa"))
     assert shape(one) == shape(other) == "docker-#.scope" and shape("user@1000.service") == "user@1000.service"

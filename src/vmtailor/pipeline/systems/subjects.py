@@ -16,7 +16,8 @@ from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.image.archive_tree import ArchiveTree
 from vmtailor.drivers.image.limits import Limits
-from vmtailor.model.architecture import named
+from vmtailor.drivers.qemu import qemu_program
+from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.subject import SubjectKind
@@ -85,12 +86,15 @@ def on_disk(
 
 def is_system(options: FitOptions) -> bool:
     """Whether what is to be fitted is a system with an init of its own: a disk; a tree with an init, of which the user
-    names no other program; an image whose entry point is one. Raises as image_stage.fetch does."""
+    names no other program; an image whose entry point is one. Raises as image_stage.fetch does, and HostError for a
+    missing emulator."""
     if disk_path(options.reference) is not None:
         return True
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
         return False
-    asked = named(options.architecture).image if options.architecture else ""
+    row = named(options.architecture) if options.architecture else None
+    qemu_program.plugin_api((row or of_host()).name)  # said before anything is fetched
+    asked = row.image if row is not None else ""
     limits = None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes)
     settings = ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
     image = image_stage.fetch(options.reference, options.store, settings)

@@ -16,6 +16,7 @@ from tests.fakes.tars import write_layout
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.image.limits import TooLarge
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.subject import SubjectKind, TableKind
 from vmtailor.pipeline.options import FitOptions
@@ -29,6 +30,10 @@ NONE: Any = SimpleNamespace(name="none")
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "cache")
+
+
+def options(reference: str, store: Store, **other: Any) -> FitOptions:
+    return FitOptions(reference, store.root / "out", store=store, distribution=NONE, **other)
 
 
 def packed(folder: Path, root: Path) -> Path:
@@ -65,7 +70,7 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
     root = tree(tmp_path / "tree", kernel=False)
     monkeypatch.setattr(packaged, "provide", lambda *_: kernel(tmp_path / "kernel"))
     archive = packed(tmp_path, root)
-    with subjects.on_disk(f"rootfs:{archive}", store, NONE) as found:
+    with subjects.on_disk(options(f"rootfs:{archive}", store)) as found:
         subject, disk = found.subject, found.disk
         assert subject.kernel == "6.9.1-cloud" and subject.kind is SubjectKind.DISK
         assert subject.reference == f"rootfs:{archive}" and subject.init.path == "/sbin/init"
@@ -78,13 +83,13 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
         assert found.root.is_file("/usr/lib/systemd/systemd")
         assert disk is not None and disk.size_bytes > 512 << 20
         assert disk.path.stat().st_blocks * 512 < 100 << 20  # room is holes
-    with subjects.on_disk(f"rootfs:{archive}", store, NONE) as again:
+    with subjects.on_disk(options(f"rootfs:{archive}", store)) as again:
         assert again.disk is not None and again.disk.path == disk.path
 
 
 def test_a_tree_with_a_kernel_keeps_it(tmp_path: Path, store: Store) -> None:
     root = tree(tmp_path / "tree")
-    with subjects.on_disk(f"rootfs:{root}", store, NONE) as found:
+    with subjects.on_disk(options(f"rootfs:{root}", store)) as found:
         assert found.subject.kernel == RELEASE and found.subject.notes == ()
 
 
@@ -98,7 +103,7 @@ def test_an_image_whose_entry_point_is_an_init(tmp_path: Path, store: Store) -> 
         tmp_path / "layout", root, Entrypoint=["/usr/lib/systemd/systemd", "--log-level=info"], Env=["container=docker"]
     )
     assert subjects.is_system(FitOptions(reference, tmp_path, store=store))
-    with subjects.on_disk(reference, store, NONE) as found:
+    with subjects.on_disk(options(reference, store)) as found:
         assert found.subject.init.path == "/usr/lib/systemd/systemd"
         assert any("arguments, environment" in note for note in found.subject.notes)
 
@@ -139,6 +144,17 @@ def test_a_tree_needs_an_exercise_and_has_no_partitions(tmp_path: Path, store: S
     inputs.refuse_for_images(given)
     with (
         pytest.raises(UserInputError, match="--partition is for disks"),
-        subjects.on_disk(reference, store, NONE, partition=1),
+        subjects.on_disk(options(reference, store), partition=1),
     ):
+        pass
+
+
+def test_a_system_in_an_image_is_fetched_as_the_user_says_both_times(tmp_path: Path, store: Store) -> None:
+    reference = layout(tmp_path / "layout", tree(tmp_path / "tree"), Entrypoint=["/sbin/init"])
+    small = options(reference, store, max_image_bytes=1000)
+    for look in (lambda: subjects.is_system(small), lambda: subjects.on_disk(small).__enter__()):
+        with pytest.raises(TooLarge, match="unpacks to more than"):
+            look()
+    missing = options(reference, store, authfile=tmp_path / "nowhere")
+    with pytest.raises(UserInputError, match="nowhere"), subjects.on_disk(missing):
         pass

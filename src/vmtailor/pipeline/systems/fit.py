@@ -34,7 +34,7 @@ def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask |
     bundles.require_writable(options.out)
     inputs.refuse_for_images(options)
     times = Times()
-    with subjects.on_disk(options.reference, options.store, options.distribution, partition=partition) as found:
+    with subjects.on_disk(options, partition=partition) as found:
         with times.of("prepare"):
             given = inputs.prepare(options, found)
         disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)

@@ -13,7 +13,6 @@ from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.image.archive_tree import ArchiveTree
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.qemu import qemu_program
@@ -61,23 +60,22 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
         with subject_stage.of_disk(path, reference, partition=partition, init=init) as found:
             yield found
         return
-    yield _in_archive(_fetched(reference, store, partition), reference, init)
+    yield _in_archive(_fetched(reference, store, partition, ImageOptions(system=True)), reference, init)
 
 
 @contextlib.contextmanager
-def on_disk(
-    reference: str, store: Store, distribution: Distribution, *, partition: int | None = None
-) -> Iterator[OpenedSubject]:
+def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[OpenedSubject]:
     """A system on a disk that a machine can be started from: its own, or one that is made of its tree. A tree without
     a kernel gets the distribution's. Raises as `opened` does, and as packaged.provide."""
+    reference, store = options.reference, options.store
     path = disk_path(reference)
     if path is not None:
         with subject_stage.of_disk(path, reference, partition=partition) as found:
             yield found
         return
-    image = _fetched(reference, store, partition)
+    image = _fetched(reference, store, partition, _fetching(options))
     tree = _in_archive(image, reference).subject
-    kernel = None if tree.kernel else packaged.provide(distribution, named(tree.architecture), store)
+    kernel = None if tree.kernel else packaged.provide(options.distribution, named(tree.architecture), store)
     made = system_disk.make(image, kernel, store)
     init = tree.init.path
     with subject_stage.of_disk(made, reference, partition=WHOLE, init=init, identity=image.digest) as found:
@@ -92,22 +90,26 @@ def is_system(options: FitOptions) -> bool:
         return True
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
         return False
-    row = named(options.architecture) if options.architecture else None
-    qemu_program.plugin_api((row or of_host()).name)  # said before anything is fetched
-    asked = row.image if row is not None else ""
-    limits = None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes)
-    settings = ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
-    image = image_stage.fetch(options.reference, options.store, settings)
+    # What the host lacks is said before anything is fetched.
+    qemu_program.plugin_api(options.architecture or of_host().name)
+    image = image_stage.fetch(options.reference, options.store, _fetching(options))
     argv = image.config.argv
     if _is_tree(options.reference):
         return units.find_init(Root(ArchiveTree(Path(image.archive)))) is not None
     return bool(argv) and units.is_init(Root(ArchiveTree(Path(image.archive))), argv[0])
 
 
-def _fetched(reference: str, store: Store, partition: int | None) -> Image:
+def _fetching(options: FitOptions) -> ImageOptions:
+    """How the user wants an image to be fetched, as one with an init of its own."""
+    asked = named(options.architecture).image if options.architecture else ""
+    limits = None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes)
+    return ImageOptions(architecture=asked, authfile=options.authfile, limits=limits, system=True)
+
+
+def _fetched(reference: str, store: Store, partition: int | None, settings: ImageOptions) -> Image:
     if partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor show disk:FILE --partition NUMBER")
-    return image_stage.fetch(reference, store, ImageOptions(system=True))
+    return image_stage.fetch(reference, store, settings)
 
 
 def _is_tree(reference: str) -> bool:

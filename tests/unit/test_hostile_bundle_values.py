@@ -78,6 +78,18 @@ def test_the_cpu_model_of_a_trace_is_checked(tmp_path: Path, verified: list[Targ
     assert not verified
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1.0, 1e300])
+def test_a_baseline_that_took_for_ever_gives_no_time(tmp_path: Path, seconds: float, verified: list[Target]) -> None:
+    with pytest.raises(UserInputError):
+        bundle_values.require_cpu_s(seconds, tmp_path)
+    if seconds == 1e300:  # the others are no JSON
+        write_bundle(tmp_path, trace=trace_record(requests_cpu_s=seconds))
+        with pytest.raises(UserInputError, match="no boot takes"):
+            verify_verb(tmp_path)
+        assert not verified
+    bundle_values.require_cpu_s(None, tmp_path)
+
+
 TCP = Step(StepKind.TCP, port=80)
 
 

@@ -56,12 +56,7 @@ def refit(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan's difference, and build nothing.")] = False,
-    exercise: Annotated[
-        Path | None,
-        typer.Option(
-            "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
-        ),
-    ] = None,
+    exercise: common.BundleExerciseOption = None,
     trust_host_commands: Annotated[
         bool,
         typer.Option(

@@ -42,12 +42,7 @@ def verify(
         Clock, typer.Option(help="wall: as it is used, under KVM where it works. instructions: as when it was fitted.")
     ] = Clock.INSTRUCTIONS,
     accelerator: Annotated[Accelerator | None, typer.Option(help="On the wall clock: kvm or tcg.")] = None,
-    exercise: Annotated[
-        Path | None,
-        typer.Option(
-            "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
-        ),
-    ] = None,
+    exercise: common.BundleExerciseOption = None,
     trust_host_commands: Annotated[
         bool,
         typer.Option(

@@ -106,6 +106,7 @@ def of_bundle(files: BundleFolder) -> SavedFit:
     name, bundle = f"{TRACE}/{trace.RECORD}", files.bundle
     record = records.from_bytes(Trace, files.data(name, RECORD_BYTES), str(files.path / name))
     bundle_values.require_cpu_model(record.cpu_model, files.path / name)
+    bundle_values.require_cpu_s(record.requests_cpu_s, files.path / name)
     return SavedFit(
         image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
         network=bundle.network,

@@ -168,6 +168,15 @@ def with_options(template: Callable[..., FitOptions]) -> Callable[[Callable[...,
     return decorate
 
 
+#: Of verbs that do a bundle's exercise again.
+BundleExerciseOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--exercise", "-x", help="The exercise file that the bundle was fitted with; its host commands are run."
+    ),
+]
+
+
 def default_memory(reference: str) -> int:
     """Bytes of memory of a machine where the user says nothing."""
     return machines.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY

@@ -125,6 +125,12 @@ def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
     _require_clean(exercise.stop, where)
 
 
+def require_cpu_s(seconds: float | None, where: Path) -> None:
+    """Raise UserInputError unless a boot could have taken so much processor time: a bundle's is given as much again."""
+    if seconds is not None and not (math.isfinite(seconds) and 0 <= seconds <= MOST_SECONDS):
+        raise _wrong(where, f"no boot takes {seconds} s of processor time")
+
+
 def _require_step(step: Step, where: Path) -> None:
     asks_port = step.kind in (StepKind.HTTP, StepKind.TCP)
     if not (0 < step.port < 65536 if asks_port else 0 <= step.port < 65536):

@@ -70,6 +70,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedSyste
         )
     exercise, skipped = _exercise(request, files)
     before = _record(SystemRun, files, SYSTEM_RUN)
+    bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
     subject = _record(SystemSubject, files, SYSTEM)
     disk = running.disk_of(files)
     if request.disk is not None:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the machine that hosts containers: each figure beside its goal, and what misses one is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.fit_run_data import fit_run
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+def bench_host() -> Any:
+    sys.path.insert(0, str(TOOLS))
+    spec = importlib.util.spec_from_file_location("bench_host", TOOLS / "bench_host.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_host"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_misses_them() -> None:
+    tool, run = bench_host(), fit_run()
+    side = replace(
+        run.tailored, init_instructions=300_000_000, init_instructions_net=100_000_000, init_virtual_us=400_000.0,
+        ready_virtual_us=6_000_000.0, kernel_compressed_bytes=3_640_000, symbols_prompted=210,
+    )  # fmt: skip
+    run = replace(run, tailored=side)
+    text = tool.table([("q35", "keep", run), ("q35", "trim", run)])
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+    assert rows["the same, net"].split("|")[3].strip() == "0.20"  # without 200 M of loops
+    keep, trim = (line for line in text.splitlines() if line.startswith("- "))
+    assert "kernel file, compressed, MB" in keep and "container ran" not in keep
+    assert "kernel file, compressed, MB" in trim and "container ran" in trim
+    unknown = replace(run, tailored=replace(side, init_virtual_us=None))
+    assert "systemd of the real root" in tool.table([("q35", "keep", unknown)]).splitlines()[-1]

@@ -110,8 +110,8 @@ def _must(*words: str) -> str:
 
 
 def _write(path: str, content: str) -> str:
-    folder = path.rpartition("/")[0] or "/"
-    return f"{_must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{shlex.quote(path)} || fail {path}"
+    folder, named = path.rpartition("/")[0] or "/", shlex.quote(path)
+    return f"{_must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{named} || fail {named}"
 
 
 def _daemon(one: Description, words: _Words, log: str) -> list[str]:
@@ -122,7 +122,7 @@ def _daemon(one: Description, words: _Words, log: str) -> list[str]:
         f"{start} >{shlex.quote(log)} 2>&1 &",
         f"tries=0\nuntil {ready} >/dev/null 2>&1; do",
         f"  tries=$((tries + 1)); kill -0 $! 2>/dev/null && [ $tries -lt {_READY_TRIES} ] || "
-        f"{{ tail -n 20 {shlex.quote(log)}; fail {one.daemon.start[0]} did not get ready; }}",
+        f"{{ tail -n 20 {shlex.quote(log)}; fail {shlex.quote(one.daemon.start[0])} did not get ready; }}",
         "  sleep 0.1\ndone",
     ]
 

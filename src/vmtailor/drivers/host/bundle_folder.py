@@ -108,7 +108,7 @@ def load(folder: Path, store: Store | None = None) -> BundleFolder:
     if found.lists(SYSTEM):
         raise UserInputError(
             f"{folder} is the bundle of a system with an init of its own, and this is for those of containers",
-            hint=f"vmtailor run {folder} starts it; explain and report tell of it",
+            hint=f"vmtailor run {folder} starts it, verify proves it again; explain and report tell of it",
         )
     return found
 

@@ -83,7 +83,8 @@ static void ready(struct watch *watch, short events) {
     (void)events;
     for (int pieces = 0; pieces < MOST_PIECES && take((struct source *)watch); pieces++)
         ;
-    watch->not_before_ns = now_ns() + PAUSE_NS;
+    if (!refused_wanted()) /* what a run was refused is told before anybody can end it */
+        watch->not_before_ns = now_ns() + PAUSE_NS;
 }
 
 static void open_disk(void) {

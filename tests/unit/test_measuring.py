@@ -61,14 +61,16 @@ def test_a_guess_changes_how_many_sizes_are_tried_and_not_what_is_found(needed: 
     assert len(tried) <= most
     tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, guess * MIB) == plain
-    assert len(tried) == len(set(tried)) and len(tried) <= most + 2
+    assert len(tried) == len(set(tried)) and len(tried) <= most + 3
     assert plain == known or plain in tried
     tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, plain) == plain and len(tried) <= 2
 
 
-@pytest.mark.parametrize(("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 4), (20, 22, 4), (44, 50, 4)])
-def test_a_guess_that_is_a_little_too_large_costs_four_boots(needed: int, guess: int, tried: int) -> None:
+@pytest.mark.parametrize(
+    ("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 4), (20, 22, 4), (44, 50, 4), (47, 57, 6), (73, 69, 5)]
+)
+def test_a_guess_that_is_a_little_wrong_costs_few_boots(needed: int, guess: int, tried: int) -> None:
     asked: list[int] = []
 
     def passes(size: int) -> bool:

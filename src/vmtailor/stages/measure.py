@@ -283,13 +283,16 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
 
     if guess:
         first = bisect.bisect_left(sizes, -(-guess // MEMORY_STEP), hi=len(sizes) - 1)
-        asked(max(0, first - _NEAR) if asked(first - 1) else first)
+        if asked(first - 1):
+            any(not asked(max(0, first - steps)) for steps in (_NEAR, 2 * _NEAR))
+        else:
+            any(asked(min(first + steps, len(sizes) - 1)) for steps in (0, _NEAR, 2 * _NEAR))
     while passed - failed > 1:
         asked((failed + passed) // 2)
     return sizes[passed] * MEMORY_STEP
 
 
-#: A guess that is too large is seldom so by more sizes than this.
+#: A guess is seldom wrong by more sizes than this, and hardly ever by twice as many.
 _NEAR = 5
 
 

@@ -172,7 +172,7 @@ def peer(findings: Findings, fitted: Fitted, name: str, config: Path) -> Peer:
         symbols_y=len(enabled),
         symbols_prompted=sum(1 for symbol in enabled if kconfig.known(symbol) and kconfig.prompted(symbol)),
         bytes=kernel.image_bytes,
-        compressed_bytes=kernel.xz_bytes,
+        compressed_bytes=kernel.packed_bytes,
     )
     table = SymbolTable.parse(Path(kernel.system_map).read_text(), row.name)
     try:

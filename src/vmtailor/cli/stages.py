@@ -182,6 +182,6 @@ def build(asked: FitOptions, context: typer.Context, json: common.JsonOption = F
     if json:
         output.document({"schema": files.SCHEMA, **msgspec.to_builtins(files)})
         return
-    output.say(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.xz_bytes:,} packed with xz)")
+    output.say(f"kernel         {files.image} ({files.image_bytes:,} bytes, {files.packed_bytes:,} packed with xz)")
     output.say(f"configuration  {files.config}")
     output.say(f"symbols        {files.system_map}")

@@ -125,7 +125,8 @@ class Kernel:
     that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
     family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
     `of_32_bits`: what a kernel needs in order to execute programs of 32 bits. `root`: the file system that roots have
-    where nobody chose one (a RootFormat of model/plan.py).
+    where nobody chose one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches
+    before it packs (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
     are make's targets; `baseline` are symbols that the machines need of it."""
@@ -152,6 +153,7 @@ class Kernel:
     of_32_bits: tuple[str, ...] = ()
     root: str = "erofs"
     header: Header | None = None
+    xz_filter: int = 0
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class Configured:
 
 @dataclass(frozen=True)
 class KernelFiles:
-    """A built kernel. `image` is the very file that is booted; the compressed sizes are of this file, for comparison.
+    """A built kernel. `image` is the very file that is booted; the compressed sizes are of this file, for comparison:
+    `packed_bytes` as the kernel's own build packs with xz, 0 in records of before.
 
     `system_map` has the addresses of all symbols. `sha256` is of `image`. `seconds` is the time of this compile.
     `unplanned` lists symbols that resolved to y or m without the plan saying so; `zstd_bytes` is None where no zstd is.
@@ -74,7 +75,6 @@ class KernelFiles:
     image: str
     image_bytes: int
     zstd_bytes: int | None
-    xz_bytes: int
     config: str
     system_map: str
     sha256: str
@@ -82,6 +82,7 @@ class KernelFiles:
     objects_compiled: int
     seconds: float
     unplanned: tuple[str, ...] = ()
+    packed_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
     key = kernel_key(plan, source_digest, toolchain_of(plan))
     if not store.has(KIND, key):
         return None
-    folder = store.path(KIND, key)
-    return located(records.load(KernelFiles, folder / _RECORD), folder)
+    return _found(store.path(KIND, key), named(plan.architecture))
 
 
 def build_kernel(
@@ -77,8 +76,12 @@ def build_kernel(
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
-    folder = store.get(KIND, kernel_key(plan, source_digest, toolchain), fill)
-    return located(records.load(KernelFiles, folder / _RECORD), folder)
+    return _found(store.get(KIND, kernel_key(plan, source_digest, toolchain), fill), row)
+
+
+def _found(folder: Path, row: Architecture) -> KernelFiles:
+    files = located(records.load(KernelFiles, folder / _RECORD), folder)
+    return files if files.packed_bytes else replace(files, packed_bytes=packed_bytes(row, Path(files.image)))
 
 
 def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:
@@ -131,7 +134,6 @@ def collect(
         image=str(image),
         image_bytes=image.stat().st_size,
         zstd_bytes=_zstd_bytes(image),
-        xz_bytes=len(lzma.compress(image.read_bytes(), check=lzma.CHECK_CRC32)),
         config=str(folder / "config"),
         system_map=str(folder / "System.map"),
         sha256=sha256_of(image),
@@ -139,6 +141,7 @@ def collect(
         objects_compiled=compiled.objects,
         seconds=compiled.seconds,
         unplanned=unplanned_symbols,
+        packed_bytes=packed_bytes(row, image),
     )
 
 
@@ -150,6 +153,17 @@ def located(files: KernelFiles, folder: Path) -> KernelFiles:
         config=str(folder / "config"),
         system_map=str(folder / "System.map"),
     )
+
+
+#: What the kernel's build gives xz for an image (scripts/xz_wrap.sh), beside the filter for branches.
+_XZ_DICTIONARY = 32 << 20
+
+
+def packed_bytes(row: Architecture, image: Path) -> int:
+    """How large the file is when it is packed with xz as the kernel's own build does."""
+    filters = [{"id": row.kernel.xz_filter}] if row.kernel.xz_filter else []
+    packing = {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _XZ_DICTIONARY}
+    return len(lzma.compress(image.read_bytes(), check=lzma.CHECK_CRC32, filters=[*filters, packing]))
 
 
 def _zstd_bytes(path: Path) -> int | None:

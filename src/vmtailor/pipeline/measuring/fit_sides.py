@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import lzma
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -149,7 +148,7 @@ def tailored_facts(fitted: Built | Fitted) -> KernelFacts:
         symbols_y=fitted.plan.total_y,
         symbols_prompted=fitted.plan.prompted_y,
         bytes=fitted.kernel.image_bytes,
-        compressed_bytes=fitted.kernel.xz_bytes or len(lzma.compress(Path(fitted.kernel.image).read_bytes())),
+        compressed_bytes=fitted.kernel.packed_bytes,
     )
 
 

@@ -29,6 +29,7 @@ def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_m
     side = replace(
         run.tailored, init_instructions=300_000_000, init_instructions_net=100_000_000, init_virtual_us=400_000.0,
         ready_virtual_us=6_000_000.0, kernel_compressed_bytes=3_640_000, symbols_prompted=210,
+        min_memory_bytes=(run.baseline.min_memory_bytes or 0) - (50 << 20),
     )  # fmt: skip
     run = replace(run, tailored=side)
     text = tool.table([("q35", "keep", run), ("q35", "trim", run)])
@@ -37,5 +38,8 @@ def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_m
     keep, trim = (line for line in text.splitlines() if line.startswith("- "))
     assert "kernel file, compressed, MB" in keep and "container ran" not in keep
     assert "kernel file, compressed, MB" in trim and "container ran" in trim
+    assert "least memory" not in keep
+    near = replace(run, tailored=replace(side, min_memory_bytes=(run.baseline.min_memory_bytes or 0) - (49 << 20)))
+    assert "least memory" in tool.table([("q35", "keep", near)]).splitlines()[-1]
     unknown = replace(run, tailored=replace(side, init_virtual_us=None))
     assert "systemd of the real root" in tool.table([("q35", "keep", unknown)]).splitlines()[-1]

@@ -17,7 +17,8 @@ from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, 
 from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.workload import BUSY_TIMES, STILL_S, Exercised
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.model.machine import Clock, Machine
@@ -250,9 +251,31 @@ def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
-    subject = cast(Any, SimpleNamespace(machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
+    subject = cast(Any, SimpleNamespace(attended=None, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     assert seen == [(measure.SEARCH_PACE, 80.0), (0, 10.0), (0, 10.0)]
+
+
+def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the usual pace: a system has timers of its own."""
+    seen: list[tuple[Machine, Attended]] = []
+
+    def boot(machine: Machine, work: Attended, scratch: Path) -> tuple[Any, Any]:
+        seen.append((machine, work))
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
+    work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until_ready=True)
+    machine = Machine("q35", 512 << 20, "k")
+    subject = cast(Any, SimpleNamespace(attended=work, machine=machine, exercise=None))
+    assert measure._MemorySearch(subject, Path()).passes(64 << 20)
+    assert [(m.memory_bytes >> 20, m.clock, m.pace) for m, _ in seen] == [
+        (512, Clock.INSTRUCTIONS, 0),
+        (64, Clock.INSTRUCTIONS, 0),
+    ]
+    assert all(w.until_ready and w.to_rest for _, w in seen)
+    assert seen[1][1].patience.start_s == measure.SLACK_S + 4 and seen[1][1].patience.all_s == measure.SLACK_S + 10
 
 
 @pytest.mark.parametrize(
@@ -271,8 +294,9 @@ def test_boots_are_counted_until_two_agree(
 
     monkeypatch.setattr(measure, "_counted", counted)
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    monkeypatch.setattr(measure, "_least", lambda *_: (16 << 20, None))
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
-    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, least=False)
+    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None)
     assert len(found.exact) == made and kept == [tmp_path / measure.COUNTS] + [None] * (made - 1)
 
 
@@ -295,8 +319,9 @@ def test_a_boot_that_is_known_is_one_of_them(
     boots = iter(executed)
     monkeypatch.setattr(measure, "_counted", lambda *_: (of(next(boots)), (("init", 1),)))
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    monkeypatch.setattr(measure, "_least", lambda *_: (16 << 20, None))
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
-    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, least=False, known=of(known))
+    found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, known=of(known))
     assert next(boots, None) is None and len(found.exact) == kept
     # What only a boot of its own tells comes first.
     assert found.exact[0] == of(executed[0]) and found.initcalls == (("init", 1),)

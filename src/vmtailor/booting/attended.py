@@ -99,7 +99,7 @@ class _Conversation:
         """Why the guest was given up; "" when it ended by itself."""
         while not self._listener.ended:
             self.session.pump(_LOOK_S)
-            if self._work.until_ready and any(mark.name == "ready" for mark in self.session.marks):
+            if self._has_come():
                 return ""
             text = self._listener.pump(0.0)
             now = self._listener.now
@@ -118,6 +118,15 @@ class _Conversation:
                 return f"it was not done after {self.used.now_s:.0f} s of processor time"
         self._listener.drain()
         return self._lost
+
+    def _has_come(self) -> bool:
+        """Whether the system has come as far as it was asked to."""
+        if not self._work.until_ready:
+            return False
+        seen = {mark.name for mark in self.session.marks}
+        if self._work.to_rest:  # the account of its memory follows the mark
+            return "load_end" in seen and bool(self.session.report().file("memory"))
+        return "ready" in seen
 
     def _drive_from_outside(self) -> None:
         if self._waits and any(mark.name == "load_end" for mark in self.session.marks):

@@ -74,7 +74,7 @@ class Counted:
 
     exact: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
-    min_memory_bytes: int | None
+    min_memory_bytes: int
     memory: MemoryUse | None
     counts_file: str
 
@@ -102,12 +102,11 @@ def counted(
     scratch: Path,
     note: Callable[[str], None],
     *,
-    least: bool = True,
     known: Boot | None = None,
 ) -> Counted:
     """Boot up to `count` times on the instruction clock, until two agree, and search the least memory in which the
-    exercise still passes, unless that is not asked for. `known`: a counted boot of the very machine that was made
-    before, as for a trace: one of them. Raises GuestError when a boot that should work does not."""
+    exercise still passes (of a system: it gets ready and comes to rest). `known`: a counted boot of the very machine
+    that was made before, as for a trace: one of them. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
         marks=subject.marks,
@@ -122,12 +121,8 @@ def counted(
             done.append(_counted(subject, config, scratch, None))
         return [*done, *((found, ()) for found in before)]
 
-    if least:
-        note(f"instruction clock, up to {count} boots, and least memory")
-        found, (memory_bytes, memory_use) = pairs.both(all_boots, lambda: _least(subject, scratch))
-    else:
-        note(f"instruction clock, up to {count} boots")
-        found, (memory_bytes, memory_use) = all_boots(), (None, None)
+    note(f"instruction clock, up to {count} boots, and least memory")
+    found, (memory_bytes, memory_use) = pairs.both(all_boots, lambda: _least(subject, scratch))
     return Counted(
         exact=tuple(boot for boot, _ in found),
         initcalls=found[0][1],
@@ -204,14 +199,16 @@ def _require(found: Boot, gathered: Gathered) -> None:
 
 
 class _MemorySearch:
-    """Boots of one machine with less memory than it has. A kernel that does not fit may run in circles for ever, and
-    most say nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
+    """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
+    own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
+    nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
 
     def __init__(self, subject: MeasuredMachine, scratch: Path) -> None:
         self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        self._work, clock = _exercised(subject), subject.machine.clock
+        self._work: Exercised | Attended = self._exercise(subject)
+        clock = subject.machine.clock
         began = time.monotonic()
         gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
@@ -222,7 +219,7 @@ class _MemorySearch:
 
     def _usual(self, subject: MeasuredMachine) -> Gathered:
         """A boot with all memory; of a slower machine, where the exercise passes there, too."""
-        if self._machine.clock is Clock.INSTRUCTIONS:
+        if self._machine.clock is Clock.INSTRUCTIONS and subject.attended is None:
             self._machine = replace(self._machine, pace=SEARCH_PACE)
             self._work = _exercised(subject, 1 << SEARCH_PACE)
             found, gathered = self._boot(self._machine.memory_bytes)
@@ -234,6 +231,10 @@ class _MemorySearch:
         if not found.failures:
             self._passed[self._machine.memory_bytes] = gathered
         return gathered
+
+    @staticmethod
+    def _exercise(subject: MeasuredMachine) -> Exercised | Attended:
+        return _exercised(subject) if subject.attended is None else replace(subject.attended, to_rest=True)
 
     def guess(self) -> int:
         """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""

@@ -26,8 +26,8 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 @dataclass(frozen=True)
 class Asked:
     """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
-    it with what drives it, its files in a folder that is there while it is booted; `least`: its least memory, too;
-    `known`: a counted boot of the very machine that was made before."""
+    it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
+    machine that was made before."""
 
     title: str
     key: str
@@ -35,7 +35,6 @@ class Asked:
     store: Store
     scratch: Path
     subject: Callable[[Path], MeasuredMachine]
-    least: bool = True
     known: Boot | None = None
 
 
@@ -46,7 +45,7 @@ class Measured:
     exact: tuple[Boot, ...]
     wall: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
-    min_memory_bytes: int | None
+    min_memory_bytes: int
     memory: MemoryUse | None
 
 
@@ -57,7 +56,7 @@ def counted(asked: Asked) -> Counted:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
             record = measure.counted(
                 asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
-                least=asked.least, known=asked.known,
+                known=asked.known,
             )  # fmt: skip
         records.save(record, folder / _RECORDS[COUNTED])
 

@@ -31,7 +31,7 @@ def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: s
         work = system_verify.workload(target_of(given, machine), scratch, until_ready=True)
         return MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
 
-    return Asked(title, key, boots, given.options.store, given.scratch, subject, least=False)
+    return Asked(title, key, boots, given.options.store, given.scratch, subject)
 
 
 def both_sides(found: SystemFindings, fitted: Fitted) -> tuple[Side, Side]:

@@ -11,7 +11,7 @@ SUITES ?= startup,efficiency,memory,isolation,unixbench
 comma := ,
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,vm:stock
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-analyze setup-bench bench-image bench-engines bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-remedies bench-analyze setup-bench bench-image bench-engines bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -26,6 +26,7 @@ help:
 	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
+	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (an hour; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, under 90 minutes by its own estimate, and the report (root)"
 	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"
@@ -105,6 +106,9 @@ bench-margin: setup
 
 bench-host: setup
 	$(BIN)/python tools/bench_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)
+
+bench-remedies: setup
+	$(BIN)/python tools/bench_remedies.py --out $(BUILD)/bench-remedies $(BENCH_ARGS)
 
 setup-bench: setup
 	sh tools/install-packages.sh tools/bench_packages.py

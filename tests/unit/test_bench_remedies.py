@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published remedies: the file is sound, and a verdict follows from what boots say."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def tool() -> Any:
+    sys.path.insert(0, str(TOOLS))
+    spec = importlib.util.spec_from_file_location("bench_remedies", TOOLS / "bench_remedies.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_remedies"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_path: Path) -> None:
+    found = tool.published()
+    assert len(found.remedy) >= 14 and {one.machine for one in found.remedy} == set(found.machine)
+    text = tool.REMEDIES.read_text()
+    for old, new in (('change = "audit"', 'change = ""'), ('work = "host"', 'work = "nobody"'), ("said =", "sad =")):
+        (tmp_path / "file").write_text(text.replace(old, new, 1))
+        with pytest.raises(ValueError):
+            tool.published(tmp_path / "file")
+
+
+def test_messages_are_the_same_whatever_their_time_and_numbers(tool: Any) -> None:
+    console = "SeaBIOS\n[    0.100000] usb 1-1: new device, address 5\r\n[   12.000001] usb 1-1: at 0xffff8880\nlogin:"
+    assert tool.shapes(console) == ("usb #-#: new device, address #", "usb #-#: at #")
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ((1.0, 8.0), "real"),
+        ((2.0, 9.95), "less than boots of one machine differ by"),
+        ((2.0, 11.0), "costs more than it saves"),
+        (None, "no container ran any more"),
+    ],
+)
+def test_a_saving_is_real_where_it_is_larger_than_the_spread(
+    tool: Any, after: tuple[float, float] | None, expected: str
+) -> None:
+    usb = next(one for one in tool.published().remedy if one.what == "no USB")
+    before = tool.Boots(((2.0, 2.1), (10.0, 10.2)), ("usbcore: registered", "usbhid: driver", "other"))
+    ends = tool.Boots(tuple((end, end) for end in after), ("other",)) if after else None
+    row = tool.judged(usb, before, ends)
+    assert tool.verdict(row) == expected and row.there == 2 and row.gone == (2 if after else 0)
+
+
+def test_hardware_that_is_not_there_proves_nothing(tool: Any) -> None:
+    usb = next(one for one in tool.published().remedy if one.what == "no USB")
+    boots = tool.Boots(((2.0, 2.1), (10.0, 10.2)), ("other",))
+    assert tool.verdict(tool.judged(usb, boots, tool.Boots(((1.0, 1.0), (5.0, 5.0)), ()))).startswith("cannot tell")
+
+
+def test_the_table_has_a_line_for_each(tool: Any) -> None:
+    found = tool.published()
+    boots = tool.Boots(((2.0, 2.1), (10.0, 10.2)), ("usbcore: registered",))
+    rows = [tool.judged(one, boots, None if one.why else boots) for one in found.remedy]
+    text = tool.table(found, dict.fromkeys(found.machine, boots), rows)
+    assert all(one.what in text and one.said in text for one in found.remedy) and "2.05 ± 0.05" in text

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-remedies`: each remedy that earlier work published, tried on today's machine.
+
+    tools/bench_remedies.py [--boots 2] [--out build/bench-remedies] [--page FILE]
+
+The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
+booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
+gone are the proof that something was taken out. Each series of boots is a folder below OUT: what is there is not made
+again. OUT/remedies.md has the table; `--page` writes it into a page, between its marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from bench_margin_table import into_page
+
+from vmtailor.base.files import records
+from vmtailor.model.boots.series import BootSeries
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "debian-vm"
+REMEDIES = ROOT / "benchmarks" / "remedies" / "published.toml"
+READY = "log:a container ran"
+TIMEOUT_S = 3000
+AS_IT_IS = "as-it-is"
+#: Milestones between which it is measured, and their titles.
+SPANS = (("kernel", "init", "the kernel's part"), ("kernel", "ready", "to a container"))
+#: A line of the console: its time away, and what differs from boot to boot.
+_STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
+_OWN = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
+
+
+class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row; what each field is: the head of the file."""
+
+    what: str
+    work: str
+    said: str
+    machine: str
+    lines: str
+    words: tuple[str, ...] = ()
+    change: str = ""
+    hardware: bool = False
+    why: str = ""
+
+
+class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine, or a work, as the file has it."""
+
+    title: str
+    kernel: str = ""
+    devices: tuple[str, ...] = ()
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    work: dict[str, Described]
+    machine: dict[str, Described]
+    remedy: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True)
+class Boots:
+    """The boots of one machine, as it is or with a remedy. `spans`: virtual seconds between milestones, a value for
+    each boot; `messages`: the shapes of what the first boot said."""
+
+    spans: tuple[tuple[float, ...], ...]
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a remedy. `gains`: virtual seconds saved in each span, None where it was not tried. `decided`: the
+    last of those gains that is larger than what boots of the same machine differ by, None where none is. `gone`: messages; `there`: as many the machine has
+    as it is."""
+
+    remedy: Remedy
+    gains: tuple[float, ...] | None
+    decided: float | None
+    there: int
+    gone: int
+    problem: str = ""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def published(path: Path = REMEDIES) -> Published:
+    found = msgspec.convert(tomllib.loads(path.read_text()), Published)
+    for one in found.remedy:
+        re.compile(one.lines)
+        if one.work not in found.work or one.machine not in found.machine:
+            raise ValueError(f"{one.what}: no such work or machine")
+        if bool(one.words or one.change) == bool(one.why):
+            raise ValueError(f"{one.what}: either it is tried, or why it is not")
+    return found
+
+
+def shapes(console: str) -> tuple[str, ...]:
+    """The kernel's messages, without what differs from boot to boot."""
+    lines = (line.rstrip() for line in console.splitlines())
+    return tuple(_OWN.sub("#", _STAMP.sub("", line)) for line in lines if _STAMP.match(line))
+
+
+def proof(lines: str, before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """How many messages of a remedy the machine has as it is, and how many kinds of them are gone with it."""
+    mine = [line for line in before if re.search(lines, line)]
+    return len(mine), sum(1 for line in mine if line not in set(after))
+
+
+def judged(remedy: Remedy, before: Boots, after: Boots | None, problem: str = "") -> Row:
+    there, gone = proof(remedy.lines, before.messages, after.messages if after else before.messages)
+    if after is None:
+        return Row(remedy, None, None, there, gone, problem)
+    gains = tuple(_mean(one) - _mean(two) for one, two in zip(before.spans, after.spans, strict=True))
+    seen = zip(gains, before.spans, after.spans, strict=True)
+    decided = [gain for gain, one, two in seen if abs(gain) > max(_spread(one), _spread(two))]
+    return Row(remedy, gains, decided[-1] if decided else None, there, gone, problem)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _spread(values: Sequence[float]) -> float:
+    return max(values) - min(values)
+
+
+class Machines:
+    """The example's machines, made and booted where that was not done before."""
+
+    def __init__(self, out: Path, boots: int, machines: Mapping[str, Described]) -> None:
+        self._out, self._boots, self._machines = out, boots, machines
+
+    def _disk(self, name: str) -> Path:
+        folder = self._out / f"vm-{name}"
+        if not (folder / "disk.raw").is_file():
+            package = newest(self._machines[name].kernel)
+            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--kernel-package", package]
+            subprocess.run(argv, check=True)
+        return folder
+
+    def booted(self, name: str, title: str, words: Sequence[str] = (), change: str = "") -> Boots | None:
+        """None where it never got ready."""
+        folder = self._out / name / title
+        if not (folder / "boots.json").is_file():
+            vm = self._disk(name)
+            line = " ".join(((vm / "cmdline").read_text().strip(), *words))
+            argv = [sys.executable, "-m", "vmtailor", "boot", str(vm / "disk.raw"), "--kernel", str(vm / "vmlinuz"),
+                    "--initrd", str(vm / "initrd.img"), "--append", line, "--ready", READY, "--clock", "instructions",
+                    "-n", str(self._boots), "--timeout", str(TIMEOUT_S), "--machine", "q35", "--json",
+                    "-o", str(folder)]  # fmt: skip
+            argv += [f"--qemu={word}" for word in self._machines[name].devices]
+            argv += ["--try", change] if change else []
+            say(f"=== {name}: {title}")
+            ended = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
+            if ended.returncode not in (0, 5):
+                return None
+            document = json.loads(ended.stdout)
+            records.write_atomic(folder / "boots.json", json.dumps(document).encode())
+        return read(folder, change)
+
+
+def read(folder: Path, change: str = "") -> Boots | None:
+    """What a series says of the machine as it is, or of the one with a change."""
+    document = json.loads((folder / "boots.json").read_text())
+    document.pop("schema")
+    series = msgspec.convert(document, BootSeries)
+    variants = [one.name for one in series.variants if bool(one.changes) == bool(change)]
+    if not variants:
+        return None
+    entries = series.entries(variants[0])
+    spans = []
+    for first, last, _ in SPANS:
+        ends = [(one.boot.at(first, series.clock), one.boot.at(last, series.clock)) for one in entries]
+        whole = [end - begin for begin, end in ends if begin is not None and end is not None]
+        if len(whole) < len(ends):
+            return None  # it did not come so far
+        spans.append(tuple(whole))
+    console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
+    return Boots(tuple(spans), shapes(console))
+
+
+def newest(flavour: str) -> str:
+    """The package of the newest kernel of a flavour that the distribution's lists have for this suite."""
+    pattern = rf"^linux-image-[0-9.]+\+deb12-{flavour}$"
+    listed = subprocess.run(["apt-cache", "--names-only", "search", pattern], check=True, capture_output=True)
+    names = re.findall(rf"^(linux-image-(\d+)\.(\d+)\.(\d+)\+deb12-{flavour}) ", listed.stdout.decode(), re.M)
+    if not names:
+        raise SystemExit(f"the distribution's lists have no kernel linux-image-*+deb12-{flavour}: apt-get update")
+    return str(max(names, key=lambda one: tuple(int(part) for part in one[1:]))[0])
+
+
+def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:
+    """The tables in Markdown: the machines as they are, then each remedy."""
+    lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", "| --- | ---: | ---: |"]
+    for name, boots in before.items():
+        cells = [f"{_mean(span):.2f} ± {_spread(span) / 2:.2f}" for span in boots.spans]
+        lines.append(f"| {found.machine[name].title} | {' | '.join(cells)} |")
+    titles = " | ".join(f"saves: {title}, s" for _, _, title in SPANS)
+    lines += ["", f"| remedy | said to gain | on | {titles} | its messages, before → gone | verdict |"]
+    lines += ["| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    lines += [_line(found, row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _line(found: Published, row: Row) -> str:
+    one = row.remedy
+    gains = " | ".join(f"{gain:.3f}" for gain in row.gains) if row.gains else " | ".join("–" for _ in SPANS)
+    said = f"{one.said} ({one.work})"
+    lines = f"{row.there} → {row.gone}"
+    return f"| {one.what} | {said} | {one.machine} | {gains} | {lines} | {verdict(row)} |"
+
+
+def verdict(row: Row) -> str:
+    """In words."""
+    if row.remedy.why:
+        return f"not tried: {row.remedy.why}"
+    if row.gains is None:
+        return row.problem or "no container ran any more"
+    if row.remedy.hardware and not row.there:
+        return "cannot tell: the machine as it is shows nothing of it"
+    if row.decided is None:
+        return "less than boots of one machine differ by"
+    return "real" if row.decided > 0 else "costs more than it saves"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Published remedies, each tried on today's machine.")
+    parser.add_argument("--boots", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("build/bench-remedies"))
+    parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    out = chosen.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    found = published()
+    machines = Machines(out, chosen.boots, found.machine)
+    tried = [one for one in found.remedy if not one.why]
+    minutes = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots * 1.5
+    say(f"{len(tried)} remedies, some {minutes:.0f} minutes on an idle processor; what is there is found")
+    before: dict[str, Boots] = {}
+    for name in found.machine:
+        boots = machines.booted(name, AS_IT_IS)
+        if boots is None:
+            raise SystemExit(f"the machine {name} never got ready: its console is below {out / name / AS_IT_IS}")
+        before[name] = boots
+    rows = []
+    for one in found.remedy:
+        title = re.sub(r"\W+", "-", one.what.lower())[:40].strip("-")
+        after = None if one.why else machines.booted(one.machine, title, one.words, one.change)
+        rows.append(judged(one, before[one.machine], after))
+    text = table(found, before, rows)
+    records.write_atomic(out / "remedies.md", text.encode())
+    if chosen.page is not None:
+        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, "remedies").encode())
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -82,8 +82,8 @@ class Boots:
 @dataclass(frozen=True)
 class Row:
     """What became of a remedy. `gains`: virtual seconds saved in each span, None where it was not tried. `decided`: the
-    last of those gains that is larger than what boots of the same machine differ by, None where none is. `gone`: messages; `there`: as many the machine has
-    as it is."""
+    last of them that is larger than what boots of the same machine differ by, None where none is. `gone`: messages;
+    `there`: as many the machine has as it is."""
 
     remedy: Remedy
     gains: tuple[float, ...] | None

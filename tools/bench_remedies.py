@@ -49,6 +49,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str
     lines: str
     words: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
     change: str = ""
     hardware: bool = False
     why: str = ""
@@ -59,6 +60,7 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str
     kernel: str = ""
+    add: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
 
 
@@ -147,13 +149,15 @@ class Machines:
     def _disk(self, name: str) -> Path:
         folder = self._out / f"vm-{name}"
         if not (folder / "disk.raw").is_file():
-            package = newest(self._machines[name].kernel)
-            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--kernel-package", package]
-            subprocess.run(argv, check=True)
+            about = self._machines[name]
+            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--kernel-package", newest(about.kernel)]
+            subprocess.run([*argv, *(f"--add={package}" for package in about.add)], check=True)
         return folder
 
-    def booted(self, name: str, title: str, words: Sequence[str] = (), change: str = "") -> Boots | None:
-        """None where it never got ready."""
+    def booted(self, name: str, title: str, remedy: Remedy | None = None) -> Boots | None:
+        """As it is, or with a remedy. None where it never got ready."""
+        words, devices = (remedy.words, remedy.devices) if remedy is not None else ((), ())
+        change = remedy.change if remedy is not None else ""
         folder = self._out / name / title
         if not (folder / "boots.json").is_file():
             vm = self._disk(name)
@@ -162,7 +166,7 @@ class Machines:
                     "--initrd", str(vm / "initrd.img"), "--append", line, "--ready", READY, "--clock", "instructions",
                     "-n", str(self._boots), "--timeout", str(TIMEOUT_S), "--machine", "q35", "--json",
                     "-o", str(folder)]  # fmt: skip
-            argv += [f"--qemu={word}" for word in self._machines[name].devices]
+            argv += [f"--qemu={word}" for word in (*self._machines[name].devices, *devices)]
             argv += ["--try", change] if change else []
             say(f"=== {name}: {title}")
             ended = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
@@ -263,7 +267,7 @@ def main() -> None:
     rows = []
     for one in found.remedy:
         title = re.sub(r"\W+", "-", one.what.lower())[:40].strip("-")
-        after = None if one.why else machines.booted(one.machine, title, one.words, one.change)
+        after = None if one.why else machines.booted(one.machine, title, one)
         rows.append(judged(one, before[one.machine], after))
     text = table(found, before, rows)
     records.write_atomic(out / "remedies.md", text.encode())

@@ -60,6 +60,7 @@ def test_it_is_verified_and_its_kernel_is_small(fitted: dict[str, Any], folder: 
     assert after["symbols_prompted"] < before["symbols_prompted"] / 3
     assert after["init_instructions_net"] < before["init_instructions_net"] / 3
     assert after["ready_virtual_us"] < before["ready_virtual_us"]
+    assert after["min_memory_bytes"] < before["min_memory_bytes"] - (20 << 20)
     run = records.load(FitRun, folder / "bundle" / "run.json")
     assert run.system is not None and run.system.init.kind == "systemd"
     # Nothing leads into its root but the kernel itself. (MODULES is there, because systemd itself loads some.)

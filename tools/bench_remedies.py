@@ -34,7 +34,11 @@ READY = "log:a container ran"
 TIMEOUT_S = 3000
 AS_IT_IS = "as-it-is"
 #: Milestones between which it is measured, and their titles.
-SPANS = (("kernel", "init", "the kernel's part"), ("kernel", "ready", "to a container"))
+SPANS = (
+    ("kernel", "initrd", "to the RAM disk"),
+    ("kernel", "init", "to systemd"),
+    ("kernel", "ready", "to a container"),
+)
 #: A line of the console: its time away, and what differs from boot to boot.
 _STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
 _OWN = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
@@ -209,13 +213,13 @@ def newest(flavour: str) -> str:
 
 def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:
     """The tables in Markdown: the machines as they are, then each remedy."""
-    lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", "| --- | ---: | ---: |"]
+    lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", f"| --- |{' ---: |' * len(SPANS)}"]
     for name, boots in before.items():
         cells = [f"{_mean(span):.2f} ± {_spread(span) / 2:.2f}" for span in boots.spans]
         lines.append(f"| {found.machine[name].title} | {' | '.join(cells)} |")
     titles = " | ".join(f"saves: {title}, s" for _, _, title in SPANS)
     lines += ["", f"| remedy | said to gain | on | {titles} | its messages, before → gone | verdict |"]
-    lines += ["| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    lines += [f"| --- | --- | --- |{' ---: |' * (len(SPANS) + 1)} --- |"]
     lines += [_line(found, row) for row in rows]
     return "\n".join(lines) + "\n"
 

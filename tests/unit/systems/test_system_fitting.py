@@ -23,6 +23,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records
 from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
@@ -30,7 +31,17 @@ from vmtailor.model.exercise import Step, StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Clock, Disk, DiskFormat, Machine
-from vmtailor.model.systems.subject import DiskLayout, Init, InitKind, OsRelease, SubjectKind, SystemSubject, TableKind
+from vmtailor.model.systems.subject import (
+    DiskLayout,
+    Init,
+    InitKind,
+    LoaderEntry,
+    Mount,
+    OsRelease,
+    SubjectKind,
+    SystemSubject,
+    TableKind,
+)
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 from vmtailor.pipeline import fitting as every
@@ -222,3 +233,13 @@ def test_both_machines_get_the_systems_own_words(given: SystemInputs) -> None:
     found = words(SUBJECT, row, ("tsc=reliable", "panic=-1"))
     assert found[0] == "root=/dev/vda2" and found.count("panic=-1") == 1 and "tsc=reliable" in found
     assert set(row.kernel.words) <= set(found)
+
+
+def test_a_root_that_nobody_mounts_again_is_writable_from_the_start() -> None:
+    """A tree has no loader that says how its root is mounted."""
+    row = named("x86_64")
+    assert "rw" in words(SUBJECT, row) and "ro" not in words(SUBJECT, row)
+    kept = replace(SUBJECT, mounts=(Mount("/dev/vda", "/", "ext4", ("defaults",)),))
+    assert "ro" in words(kept, row) and "rw" not in words(kept, row)
+    told = replace(SUBJECT, entries=(LoaderEntry("x", "/k", (), ("ro", "quiet"), "grub.cfg", chosen=True),))
+    assert "ro" in words(told, row) and "rw" not in words(told, row)

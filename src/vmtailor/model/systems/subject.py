@@ -161,6 +161,12 @@ class SystemSubject:
         return next((one for one in self.kernels if one.release == self.kernel), None)
 
     @property
+    def root_word(self) -> str:
+        """How a kernel mounts the root where no loader's entry says it: an init mounts again, for writing, what
+        /etc/fstab has a line for; without one it would never be written."""
+        return "ro" if any(mount.place == "/" for mount in self.mounts) else "rw"
+
+    @property
     def entry(self) -> LoaderEntry | None:
         """The loader's entry that starts when nobody chooses."""
         return next((one for one in self.entries if one.chosen), None)

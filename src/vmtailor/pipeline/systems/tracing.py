@@ -74,7 +74,7 @@ def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> t
 def words_of(subject: SystemSubject, row: Architecture) -> tuple[str, ...]:
     """The system's own command line, with its root by the device that it is here."""
     entry = subject.entry
-    own = entry.words if entry is not None else ("ro", f"console={row.kernel.console}")
+    own = entry.words if entry is not None else (subject.root_word, f"console={row.kernel.console}")
     number = subject.disk.root if subject.disk is not None else 0
     root = f"root=/dev/vda{number or ''}"
     kept = [word for word in own if word.partition("=")[0] not in _NOT_KEPT]

@@ -49,7 +49,7 @@ def taken_out(subject: SystemSubject, root: Root, small_init: Path, out: Path) -
     out.mkdir(parents=True, exist_ok=True)
     kernel, initrd = out / "kernel", out / "initrd"
     kernel.write_bytes(root.read(own.image, _MOST_KERNEL))
-    words = subject.entry.words if subject.entry is not None else ("ro",)
+    words = subject.entry.words if subject.entry is not None else (subject.root_word,)
     wanted = subject.entry.initrd if subject.entry is not None and subject.entry.initrd else (own.initrd,)
     parts = [root.read(path, _MOST_INITRD) for path in wanted if path]
     if any(parts):

@@ -26,7 +26,7 @@ help:
 	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
-	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (an hour; resumable)"
+	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, under 90 minutes by its own estimate, and the report (root)"
 	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_margin_table import into_page
+from bench_page import publish
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
@@ -173,11 +173,7 @@ def main() -> None:
             runs.append((machine, units, found))
     if not runs:
         raise SystemExit("no fit came to its end")
-    text = table(runs)
-    records.write_atomic(out / "host.md", text.encode())
-    if chosen.page is not None:
-        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, "host").encode())
-    print(text)
+    publish(out, chosen.page, "host", table(runs))
 
 
 if __name__ == "__main__":

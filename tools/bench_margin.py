@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench_margin_probe import BENCH, Probed, commands, on_baseline, on_tailored, probed
-from bench_margin_table import FitCell, Measured, ProbeCell, document, family_document, fit_cell, into_page
+from bench_margin_table import FitCell, Measured, ProbeCell, document, family_document, fit_cell
+from bench_page import publish
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -227,12 +228,12 @@ def main() -> None:
         make_all(bench, wanted)
     if only:
         images = [bench.measured(image, chosen.margin) for image in only]
-        publish(chosen, "tables", document(images, chosen.margin, DEFAULT, conditions()))
+        publish(chosen.out, chosen.page, "tables", document(images, chosen.margin, DEFAULT, conditions()))
     if family:
         fits = {name: cell for name in family if (cell := bench.cell(Task(name, DEFAULT, False), FitCell)) is not None}
         servers = {name: cell for name, cell in fits.items() if name in FAMILY}
         timed = {name: cell for name, cell in fits.items() if name in TIMED}
-        publish(chosen, "family", family_document(servers, timed, DEFAULT, conditions()))
+        publish(chosen.out, chosen.page, "family", family_document(servers, timed, DEFAULT, conditions()))
 
 
 def make_all(bench: Bench, wanted: Sequence[Task]) -> None:
@@ -248,15 +249,6 @@ def make_all(bench: Bench, wanted: Sequence[Task]) -> None:
             bench.make(task)
         except VmtailorError as error:  # the next ones may do
             say(f"    error: {error.message}")
-
-
-def publish(chosen: argparse.Namespace, name: str, text: str) -> None:
-    """Print tables, keep them, and write them into the page that was asked for, between the marks of that name."""
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    records.write_atomic(chosen.out / f"{name}.md", text.encode())
-    if chosen.page is not None:
-        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, name).encode())
-    print(text)
 
 
 if __name__ == "__main__":

@@ -218,12 +218,3 @@ def family_document(fits: Mapping[str, FitCell], beside: Mapping[str, FitCell], 
         markdown(head, rows),
     ]
     return "\n".join(parts)
-
-
-def into_page(page: str, tables: str, mark: str = "tables") -> str:
-    """A page with its tables written again, between its two marks. Raises ValueError where they are missing."""
-    before, begin, rest = page.partition(f"<!-- {mark} -->\n")
-    _, end, after = rest.partition(f"<!-- end of {mark} -->\n")
-    if not begin or not end:
-        raise ValueError(f"the page has no marks for {mark}")
-    return f"{before}{begin}\n{tables}\n{end}{after}"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from bench_margin_table import into_page
+from bench_page import publish
 
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
@@ -32,6 +32,8 @@ EXAMPLE = ROOT / "examples" / "debian-vm"
 REMEDIES = ROOT / "benchmarks" / "remedies" / "published.toml"
 READY = "log:a container ran"
 TIMEOUT_S = 3000
+#: Exit code of `boot` where the guest never got ready.
+NEVER_READY = 5
 AS_IT_IS = "as-it-is"
 #: Milestones between which it is measured, and their titles.
 SPANS = (
@@ -96,7 +98,6 @@ class Row:
     decided: float | None
     there: int
     gone: int
-    problem: str = ""
 
 
 def say(text: str) -> None:
@@ -121,19 +122,19 @@ def shapes(console: str) -> tuple[str, ...]:
 
 
 def proof(lines: str, before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
-    """How many messages of a remedy the machine has as it is, and how many kinds of them are gone with it."""
+    """How many messages of a remedy the machine has as it is, and how many of them are gone with it."""
     mine = [line for line in before if re.search(lines, line)]
     return len(mine), sum(1 for line in mine if line not in set(after))
 
 
-def judged(remedy: Remedy, before: Boots, after: Boots | None, problem: str = "") -> Row:
+def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
     there, gone = proof(remedy.lines, before.messages, after.messages if after else before.messages)
     if after is None:
-        return Row(remedy, None, None, there, gone, problem)
+        return Row(remedy, None, None, there, gone)
     gains = tuple(_mean(one) - _mean(two) for one, two in zip(before.spans, after.spans, strict=True))
     seen = zip(gains, before.spans, after.spans, strict=True)
     decided = [gain for gain, one, two in seen if abs(gain) > max(_spread(one), _spread(two))]
-    return Row(remedy, gains, decided[-1] if decided else None, there, gone, problem)
+    return Row(remedy, gains, decided[-1] if decided else None, there, gone)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -154,7 +155,7 @@ class Machines:
         folder = self._out / f"vm-{name}"
         if not (folder / "disk.raw").is_file():
             about = self._machines[name]
-            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--kernel-package", newest(about.kernel)]
+            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--flavour", about.kernel]
             subprocess.run([*argv, *(f"--add={package}" for package in about.add)], check=True)
         return folder
 
@@ -174,8 +175,8 @@ class Machines:
             argv += ["--try", change] if change else []
             say(f"=== {name}: {title}")
             ended = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
-            if ended.returncode not in (0, 5):
-                return None
+            if ended.returncode not in (0, NEVER_READY):  # that is a result, and all else is not
+                raise SystemExit(f"{name}, {title}: not booted (exit code {ended.returncode}); start again to go on")
             document = json.loads(ended.stdout)
             records.write_atomic(folder / "boots.json", json.dumps(document).encode())
         return read(folder, change)
@@ -201,16 +202,6 @@ def read(folder: Path, change: str = "") -> Boots | None:
     return Boots(tuple(spans), shapes(console))
 
 
-def newest(flavour: str) -> str:
-    """The package of the newest kernel of a flavour that the distribution's lists have for this suite."""
-    pattern = rf"^linux-image-[0-9.]+\+deb12-{flavour}$"
-    listed = subprocess.run(["apt-cache", "--names-only", "search", pattern], check=True, capture_output=True)
-    names = re.findall(rf"^(linux-image-(\d+)\.(\d+)\.(\d+)\+deb12-{flavour}) ", listed.stdout.decode(), re.M)
-    if not names:
-        raise SystemExit(f"the distribution's lists have no kernel linux-image-*+deb12-{flavour}: apt-get update")
-    return str(max(names, key=lambda one: tuple(int(part) for part in one[1:]))[0])
-
-
 def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:
     """The tables in Markdown: the machines as they are, then each remedy."""
     lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", f"| --- |{' ---: |' * len(SPANS)}"]
@@ -227,7 +218,7 @@ def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) ->
 def _line(found: Published, row: Row) -> str:
     one = row.remedy
     gains = " | ".join(f"{gain:.3f}" for gain in row.gains) if row.gains else " | ".join("–" for _ in SPANS)
-    said = f"{one.said} ({one.work})"
+    said = f"{one.said}: {found.work[one.work].title}"
     lines = f"{row.there} → {row.gone}"
     return f"| {one.what} | {said} | {one.machine} | {gains} | {lines} | {verdict(row)} |"
 
@@ -237,7 +228,7 @@ def verdict(row: Row) -> str:
     if row.remedy.why:
         return f"not tried: {row.remedy.why}"
     if row.gains is None:
-        return row.problem or "no container ran any more"
+        return "no container ran any more"
     if row.remedy.hardware and not row.there:
         return "cannot tell: the machine as it is shows nothing of it"
     if row.decided is None:
@@ -247,7 +238,7 @@ def verdict(row: Row) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Published remedies, each tried on today's machine.")
-    parser.add_argument("--boots", type=int, default=2)
+    parser.add_argument("--boots", type=int, default=2, choices=range(2, 11), metavar="N", help="of each, 2 to 10")
     parser.add_argument("--out", type=Path, default=Path("build/bench-remedies"))
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
     return parser.parse_args()
@@ -260,8 +251,8 @@ def main() -> None:
     found = published()
     machines = Machines(out, chosen.boots, found.machine)
     tried = [one for one in found.remedy if not one.why]
-    minutes = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots * 1.5
-    say(f"{len(tried)} remedies, some {minutes:.0f} minutes on an idle processor; what is there is found")
+    boots_of = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots
+    say(f"{len(tried)} remedies, {boots_of} boots of two to five minutes each; what is there is found")
     before: dict[str, Boots] = {}
     for name in found.machine:
         boots = machines.booted(name, AS_IT_IS)
@@ -273,11 +264,7 @@ def main() -> None:
         title = re.sub(r"\W+", "-", one.what.lower())[:40].strip("-")
         after = None if one.why else machines.booted(one.machine, title, one)
         rows.append(judged(one, before[one.machine], after))
-    text = table(found, before, rows)
-    records.write_atomic(out / "remedies.md", text.encode())
-    if chosen.page is not None:
-        records.write_atomic(chosen.page, into_page(chosen.page.read_text(), text, "remedies").encode())
-    print(text)
+    publish(out, chosen.page, "remedies", table(found, before, rows))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,6 @@ def kernel_files(folder: Path) -> KernelFiles:
         (folder / name).write_text(name)
     sha256 = hashlib.sha256(b"vmlinux").hexdigest()
     return KernelFiles(
-        "6.12.7", str(folder / "vmlinux"), 7, None, str(folder / "config"), str(folder / "System.map"), sha256,
-        "cc", 1, 1.0, packed_bytes=7,
+        "6.12.7", str(folder / "vmlinux"), 7, None, 7, str(folder / "config"), str(folder / "System.map"), sha256,
+        "cc", 1, 1.0,
     )  # fmt: skip

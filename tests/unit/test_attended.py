@@ -193,9 +193,9 @@ def test_units_that_failed_are_what_systemd_lists() -> None:
 
 
 def test_a_boot_that_shall_only_get_ready_is_right_once_it_is() -> None:
-    found = attended.boot_of(gathered("init", "ready", code=None), parsed(GOOD), "", until_ready=True)
+    found = attended.boot_of(gathered("init", "ready", code=None), parsed(GOOD), "", shut_down=False)
     assert found.outcome is Outcome.READY and not found.failures
-    never = attended.boot_of(gathered("init", code=None), parsed(GOOD), "it was not done after 5 s", until_ready=True)
+    never = attended.boot_of(gathered("init", code=None), parsed(GOOD), "it was not done after 5 s", shut_down=False)
     assert never.outcome is Outcome.TIMEOUT and never.failures == ("it was not done after 5 s",)
 
 
@@ -213,7 +213,7 @@ def test_where_it_was_counted_init_is_the_systems_own() -> None:
     words = none.astype(np.uint32)
     blocks = Blocks(none, words, words, none.astype(bool), none.astype(np.uint16), words, none.astype(np.uint8))
     counted = replace(gathered("init", "ready"), counters=Counters(True, True, True, blocks, stretches, ()))
-    found = attended.boot_of(counted, parsed(GOOD), "", until_ready=True)
+    found = attended.boot_of(counted, parsed(GOOD), "", shut_down=False)
     marks = {one.name: one for one in found.milestones}
     assert (marks["kernel"].executed, marks["kernel"].virtual_ns) == (100, 100)
     assert marks["init"].executed == 700 and marks["ready"].executed == 900

@@ -3,28 +3,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from tests.fakes.fit_run_data import fit_run
+from tests.fakes.tools import load_tool
 
 from vmtailor.stages.report import fit_document
-
-TOOLS = Path(__file__).parents[2] / "tools"
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_fit_table", TOOLS / "bench_fit_table.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("bench_fit_table")
 
 
 def test_another_processor_has_goals_of_its_own(bench: ModuleType) -> None:

@@ -3,25 +3,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tests.fakes.fit_run_data import fit_run
-
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+from tests.fakes.tools import load_tool
 
 
 def bench_host() -> Any:
-    sys.path.insert(0, str(TOOLS))
-    spec = importlib.util.spec_from_file_location("bench_host", TOOLS / "bench_host.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_host"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("bench_host")
 
 
 def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_misses_them() -> None:

@@ -3,42 +3,31 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.fakes.tools import load_tool
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 
-TOOLS = Path(__file__).parents[2] / "tools"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def path() -> Iterator[None]:
-    sys.path.insert(0, str(TOOLS))
-    yield
-    sys.path.remove(str(TOOLS))
+@pytest.fixture(scope="module")
+def probe() -> ModuleType:
+    return load_tool("bench_margin_probe")
 
 
 @pytest.fixture(scope="module")
-def probe(path: None) -> ModuleType:
-    return importlib.import_module("bench_margin_probe")
+def table() -> ModuleType:
+    return load_tool("bench_margin_table")
 
 
 @pytest.fixture(scope="module")
-def table(path: None) -> ModuleType:
-    return importlib.import_module("bench_margin_table")
-
-
-@pytest.fixture(scope="module")
-def bench(path: None) -> ModuleType:
-    return importlib.import_module("bench_margin")
+def bench() -> ModuleType:
+    return load_tool("bench_margin")
 
 
 SAID = """kernel noise: not a feature
@@ -130,14 +119,19 @@ def test_images_that_share_a_kernel(table: ModuleType) -> None:
     assert len(rows) == 4 and shared == "5 of 6 images share three kernels"
 
 
-def test_a_page_gets_its_tables_again(table: ModuleType) -> None:
+def test_a_page_gets_its_tables_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = load_tool("bench_page")
     page = "before\n<!-- tables -->\nold\n<!-- end of tables -->\nafter\n"
-    once = table.into_page(page, "new")
-    assert "old" not in once and table.into_page(once, "new") == once and once.endswith("after\n")
+    once = pages.into_page(page, "new")
+    assert "old" not in once and pages.into_page(once, "new") == once and once.endswith("after\n")
     other = f"{once}<!-- family -->\n<!-- end of family -->\n"
-    assert table.into_page(other, "shared", "family").partition("<!-- family")[0] == once
+    assert pages.into_page(other, "shared", "family").partition("<!-- family")[0] == once
     with pytest.raises(ValueError, match="no marks for family"):
-        table.into_page(once, "new", "family")
+        pages.into_page(once, "new", "family")
+    (tmp_path / "page.md").write_text(page)
+    pages.publish(tmp_path, tmp_path / "page.md", "tables", "new")
+    assert (tmp_path / "page.md").read_text() == once and (tmp_path / "tables.md").read_text() == "new"
+    assert capsys.readouterr().out == "new\n"
 
 
 def test_it_goes_on_where_it_stopped(bench: ModuleType, table: ModuleType, probe: ModuleType, tmp_path: Path) -> None:

@@ -3,25 +3,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+from tests.fakes.tools import load_tool
 
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
-    sys.path.insert(0, str(TOOLS))
-    spec = importlib.util.spec_from_file_location("bench_remedies", TOOLS / "bench_remedies.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_remedies"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("bench_remedies")
 
 
 def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,21 +10,16 @@ from types import ModuleType
 
 import pytest
 import typer
+from tests.fakes.tools import TOOLS, load_tool
 from typer.testing import CliRunner
 
 from vmtailor.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOL = ROOT / "tools" / "cli_reference.py"
 
 
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cli_reference", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("cli_reference")
 
 
 def test_every_command_is_documented_with_a_sentence() -> None:
@@ -62,7 +56,11 @@ def test_every_parameter_has_help() -> None:
 
 def test_the_page_is_what_the_program_says() -> None:
     result = subprocess.run(
-        [sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(TOOLS / "cli_reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
 

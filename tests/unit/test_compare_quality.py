@@ -3,24 +3,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-TOOL = Path(__file__).parents[2] / "tools" / "compare_quality.py"
+from tests.fakes.tools import load_tool
 
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("compare_quality", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("compare_quality")
 
 
 def test_halves_of_one_machine_are_seldom_called_different(tool: ModuleType) -> None:

@@ -18,7 +18,7 @@ from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
-from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised
+from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised, Until
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.guest import GuestReport, Mark
 from vmtailor.model.machine import Clock, Machine
@@ -266,7 +266,7 @@ def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
-    work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until_ready=True)
+    work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until=Until.READY)
     machine = Machine("q35", 512 << 20, "k")
     subject = cast(Any, SimpleNamespace(attended=work, machine=machine, exercise=None))
     assert measure._MemorySearch(subject, Path()).passes(64 << 20)
@@ -274,7 +274,7 @@ def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatc
         (512, Clock.INSTRUCTIONS, 0),
         (64, Clock.INSTRUCTIONS, 0),
     ]
-    assert all(w.until_ready and w.to_rest for _, w in seen)
+    assert all(w.until is Until.REST for _, w in seen)
     assert seen[1][1].patience.start_s == measure.SLACK_S + 4 and seen[1][1].patience.all_s == measure.SLACK_S + 10
 
 

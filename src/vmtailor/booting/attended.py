@@ -27,7 +27,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
-from vmtailor.model.boots.workload import Attended
+from vmtailor.model.boots.workload import Attended, Until
 from vmtailor.model.machine import Disk, Machine
 
 #: Seconds between two looks at the attendant's line and the console.
@@ -73,7 +73,7 @@ def boot(
         gathered = _gathered(listener, conversation, end, loaded)
     table = wanted.table if wanted is not None else None
     found = judging.boot_of(
-        gathered, work.exercise, lost, conversation.outside, until_ready=work.until_ready, table=table
+        gathered, work.exercise, lost, conversation.outside, shut_down=work.until is Until.SHUTDOWN, table=table
     )
     return found, gathered
 
@@ -121,12 +121,12 @@ class _Conversation:
 
     def _has_come(self) -> bool:
         """Whether the system has come as far as it was asked to."""
-        if not self._work.until_ready:
+        if self._work.until is Until.SHUTDOWN:
             return False
         seen = {mark.name for mark in self.session.marks}
-        if self._work.to_rest:  # the account of its memory follows the mark
-            return "load_end" in seen and bool(self.session.report().file("memory"))
-        return "ready" in seen
+        if self._work.until is Until.READY:
+            return "ready" in seen
+        return "load_end" in seen and bool(self.session.report().file("memory"))  # which follows that mark
 
     def _drive_from_outside(self) -> None:
         if self._waits and any(mark.name == "load_end" for mark in self.session.marks):

@@ -60,21 +60,23 @@ class Configured:
         return sum(1 for _, value in self.symbols if value == "y")
 
 
+# vmtailor/kernel-files/1: the size packed with xz was that of xz without options.
 @dataclass(frozen=True)
 class KernelFiles:
     """A built kernel. `image` is the very file that is booted; the compressed sizes are of this file, for comparison:
-    `packed_bytes` as the kernel's own build packs with xz, 0 in records of before.
+    `packed_bytes` as the kernel's own build packs with xz.
 
     `system_map` has the addresses of all symbols. `sha256` is of `image`. `seconds` is the time of this compile.
     `unplanned` lists symbols that resolved to y or m without the plan saying so; `zstd_bytes` is None where no zstd is.
     """
 
-    SCHEMA: ClassVar[str] = "vmtailor/kernel-files/1"
+    SCHEMA: ClassVar[str] = "vmtailor/kernel-files/2"
 
     release: str
     image: str
     image_bytes: int
     zstd_bytes: int | None
+    packed_bytes: int
     config: str
     system_map: str
     sha256: str
@@ -82,7 +84,6 @@ class KernelFiles:
     objects_compiled: int
     seconds: float
     unplanned: tuple[str, ...] = ()
-    packed_bytes: int = 0
 
 
 @dataclass(frozen=True)

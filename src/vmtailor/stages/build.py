@@ -20,7 +20,7 @@ from vmtailor.model.kernel import Configured, KernelFiles
 from vmtailor.model.plan import Plan
 
 # Part of every key: raise it when the steps from configuration to files change.
-_LAYOUT = "3"
+_LAYOUT = "4"
 _RECORD = "kernel.json"
 #: What kernels are called in the cache.
 KIND = "kernel"
@@ -42,7 +42,8 @@ def cached(plan: Plan, source_digest: str, store: Store) -> KernelFiles | None:
     key = kernel_key(plan, source_digest, toolchain_of(plan))
     if not store.has(KIND, key):
         return None
-    return _found(store.path(KIND, key), named(plan.architecture))
+    folder = store.path(KIND, key)
+    return located(records.load(KernelFiles, folder / _RECORD), folder)
 
 
 def build_kernel(
@@ -76,12 +77,8 @@ def build_kernel(
             files = collect(row, configured, compiled, folder, unplanned(plan, configured))
         records.save(files, folder / _RECORD)
 
-    return _found(store.get(KIND, kernel_key(plan, source_digest, toolchain), fill), row)
-
-
-def _found(folder: Path, row: Architecture) -> KernelFiles:
-    files = located(records.load(KernelFiles, folder / _RECORD), folder)
-    return files if files.packed_bytes else replace(files, packed_bytes=packed_bytes(row, Path(files.image)))
+    folder = store.get(KIND, kernel_key(plan, source_digest, toolchain), fill)
+    return located(records.load(KernelFiles, folder / _RECORD), folder)
 
 
 def require_nothing_lost(configured: Configured, explain: Mapping[str, str]) -> None:
@@ -134,6 +131,7 @@ def collect(
         image=str(image),
         image_bytes=image.stat().st_size,
         zstd_bytes=_zstd_bytes(image),
+        packed_bytes=packed_bytes(row, image),
         config=str(folder / "config"),
         system_map=str(folder / "System.map"),
         sha256=sha256_of(image),
@@ -141,7 +139,6 @@ def collect(
         objects_compiled=compiled.objects,
         seconds=compiled.seconds,
         unplanned=unplanned_symbols,
-        packed_bytes=packed_bytes(row, image),
     )
 
 

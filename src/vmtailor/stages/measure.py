@@ -26,7 +26,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.code_marks import CodeMark
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run
+from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run, Until
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.memory import MemoryUse
@@ -207,8 +207,8 @@ class _MemorySearch:
         self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
-        self._work: Exercised | Attended = self._exercise(subject)
-        clock = subject.machine.clock
+        work, clock = _work(subject), subject.machine.clock
+        self._work = replace(work, until=Until.REST) if isinstance(work, Attended) else work
         began = time.monotonic()
         gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
@@ -231,10 +231,6 @@ class _MemorySearch:
         if not found.failures:
             self._passed[self._machine.memory_bytes] = gathered
         return gathered
-
-    @staticmethod
-    def _exercise(subject: MeasuredMachine) -> Exercised | Attended:
-        return _exercised(subject) if subject.attended is None else replace(subject.attended, to_rest=True)
 
     def guess(self) -> int:
         """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""
@@ -284,10 +280,10 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
 
     if guess:
         first = bisect.bisect_left(sizes, -(-guess // MEMORY_STEP), hi=len(sizes) - 1)
-        if asked(first - 1):
-            any(not asked(max(0, first - steps)) for steps in (_NEAR, 2 * _NEAR))
-        else:
-            any(asked(min(first + steps, len(sizes) - 1)) for steps in (0, _NEAR, 2 * _NEAR))
+        enough = asked(first - 1)
+        for steps in (-_NEAR, -2 * _NEAR) if enough else (0, _NEAR, 2 * _NEAR):
+            if asked(min(max(0, first + steps), len(sizes) - 1)) != enough:
+                break
     while passed - failed > 1:
         asked((failed + passed) // 2)
     return sizes[passed] * MEMORY_STEP

@@ -21,7 +21,7 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import SystemExercise
-from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Workload
+from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Until, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
@@ -48,13 +48,14 @@ def clock_for(exercise: SystemExercise) -> Clock:
     return Clock.WALL if exercise.host_steps else Clock.INSTRUCTIONS
 
 
-def workload(target: SystemTarget, folder: Path, *, until_ready: bool = False) -> Attended:
-    """How a system is driven. Its attendant's disk is written into `folder`; `until_ready`: without the load."""
-    exercise = replace(target.exercise, load=()) if until_ready else target.exercise
-    volume = folder / ("attendant-to-ready" if until_ready else "attendant")
+def workload(target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOWN) -> Attended:
+    """How a system is driven. Its attendant's disk is written into `folder`; `until`: how far it goes, without the load
+    unless through the whole exercise."""
+    exercise = replace(target.exercise, load=()) if until is not Until.SHUTDOWN else target.exercise
+    volume = folder / f"attendant-to-{until}"
     attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY)
     all_s = BOOT_S + exercise.ready.timeout_s + len(exercise.load) * exercise.step_timeout_s + exercise.stop_timeout_s
-    return Attended(exercise, volume, FIXED_KEY, all_s, until_ready=until_ready)
+    return Attended(exercise, volume, FIXED_KEY, all_s, until=until)
 
 
 def run(target: SystemTarget, scratch: Path, patience: Patience | None = None) -> SystemRun:

@@ -123,7 +123,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
 
     def built(findings: Any, made: Any) -> KernelFiles:
         enabled = ",".join(sorted(one.id for one in made.symbols if one.is_kept))
-        return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, "", "", "", "cc", 1, 1.0, packed_bytes=1)
+        return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, 1, "", "", "", "cc", 1, 1.0)
 
     monkeypatch.setattr(system_trace, "trace", trace)
     monkeypatch.setattr(system_verify, "workload", lambda target, folder: WORK)

@@ -39,12 +39,13 @@ def boot_of(
     lost: str,
     outside: Sequence[str] = (),
     *,
-    until_ready: bool = False,
+    shut_down: bool = True,
     table: SymbolTable | None = None,
 ) -> Boot:
     """The record of one boot. `lost`: why it was given up, or ""; `outside`: what steps from outside found wrong;
-    `until_ready`: nothing was asked of it but to get ready; `table`: names the functions that were counted."""
-    found = (*failures(gathered, exercise, lost, until_ready=until_ready), *outside)
+    `shut_down`: the whole exercise was asked of it, not only to get ready; `table`: names the functions that were
+    counted."""
+    found = (*failures(gathered, exercise, lost, shut_down=shut_down), *outside)
     report, counters = gathered.report, gathered.counters
     milestones = _milestones(gathered)
     return Boot(
@@ -65,7 +66,7 @@ def boot_of(
     )
 
 
-def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, until_ready: bool = False) -> tuple[str, ...]:
+def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, shut_down: bool = True) -> tuple[str, ...]:
     """What the exercise asked for and did not get, in sentences; empty when the system works."""
     report, found = gathered.report, [lost] if lost else []
     if gathered.end.ending is Ending.DIED:
@@ -77,7 +78,7 @@ def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, until_r
     found += [note.text for note in report.notes if "ended without a shutdown" in note.text]
     if report.marks:
         found += [] if lost else _unready(report, exercise)
-    if report.marks and not until_ready:
+    if report.marks and shut_down:
         found += wrong_steps(report, exercise.inside())
         shutdown = report.mark("stop") is not None
         if shutdown and not lost and not found and not _said_farewell(gathered):

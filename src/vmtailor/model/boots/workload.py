@@ -176,20 +176,25 @@ class OwnInit:
         return tuple(dict.fromkeys(s.port for s in (self.ready, *self.also) if s.by in BY_PORT))
 
 
+class Until(StrEnum):
+    """How far a system is taken before its machine is ended."""
+
+    READY = "ready"  # as soon as it is ready, without a load
+    REST = "rest"  # without a load, once it is at rest after it was ready, and has told where its memory is
+    SHUTDOWN = "shutdown"  # through the whole exercise
+
+
 @dataclass(frozen=True)
 class Attended:
     """A system with an init of its own, driven by its exercise: an attendant of ours starts it from a disk of its own
     (`volume`), which is the machine's last, and stays beside it. `timeout_s`: of host time for the whole boot. `key`
-    tags what the attendant says. `until_ready`: the machine is ended as soon as the system is ready, without a load;
-    `to_rest`: once it is at rest after that, and has told where its memory is. `patience`: in which it is given up,
-    beside `timeout_s`."""
+    tags what the attendant says. `until`: how far it goes. `patience`: in which it is given up, beside `timeout_s`."""
 
     exercise: SystemExercise
     volume: Path
     key: bytes
     timeout_s: float
-    until_ready: bool = False
-    to_rest: bool = False
+    until: Until = Until.SHUTDOWN
     patience: Patience = Patience()
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from vmtailor.analysis.cost import loops, side_figures
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
+from vmtailor.model.boots.workload import Until
 from vmtailor.model.fit import Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import keys
@@ -28,7 +29,7 @@ def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: s
     key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready")
 
     def subject(scratch: Path) -> MeasuredMachine:
-        work = system_verify.workload(target_of(given, machine), scratch, until_ready=True)
+        work = system_verify.workload(target_of(given, machine), scratch, until=Until.READY)
         return MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
 
     return Asked(title, key, boots, given.options.store, given.scratch, subject)

@@ -62,14 +62,14 @@ def test_a_guess_changes_how_many_sizes_are_tried_and_not_what_is_found(needed: 
     assert len(tried) <= most
     tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, guess * MIB) == plain
-    assert len(tried) == len(set(tried)) and len(tried) <= most + 3
+    assert len(tried) == len(set(tried)) and len(tried) <= most + 7
     assert plain == known or plain in tried
     tried[:] = []
     assert least_memory(known, LEAST_MEMORY, passes, plain) == plain and len(tried) <= 2
 
 
 @pytest.mark.parametrize(
-    ("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 4), (20, 22, 4), (44, 50, 4), (47, 57, 6), (73, 69, 5)]
+    ("needed", "guess", "tried"), [(90, 90, 2), (90, 102, 3), (20, 22, 3), (44, 50, 4), (47, 57, 5), (73, 69, 3)]
 )
 def test_a_guess_that_is_a_little_wrong_costs_few_boots(needed: int, guess: int, tried: int) -> None:
     asked: list[int] = []
@@ -329,7 +329,7 @@ def test_a_boot_that_is_known_is_one_of_them(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "count", "made"), [(5.0, 3, 3), (9.9, 5, 3), (10.0, 3, 2), (100.0, 3, 2), (100.0, 1, 1)]
+    ("seconds", "count", "made"), [(2.0, 3, 3), (4.9, 5, 3), (5.0, 3, 2), (100.0, 3, 2), (100.0, 1, 1)]
 )
 def test_of_long_boots_on_the_wall_clock_two_are_enough(
     seconds: float, count: int, made: int, monkeypatch: pytest.MonkeyPatch

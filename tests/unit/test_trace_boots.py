@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,14 @@ def left(ending: Ending, report: GuestReport) -> Gathered:
     return Gathered(End(ending, "qemu", "", "", 700.0, 0), 0.0, report)
 
 
+def inputs_in(folder: Path) -> Any:
+    inputs: Any = dataclasses.make_dataclass(
+        "Inputs", ["exercise", "machine", "modules", "tools", "table", "natives", "kernel_release"]
+    )(EXERCISE, lambda _: SimpleNamespace(clock=Clock.INSTRUCTIONS), folder, folder, None, None, "6.1")
+    inputs.table = type("Table", (), {"architecture": "x86_64"})()
+    return inputs
+
+
 @pytest.mark.parametrize(
     ("seen", "boots"),
     [
@@ -59,18 +68,32 @@ def test_a_boot_that_failed_ends_the_stage(
     monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
     further = iter(range(100))
     monkeypatch.setattr(initramfs, "providers", lambda *_: (ModuleRequest("x", f"module{next(further)}", "a/b.ko"),))
-    inputs: Any = dataclasses.make_dataclass(
-        "Inputs", ["exercise", "machine", "modules", "tools", "table", "natives", "kernel_release"]
-    )(
-        EXERCISE,
-        lambda _: SimpleNamespace(clock=Clock.INSTRUCTIONS),
-        tmp_path,
-        tmp_path,
-        None,
-        None,
-        "6.1",
-    )
-    inputs.table = type("Table", (), {"architecture": "x86_64"})()
+    inputs = inputs_in(tmp_path)
+    counted: list[Boot] = []
     with pytest.raises(GuestError, match="does not work on the baseline"):
-        trace.trace(inputs, tmp_path, tmp_path)
-    assert len(booted) == boots
+        trace.trace(inputs, tmp_path, tmp_path, counted.append)
+    assert len(booted) == boots and not counted
+
+
+def test_the_counted_boot_is_told_while_calls_are_still_traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = threading.Event()
+    alone = Boot(Outcome.STOPPED, (), 20.0)
+
+    def boot(machine: Any, work: Exercised, *_: Any, counting: Any = None, **__: Any) -> tuple[Boot, Gathered]:
+        if counting is None:
+            assert told.wait(30)
+            return Boot(Outcome.STOPPED, (), 60.0, failures=("it does not work",)), left(Ending.PANIC, GuestReport())
+        return alone, left(Ending.EXITED, GuestReport())
+
+    def counted(found: Boot) -> None:
+        assert found is alone
+        told.set()
+
+    monkeypatch.setattr(trace, "boot", boot)
+    monkeypatch.setattr(trace.boots, "marks", lambda *_: ())  # type: ignore[attr-defined]
+    monkeypatch.setattr(trace, "counting", lambda *_: "the plugin")
+    monkeypatch.setattr(initramfs, "providers", lambda *_: ())
+    monkeypatch.setattr(trace.machines, "counted", lambda machine: machine)  # type: ignore[attr-defined]
+    with pytest.raises(GuestError, match="with its system calls traced"):
+        trace.trace(inputs_in(tmp_path), tmp_path, tmp_path, counted)
+    assert told.is_set()

@@ -17,19 +17,19 @@ from vmtailor.analysis.reach import lacking
 from vmtailor.analysis.statistics.stats import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
-from vmtailor.base.pairs import Beside
 from vmtailor.drivers.kernel import kbuild, kernel_uses
 from vmtailor.model.architecture import named
+from vmtailor.model.boots.boot import Boot
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.model.kernel import FoundKernel, KernelUse, KernelUses
 from vmtailor.pipeline import bundling, fitting, keys, reducing, repairing
-from vmtailor.pipeline.fitting import Findings, Fitted, Fitting
+from vmtailor.pipeline.fitting import Built, Findings, Fitted, Fitting
 from vmtailor.pipeline.inputs import FitInputs, prepare
 from vmtailor.pipeline.margins import prices
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.measuring.machines import Ahead
 from vmtailor.pipeline.options import Effort, FitOptions
-from vmtailor.stages.measure import Counted
 
 
 class Times:
@@ -86,21 +86,37 @@ def fit_key(inputs: FitInputs) -> str:
 
 
 def _make(inputs: FitInputs, times: Times, folder: Path) -> FitRun:
-    with times.of("trace"):
-        record, files = fitting.traced(inputs)
-        inputs = fitting.as_traced(inputs, record)
-    with fit_sides.counting_baseline(inputs, record) as begun:
+    with machines.ahead() as begun:
         with times.of("trace"):
+            record, files = fitting.traced(inputs, lambda boot: begun.begin(fit_sides.baseline_asked(inputs, boot)))
+            inputs = fitting.as_traced(inputs, record)
+            known = record.coverage_boot if record.machine == inputs.baseline else None
+            begin_baseline(inputs, begun, known)
             findings = fitting.known(inputs, record, files)
         return finished(findings, times, folder, begun)
 
 
-def finished(findings: Findings, times: Times, folder: Path, begun: Beside[Counted]) -> FitRun:
+def begin_baseline(inputs: FitInputs, begun: Ahead, known: Boot | None = None) -> None:
+    """Have the baseline counted; another one, with which the trace began, is given up."""
+    asked = fit_sides.baseline_asked(inputs, known)
+    begun.give_up_others(asked)
+    begun.begin(asked)
+
+
+def finished(findings: Findings, times: Times, folder: Path, begun: Ahead) -> FitRun:
     """The rest of the way, from what is known after the trace: every file of a bundle but its page, in `folder`.
-    `begun`: the baseline, being counted."""
-    options = findings.inputs.options
+    `begun`: machines that are being counted, the baseline among them."""
+    inputs, options = findings.inputs, findings.inputs.options
+
+    def built(first: Built) -> None:
+        if options.effort is not Effort.THOROUGH:  # else others come after it
+            begun.begin(fit_sides.tailored_asked(inputs, first))
+
+    def failed() -> None:
+        begun.give_up_others(fit_sides.baseline_asked(inputs))
+
     with times.of("plan, build, verify"):
-        fitted = repairing.fit_kernel(findings)
+        fitted = repairing.fit_kernel(findings, built, failed)
         if options.effort is Effort.THOROUGH and fitted.verification.passed:
             fitted = reducing.reduce(findings, fitted)
     with times.of("measure"):

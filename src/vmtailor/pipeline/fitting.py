@@ -4,7 +4,7 @@ configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import kernel_uses
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
+from vmtailor.model.boots.boot import Boot
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Machine
@@ -180,8 +181,9 @@ def trace_key(inputs: FitInputs) -> str:
     return keys.of_run(trace, inputs.baseline, inputs.exercise, inputs.natives, keys.content(inputs.tools))
 
 
-def traced(inputs: FitInputs) -> tuple[Trace, Path]:
-    """The trace, and the folder with its files; found again when nothing it depends on has changed."""
+def traced(inputs: FitInputs, on_counted: Callable[[Boot], None] = lambda boot: None) -> tuple[Trace, Path]:
+    """The trace, and the folder with its files; found again when nothing it depends on has changed. `on_counted`: see
+    `stages.trace`."""
     store = inputs.options.store
     key = trace_key(inputs)
 
@@ -196,7 +198,7 @@ def traced(inputs: FitInputs) -> tuple[Trace, Path]:
             natives=inputs.natives,
             tools=inputs.tools,
         )
-        trace.trace(wanted, folder, inputs.scratch)
+        trace.trace(wanted, folder, inputs.scratch, on_counted)
 
     folder = store.get("trace", key, fill)
     return records.load(Trace, folder / trace.RECORD), folder
@@ -300,11 +302,13 @@ def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
 @dataclass(eq=False)
 class FitBench:
     """Changes of the configuration, tried on one fit: planned, compiled, and verified against the trace. `before` is
-    what the plan without them did, `drop` what is left out of all plans beside."""
+    what the plan without them did, `drop` what is left out of all plans beside, `on_built` is told each machine before
+    it is verified."""
 
     findings: Fitting
     before: TrialRun = NOTHING
     drop: tuple[str, ...] = ()
+    on_built: Callable[[Built], None] = lambda built: None
     _last: tuple[tuple[Change, ...], Plan] | None = None
 
     def apply(self, changes: Sequence[Change]) -> tuple[Built, tuple[Change, ...]]:
@@ -325,6 +329,7 @@ class FitBench:
         return self.before, {name: self._ran(one) for name, one in made.items()}
 
     def _ran(self, made: Built) -> Ran[Fitted]:
+        self.on_built(made)
         verification = self.findings.verified(made.plan, made.machine)
         fitted = Fitted(made.plan, made.kernel, made.machine, verification)
         return Ran(run_of(fitted), fitted)
@@ -336,9 +341,15 @@ def run_of(fitted: Fitted) -> TrialRun:
     return TrialRun(fitted.verification.failures, (symbols,))
 
 
-def trials(findings: Fitting, before: Fitted | None = None, drop: tuple[str, ...] = ()) -> Trials[Built, Fitted]:
+def trials(
+    findings: Fitting,
+    before: Fitted | None = None,
+    drop: tuple[str, ...] = (),
+    on_built: Callable[[Built], None] = lambda built: None,
+) -> Trials[Built, Fitted]:
     """The engine on this fit; every trial of it is on the fit's record."""
-    return Trials(FitBench(findings, run_of(before) if before is not None else NOTHING, drop), findings.trials)
+    bench = FitBench(findings, run_of(before) if before is not None else NOTHING, drop, on_built)
+    return Trials(bench, findings.trials)
 
 
 def required(tried: Tried[Fitted]) -> Fitted:

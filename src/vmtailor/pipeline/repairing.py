@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vmtailor.analysis.changes import repair
 from vmtailor.analysis.changes.repair import Search
@@ -16,17 +16,25 @@ from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
 from vmtailor.pipeline import fitting
-from vmtailor.pipeline.fitting import Fitted, Fitting
+from vmtailor.pipeline.fitting import Built, Fitted, Fitting
 from vmtailor.pipeline.trials import Asked
 
 #: Failures that are told before a trial; the record has all of them.
 MOST_TOLD = 3
 
 
-def fit_kernel(findings: Fitting) -> Fitted:
-    """Plan, build and verify; when that fails, repair within the budget."""
-    first = fitting.required(fitting.trials(findings).attempt(Purpose.FIRST, ()))
-    return first if first.verification.passed else repaired(findings, first)
+def fit_kernel(
+    findings: Fitting,
+    on_built: Callable[[Built], None] = lambda first: None,
+    on_failed: Callable[[], None] = lambda: None,
+) -> Fitted:
+    """Plan, build and verify; when that fails, repair within the budget. `on_built` is told the first machine before it
+    is verified, `on_failed` that it did not pass."""
+    first = fitting.required(fitting.trials(findings, on_built=on_built).attempt(Purpose.FIRST, ()))
+    if first.verification.passed:
+        return first
+    on_failed()
+    return repaired(findings, first)
 
 
 class _Repair:

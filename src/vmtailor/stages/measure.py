@@ -90,7 +90,7 @@ class Timed:
 
 COUNTS = "boot.counts"
 #: Host seconds after which a side has boots enough on the wall clock: what the host adds is a small share of long ones.
-ENOUGH_S = 20.0
+ENOUGH_S = 10.0
 #: So many counted machines run at a time: instructions are the same beside another guest. Wall time is not.
 _room = threading.BoundedSemaphore(2)
 
@@ -281,7 +281,7 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
     if guess:
         first = bisect.bisect_left(sizes, -(-guess // MEMORY_STEP), hi=len(sizes) - 1)
         enough = asked(first - 1)
-        for steps in (-_NEAR, -2 * _NEAR) if enough else (0, _NEAR, 2 * _NEAR):
+        for steps in _DOWN if enough else _UP:
             if asked(min(max(0, first + steps), len(sizes) - 1)) != enough:
                 break
     while passed - failed > 1:
@@ -289,8 +289,9 @@ def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: i
     return sizes[passed] * MEMORY_STEP
 
 
-#: A guess is seldom wrong by more sizes than this, and hardly ever by twice as many.
-_NEAR = 5
+#: By how many sizes a guess is wrong. Too little is seldom by much, and a kernel that does not even find room to unpack
+#: says so at once; a size below the least costs twice what one above it does, so there steps are small.
+_UP, _DOWN = (0, 1, 2, 3, 5, 10), (-3, -5, -7, -10)
 
 
 def _sizes(low: int, high: int) -> list[int]:

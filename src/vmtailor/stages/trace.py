@@ -55,13 +55,23 @@ class TraceInputs:
     tools: Path
 
 
-def trace(inputs: TraceInputs, folder: Path, scratch: Path) -> Trace:
-    """Run both boots and write the record with its two files into `folder`.
+def trace(
+    inputs: TraceInputs, folder: Path, scratch: Path, on_counted: Callable[[Boot], None] = lambda boot: None
+) -> Trace:
+    """Run both boots and write the record with its two files into `folder`. `on_counted` is told the boot of the
+    machine as it begins, while calls are still being traced: whether modules are missing is not known then.
 
     Raises GuestError, with the console, when the workload fails on the baseline: then nothing may go on."""
     work = Exercised(Run(exercise=inputs.exercise, key=FIXED_KEY), BOOT_S + 4 * inputs.exercise.ready.timeout_s)
     alone = inputs.machine(())
-    with pairs.beside(lambda: _coverage(inputs, alone, work, scratch)) as counting_it:
+
+    def counted_alone() -> tuple[Boot, Gathered]:
+        found = _coverage(inputs, alone, work, scratch)
+        if not found[0].failures:
+            on_counted(found[0])
+        return found
+
+    with pairs.beside(counted_alone) as counting_it:
         requests_boot, requests, machine, loaded = _requests(inputs, work, scratch)
         require_works(requests_boot, requests, inputs, "with its system calls traced")
         found = counting_it.wait() if machine == alone else None

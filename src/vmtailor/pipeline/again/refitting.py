@@ -39,7 +39,7 @@ from vmtailor.pipeline import bundling, fit, fitting, rebuilding, repairing, rev
 from vmtailor.pipeline.bundles import cached_image
 from vmtailor.pipeline.fitting import Findings
 from vmtailor.pipeline.inputs import assembled
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline.measuring import machines
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.work_folder.content import require_modules
 from vmtailor.stages import trace as trace_stage
@@ -123,7 +123,8 @@ def refit(prepared: Replanned) -> FitRun:
     options = findings.inputs.options
     bundling.require_writable(options.out)
     with temporary.held_folder(findings.inputs.scratch) as made:
-        with fit_sides.counting_baseline(findings.inputs) as begun:
+        with machines.ahead() as begun:
+            fit.begin_baseline(findings.inputs, begun)
             fit.finished(findings, fit.Times(), made, begun)
         if prepared.observed is not None:
             records.save(prepared.observed, made / OBSERVED)

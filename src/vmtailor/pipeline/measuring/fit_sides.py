@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,21 +13,18 @@ from vmtailor.analysis.cost import loops, side_figures, waterfall
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
-from vmtailor.base import pairs
-from vmtailor.base.pairs import Beside
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot, Phase
 from vmtailor.model.change import Cause, Change, ChangeKind, Figure, Reason, Setting
 from vmtailor.model.fit import Part, Side
 from vmtailor.model.machine import Clock, Machine
-from vmtailor.model.trace import Trace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Built, Findings, Fitted
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.pipeline.measuring import machines
-from vmtailor.pipeline.measuring.machines import Asked, Measured
+from vmtailor.pipeline.measuring.machines import Ahead, Asked, Measured
 from vmtailor.stages import measure
-from vmtailor.stages.measure import Counted, MeasuredMachine
+from vmtailor.stages.measure import MeasuredMachine
 
 BASELINE = "the baseline"
 
@@ -61,26 +57,22 @@ def is_measured(inputs: FitInputs, machine: Machine) -> bool:
     return machines.is_measured(asked_of(inputs, machine, inputs.table, ""))
 
 
-@contextmanager
-def counting_baseline(inputs: FitInputs, record: Trace | None = None) -> Iterator[Beside[Counted]]:
-    """Within the block the baseline is counted beside what else is done; it is given up where nobody waits for it. A
-    boot of it is that of the trace, where that was made here and of the same machine."""
-    known = record.coverage_boot if record is not None and record.machine == inputs.baseline else None
-    asked = replace(asked_of(inputs, inputs.baseline, inputs.table, BASELINE), known=known)
-    with pairs.beside(lambda: machines.counted(asked)) as begun:
-        yield begun
+def baseline_asked(inputs: FitInputs, known: Boot | None = None) -> Asked:
+    """The baseline, as it is to be measured. `known`: a counted boot of it, as the trace has one."""
+    return replace(asked_of(inputs, inputs.baseline, inputs.table, BASELINE), known=known)
 
 
-def both_sides(findings: Findings, fitted: Built | Fitted, begun: Beside[Counted] | None = None) -> Sides:
-    """Baseline and tailored machine: same machine type, memory and root file system. `begun`: where the baseline is
-    being counted already."""
-    inputs = findings.inputs
+def tailored_asked(inputs: FitInputs, fitted: Built | Fitted) -> Asked:
+    """The tailored machine likewise."""
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    before, after = machines.both(
-        asked_of(inputs, inputs.baseline, inputs.table, BASELINE),
-        asked_of(inputs, fitted.machine, table, "the tailored machine"),
-        begun,
-    )
+    return asked_of(inputs, fitted.machine, table, "the tailored machine")
+
+
+def both_sides(findings: Findings, fitted: Built | Fitted, begun: Ahead | None = None) -> Sides:
+    """Baseline and tailored machine: same machine type, memory and root file system. `begun`: where they may be being
+    counted already."""
+    inputs = findings.inputs
+    before, after = machines.both(baseline_asked(inputs), tailored_asked(inputs, fitted), begun)
     where = {row.function: row.file for row in findings.costs.rows}
     baseline = side_of(inputs, baseline_facts(findings), "baseline", inputs.baseline, before, where)
     tailored = side_of(inputs, tailored_facts(fitted), "tailored", fitted.machine, after, where)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-host`: fit the machine that hosts containers, print what the figures are held against.
 
-    tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--boots 3] [--out build/bench-host] [--page FILE]
+    tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--mask UNIT] [--boots N] [--out DIR] [--page FILE]
 
 The disk is that of examples/debian-vm, made once; it is fitted for each machine and each way with units. What was
 finished is found again, so that it can be interrupted: each fit is a bundle below OUT, and a second run reads them from
-there. OUT/host.md has the table; `--page` writes it into a page, between its marks.
+there. With `--mask` there is one more column: `trim` without the units that are named. OUT/host.md has the table;
+`--page` writes it into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Row:
         found, before = self.of(run.tailored), self.of(run.baseline)
         if self.below is not None:
             return found is None or before is None or before - found < self.below
-        return self.goal is not None and self.units in ("", units) and (found or float("inf")) > self.goal
+        return self.goal is not None and self.units in ("", *units.split()) and (found or float("inf")) > self.goal
 
     @property
     def wanted(self) -> str:
@@ -98,12 +99,18 @@ def disk(out: Path) -> Path:
     return folder / "disk.raw"
 
 
-def fitted(out: Path, machine: str, units: str, boots: int) -> FitRun | None:
+#: The way with units that are named to be masked, beside the others.
+NAMED = "trim --mask"
+
+
+def fitted(out: Path, machine: str, units: str, boots: int, named: Sequence[str]) -> FitRun | None:
     """The record of one fit; None where it did not come to its end."""
-    bundle = out / f"{machine}-{units}"
+    bundle = out / f"{machine}-{units.replace(' --', '-')}"
+    way = units.partition(" ")[0]
+    masks = [word for name in named for word in ("--mask", name)] if units == NAMED else []
     argv = [sys.executable, "-m", "vmtailor", "fit", f"disk:{disk(out)}", "-x", str(EXAMPLE / "exercise.toml"),
-            "--memory", MEMORY, "--machine", machine, "--units", units, "--boots", str(boots), "-o", str(bundle),
-            "--json"]  # fmt: skip
+            "--memory", MEMORY, "--machine", machine, "--units", way, *masks, "--boots", str(boots),
+            "-o", str(bundle), "--json"]  # fmt: skip
     say(f"=== {machine}, --units {units}")
     ended = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False)
     if ended.returncode not in (0, 1):
@@ -154,6 +161,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--machine", nargs="+", default=["q35"], metavar="KIND", help="q35 microvm")
     parser.add_argument("--units", nargs="+", default=["keep", "trim"], choices=["keep", "trim"])
+    parser.add_argument("--mask", nargs="+", default=[], metavar="UNIT", help="once more with trim, without these")
     parser.add_argument("--boots", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("build/bench-host"))
     parser.add_argument("--page", type=Path, help="a page that gets the table, between its marks")
@@ -164,11 +172,12 @@ def main() -> None:
     chosen = arguments()
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    pairs = [(machine, units) for machine in chosen.machine for units in chosen.units]
+    ways = [*chosen.units, *([NAMED] if chosen.mask else [])]
+    pairs = [(machine, units) for machine in chosen.machine for units in ways]
     say(f"{len(pairs)} fits, the first up to 90 minutes on two processors; what is there is found")
     runs = []
     for machine, units in pairs:
-        found = fitted(out, machine, units, chosen.boots)
+        found = fitted(out, machine, units, chosen.boots, chosen.mask)
         if found is not None:
             runs.append((machine, units, found))
     if not runs:

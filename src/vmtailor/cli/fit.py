@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,16 @@ def fit(
             "they are listed, and you are asked; trim: those that the exercise does without are masked."
         ),
     ] = UnitsMode.KEEP,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="UNIT",
+            show_default=False,
+            help="Of a system: units that you do without, by name or pattern ('ssh*'), several with commas. They are "
+            "masked if the exercise passes, also those that --units leaves alone because they protect the system or "
+            "let its owner in. Repeatable.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
@@ -60,7 +71,7 @@ def fit(
     command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
     options = replace(
         asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command,
-        units=units,
+        units=units, mask=_unit_names(mask or ()),
     )  # fmt: skip
     if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
@@ -68,8 +79,9 @@ def fit(
         result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
-    elif units is not UnitsMode.KEEP:
-        raise UserInputError("--units is for systems with an init of their own", hint="leave it out")
+    elif units is not UnitsMode.KEEP or mask:
+        name = "--mask" if units is UnitsMode.KEEP else "--units"
+        raise UserInputError(f"{name} is for systems with an init of their own", hint="leave it out")
     else:
         result = run_fit(options)
     report_stage.show(result, json=json)
@@ -79,6 +91,15 @@ def fit(
             f"the {what} does not work in the tailored machine",
             hint=f"{out}/report.html has every trial; --keep NAME keeps a symbol, --budget N allows more trials",
         )
+
+
+def _unit_names(asked: Sequence[str]) -> tuple[str, ...]:
+    """Names and patterns of units. Raises UserInputError for what no unit is called."""
+    names = tuple(dict.fromkeys(name for text in asked for name in text.split(",") if name))
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9:_.@\\*?\[\]-]{1,255}", name):
+            raise UserInputError(f"--mask: no unit is called {name!r}", hint="like ssh.service, or 'ssh*'")
+    return names
 
 
 def _may_be_masked(units: Sequence[UnitStanding]) -> bool:

@@ -38,7 +38,8 @@ class FitOptions:
     may have; None: as much as fits this disk. `margins`: what is kept beyond what was demanded; None until the exercise
     has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what the other margins would
     cost. `root`: the root's file system; None: what the architecture has. `distribution`: whose packages the baseline
-    is of. `units`: of a system with an init of its own, what is done about units that nobody wants."""
+    is of. `units`: of a system with an init of its own, what is done about units that nobody wants;
+    `mask`: names and patterns of units that are tried to be masked whatever a list of ours says."""
 
     reference: str
     out: Path
@@ -62,6 +63,7 @@ class FitOptions:
     budget: int = 12
     effort: Effort = Effort.NORMAL
     units: UnitsMode = UnitsMode.KEEP
+    mask: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None

@@ -41,10 +41,10 @@ def run_of(target: SystemTarget) -> SystemRun:
 
 
 def chosen(
-    given: SystemInputs, mode: UnitsMode, ask: trimming.Ask | None = None
+    given: SystemInputs, mode: UnitsMode, ask: trimming.Ask | None = None, mask: tuple[str, ...] = ()
 ) -> tuple[fitting.SystemFindings, tuple[str, ...], UnitChoice]:
     """What was found, the masks of the machine, and the choice."""
-    found = fitting.find(replace(given, options=replace(given.options, units=mode)))
+    found = fitting.find(replace(given, options=replace(given.options, units=mode, mask=mask)))
     fitted, choice = trimming.chosen(found, repairing.fit_kernel(found), ask)
     assert fitted.verification.passed
     return found, tuple(w for w in fitted.machine.append if w.startswith("systemd.mask=")), choice
@@ -76,6 +76,27 @@ def test_trim_masks_what_the_exercise_does_without(given: SystemInputs, stages: 
         assert expected is not None and expected.value <= 0 and measured is not None
         assert not trial.passed or measured.value == -len(change.settings)
     assert any("masked on the command line" in one.text for one in trimming.warnings(choice))
+
+
+def test_units_that_are_named_are_masked_though_a_list_keeps_them(given: SystemInputs, stages: Stages) -> None:
+    stages(run_of)
+    found, masks, choice = chosen(given, UnitsMode.KEEP, mask=("chrony*", "late.service", "base.target", "nothing*"))
+    assert set(masks) == {"systemd.mask=chrony.service", "systemd.mask=late.service"}
+    assert choice.of(UnitFate.CANDIDATE) and choice.unmatched == ("base.target", "nothing*")
+    (row,) = [one for one in choice.units if one.name == "chrony.service"]
+    assert row.reason == "whoever fitted the system does without it, and the exercise passes without it"
+    told = [one.text for one in trimming.warnings(choice)]
+    assert any("--mask base.target, nothing*: no unit" in text for text in told)
+    assert len(found.trials) == 2
+
+
+def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemInputs, stages: Stages) -> None:
+    stages(run_of)
+    exercise = replace(given.exercise, ready=replace(given.exercise.ready, unit="late.service"))
+    _, masks, choice = chosen(replace(given, exercise=exercise), UnitsMode.TRIM, mask=("l*", NEEDED))
+    assert "systemd.mask=late.service" not in masks and choice.of(UnitFate.NEEDED) == (NEEDED,)
+    told = [one.text for one in trimming.warnings(choice)]
+    assert any(text.startswith("--mask late.service: it stays, since ") for text in told)
 
 
 def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> None:
@@ -148,6 +169,11 @@ def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None
 def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
-    for mode, words in (("trim", "systems with an init"), ("ask", "needs a terminal")):
-        ended = run_program(tmp_path / mode, "fit", f"rootfs:{tree}", "--units", mode)
+    for asked, words in (
+        (("--units", "trim"), "--units is for systems with an init"),
+        (("--units", "ask"), "needs a terminal"),
+        (("--mask", "ssh.service"), "--mask is for systems with an init"),
+        (("--mask", "ssh.service,a b"), "no unit is called 'a b'"),
+    ):
+        ended = run_program(tmp_path / asked[1], "fit", f"rootfs:{tree}", *asked)
         assert ended.code == 2 and words in " ".join(ended.stderr.split())

@@ -11,14 +11,15 @@ from vmtailor.model.systems.units import UnitFate
 from vmtailor.model.trial import Trial
 
 _SUMMARIES = {
-    UnitFate.KEPT: "it starts as ever, and is never masked",
+    UnitFate.KEPT: "it starts as ever, and is masked only where --mask names it",
     UnitFate.WANTED: "it starts as ever: the exercise wants it",
+    UnitFate.NAMED: "it starts as ever, though it was to be masked",
     UnitFate.CANDIDATE: "it starts as ever, though nobody wanted it",
     UnitFate.MASKED: "it is masked on the command line",
     UnitFate.NEEDED: "it starts as ever: the exercise fails without it",
     UnitFate.NO_ROOM: "it starts as ever, though nobody wanted it: its mask had no room",
 }
-_BRINGS = "fit with --units keep, or run without systemd.mask={} on the command line"
+_BRINGS = "fit without masking it (--units keep, no --mask), or run without systemd.mask={} on the command line"
 
 
 def answer(run: FitRun, what: str) -> Explained | None:

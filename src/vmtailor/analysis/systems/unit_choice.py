@@ -34,7 +34,7 @@ _MOST, _MOST_LINE = 10_000, 1 << 16
 
 @dataclass(frozen=True)
 class Kept:
-    """Units that are never masked. `names`: patterns."""
+    """Units that are dealt with by name. `names`: patterns."""
 
     id: str
     names: tuple[str, ...]
@@ -68,15 +68,29 @@ def asked_sockets(chunks: Iterable[bytes]) -> frozenset[str]:
 
 
 def standings(
-    graph: UnitGraph, exercise: SystemExercise, asked: Iterable[str], kept: Sequence[Kept]
+    graph: UnitGraph,
+    exercise: SystemExercise,
+    asked: Iterable[str],
+    kept: Sequence[Kept],
+    named: Sequence[str] = (),
 ) -> tuple[UnitStanding, ...]:
     """Every unit that started and could be masked, with whether it is a candidate, and why (not). Those whose start
-    took longest come first."""
+    took longest come first. `named`: patterns of units that whoever fits the system does without, which come before
+    what is `kept`, and not before what the exercise wants."""
     wanted = _wanted(graph, exercise, frozenset(asked))
+    mine = Kept("named", tuple(named), "whoever fitted the system does without it")
     found = [
-        _standing(unit, wanted, kept) for unit in graph.units.values() if unit.kind in KINDS and _is_by_itself(unit)
+        _standing(unit, wanted, kept, mine)
+        for unit in graph.units.values()
+        if unit.kind in KINDS and _is_by_itself(unit)
     ]
     return tuple(sorted(found, key=lambda one: (-(one.start_s or 0.0), one.name)))
+
+
+def unmatched(graph: UnitGraph, named: Sequence[str]) -> tuple[str, ...]:
+    """Those patterns that no unit is called by which started and could be masked."""
+    there = [unit for unit in graph.units.values() if unit.kind in KINDS and _is_by_itself(unit)]
+    return tuple(one for one in named if not any(Kept("", (one,), "").covers(unit) for unit in there))
 
 
 def _is_by_itself(unit: Unit) -> bool:
@@ -84,7 +98,9 @@ def _is_by_itself(unit: Unit) -> bool:
     return (unit.started or unit.active) and bool(unit.file) and not unit.file.startswith(_MADE)
 
 
-def _standing(unit: Unit, wanted: dict[str, str], kept: Sequence[Kept]) -> UnitStanding:
+def _standing(unit: Unit, wanted: dict[str, str], kept: Sequence[Kept], named: Kept) -> UnitStanding:
+    if named.covers(unit) and unit.name not in wanted:
+        return UnitStanding(unit.name, UnitFate.NAMED, named.reason, unit.start_s)
     row = next((row for row in kept if row.covers(unit)), None)
     if row is not None:
         return UnitStanding(unit.name, UnitFate.KEPT, f"{row.id}: {row.reason}", unit.start_s)

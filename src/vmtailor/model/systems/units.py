@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 #: What systemd is asked of each unit. The last two are when it left the inactive state, and when it was active.
 PROPERTIES = (
@@ -25,8 +26,9 @@ class UnitsMode(StrEnum):
 class UnitFate(StrEnum):
     """What became of a unit."""
 
-    KEPT = "kept"  # never masked, whatever the exercise says (data/units/kept.toml)
+    KEPT = "kept"  # not masked by itself, whatever the exercise says (data/units/kept.toml)
     WANTED = "wanted"  # the exercise names it, asked it, or needs it
+    NAMED = "named"  # whoever fits the system does without it, and the exercise does not want it
     CANDIDATE = "candidate"  # nobody wanted it, and it was left as it is
     MASKED = "masked"  # the exercise passes without it
     NEEDED = "needed"  # a trial without it failed
@@ -46,11 +48,17 @@ class UnitStanding:
 
 @dataclass(frozen=True)
 class UnitChoice:
-    """All units that may be masked, those whose start took longest first. `cut`: there were more than could be read."""
+    """All units that may be masked, those whose start took longest first. `cut`: there were more than could be read.
+    `named`: patterns of those that whoever fitted the system does without; `unmatched`: of these, what named none."""
 
     mode: UnitsMode
     units: tuple[UnitStanding, ...]
     cut: bool = False
+    named: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
     def of(self, fate: UnitFate) -> tuple[str, ...]:
         return tuple(one.name for one in self.units if one.fate is fate)
+
+    def is_named(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.named)

@@ -73,6 +73,7 @@ def fit_key(given: SystemInputs) -> str:
                 options.budget,
                 options.effort,
                 options.units,
+                options.mask,
             )
         ),
     )

@@ -45,20 +45,22 @@ def candidates(found: SystemFindings) -> UnitChoice:
     """What there is to choose from, told by the run on the system's own kernel and by its trace."""
     graph = unit_graph.parse(found.before.report.file(UNITS), MOST_SAID)
     asked = unit_choice.asked_sockets(chunks_of(found.folder / found.trace.requests_file))
-    rows = unit_choice.standings(graph, found.inputs.exercise, asked, unit_choice.load())
-    return UnitChoice(found.options.units, rows, graph.cut)
+    named = found.options.mask
+    rows = unit_choice.standings(graph, found.inputs.exercise, asked, unit_choice.load(), named)
+    return UnitChoice(found.options.units, rows, graph.cut, named, unit_choice.unmatched(graph, named))
 
 
 def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tuple[Fitted, UnitChoice]:
-    """The machine with the units masked that it does without, and what became of each. With `keep`, and where the
-    answer is no, nothing is touched."""
+    """The machine with the units masked that it does without, and what became of each. Those that were named are tried
+    first; with `keep`, and where the answer is no, nothing else is touched."""
     choice = candidates(found)
     names = choice.of(UnitFate.CANDIDATE)
     rows = {one.name: one for one in choice.units}
     wanted = choice.mode is UnitsMode.TRIM or (
         choice.mode is UnitsMode.ASK and ask is not None and ask([rows[name] for name in names])
     )
-    if not names or not wanted:
+    names = (*choice.of(UnitFate.NAMED), *(names if wanted else ()))
+    if not names:
         return fitted, choice
     fits = with_room(fitted.machine.append, names)
     bench = UnitBench(found, fitted)
@@ -171,15 +173,16 @@ def change_of(units: Sequence[UnitStanding]) -> Change:
 
 
 _TOLD = {
-    UnitFate.MASKED: "nobody wanted it, and the exercise passes without it",
-    UnitFate.NEEDED: "nobody named it, and a trial without it failed",
+    UnitFate.MASKED: "{}, and the exercise passes without it",
+    UnitFate.NEEDED: "{}, and a trial without it failed",
     UnitFate.NO_ROOM: f"the command line has no room for its mask ({COMMAND_LINE_BYTES:,} bytes)",
 }
 
 
 def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
     fate = fates.get(one.name)
-    return one if fate is None else replace(one, fate=fate, reason=_TOLD[fate])
+    why = one.reason if one.fate is UnitFate.NAMED else "nobody wanted it"
+    return one if fate is None else replace(one, fate=fate, reason=_TOLD[fate].format(why))
 
 
 def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
@@ -190,6 +193,11 @@ def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
         (UnitFate.NO_ROOM, "the command line has no room for the masks of these units, which stay: {}"),
     )
     found = [Warning("units", text.format(_listed(choice.of(fate)))) for fate, text in sentences if choice.of(fate)]
+    wanted = [one for one in choice.units if one.fate is UnitFate.WANTED and choice.is_named(one.name)]
+    found += [Warning("units", f"--mask {one.name}: it stays, since {one.reason}") for one in wanted]
+    if choice.unmatched:
+        text = f"--mask {', '.join(choice.unmatched)}: no unit that could be masked and is called so started"
+        found.append(Warning("units", text))
     if choice.cut:
         found.append(Warning("units", "the system has more units than could be read; the others stay as they are"))
     return tuple(found)

@@ -108,6 +108,19 @@ def test_work_that_begins_one_and_ends_does_not_end_it(counting: Counting) -> No
     assert counting.ended == ["a"]
 
 
+def test_one_set_beside_another_is_told_what_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, object]] = []
+
+    def counted(one: Asked) -> Any:
+        told.append((one.key, one.beside))
+        return SimpleNamespace(exact=(), initcalls=(), min_memory_bytes=9, memory=None, usual=f"of {one.key}")
+
+    monkeypatch.setattr(machines, "counted", counted)
+    monkeypatch.setattr(machines, "timed", lambda one: SimpleNamespace(wall=()))
+    machines.one_beside_the_other(asked("a"), asked("b"))
+    assert told == [("a", None), ("b", "of a")]
+
+
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_first_machine_is_told_before_it_is_verified(passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []

@@ -278,6 +278,27 @@ def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatc
     assert seen[1][1].patience.start_s == measure.SLACK_S + 4 and seen[1][1].patience.all_s == measure.SLACK_S + 10
 
 
+def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Attended] = []
+
+    def boot(machine: Machine, work: Attended, scratch: Path) -> tuple[Any, Any]:
+        told.append(work)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
+    work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until=Until.READY)
+    subject = cast(Any, SimpleNamespace(attended=work, machine=Machine("q35", 512 << 20, "k"), exercise=None))
+    search = measure._MemorySearch(subject, Path(), measure.Usual(1.0, 40.0))
+    assert search.passes(64 << 20) and search.usual == measure.Usual(2.0, 5.0)
+    # Its own start, which is the longer one, and the other's boot.
+    assert told[1].patience.start_s == measure.SLACK_S + 4 and told[1].patience.all_s == measure.SLACK_S + 80
+
+
+#: In place of a search.
+SEARCHED = SimpleNamespace(least=16 << 20, use=lambda memory_bytes: None, usual=None)
+
+
 @pytest.mark.parametrize(
     ("executed", "count", "made"),
     [((7, 7, 7), 3, 2), ((7, 8, 8), 3, 3), ((7, 8, 7, 7, 7), 5, 4), ((7, 7), 1, 1), ((7, 8, 9), 3, 3)],
@@ -294,7 +315,7 @@ def test_boots_are_counted_until_two_agree(
 
     monkeypatch.setattr(measure, "_counted", counted)
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
-    monkeypatch.setattr(measure, "_least", lambda *_: (16 << 20, None))
+    monkeypatch.setattr(measure, "_searched", lambda *_: SEARCHED)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None)
     assert len(found.exact) == made and kept == [tmp_path / measure.COUNTS] + [None] * (made - 1)
@@ -319,7 +340,7 @@ def test_a_boot_that_is_known_is_one_of_them(
     boots = iter(executed)
     monkeypatch.setattr(measure, "_counted", lambda *_: (of(next(boots)), (("init", 1),)))
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
-    monkeypatch.setattr(measure, "_least", lambda *_: (16 << 20, None))
+    monkeypatch.setattr(measure, "_searched", lambda *_: SEARCHED)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, known=of(known))
     assert next(boots, None) is None and len(found.exact) == kept

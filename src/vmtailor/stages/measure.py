@@ -63,12 +63,21 @@ class MeasuredMachine:
         return boots.marks_at(self.table, self.natives.attendant_marks())
 
 
+@dataclass(frozen=True)
+class Usual:
+    """Processor seconds of a boot with all memory: until init has said that it is there, and in all."""
+
+    start_s: float
+    all_s: float
+
+
 # vmtailor/measured/4 was both of these records in one.
 @dataclass(frozen=True)
 class Counted:
     """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
     instructions, with what each called. `memory`: where that of the machine with the least went. `counts_file`: the
-    plugin's file of the first boot, in the record's folder."""
+    plugin's file of the first boot, in the record's folder. `usual`: what a boot takes where memory is no matter; None
+    where that was not told."""
 
     SCHEMA: ClassVar[str] = "vmtailor/counted/1"
 
@@ -77,6 +86,7 @@ class Counted:
     min_memory_bytes: int
     memory: MemoryUse | None
     counts_file: str
+    usual: Usual | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +113,12 @@ def counted(
     note: Callable[[str], None],
     *,
     known: Boot | None = None,
+    beside: Usual | None = None,
 ) -> Counted:
     """Boot up to `count` times on the instruction clock, until two agree, and search the least memory in which the
     exercise still passes (of a system: it gets ready and comes to rest). `known`: a counted boot of the very machine
-    that was made before, as for a trace: one of them. Raises GuestError when a boot that should work does not."""
+    that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside; it may take
+    as long as that may. Raises GuestError when a boot that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
         marks=subject.marks,
@@ -122,13 +134,14 @@ def counted(
         return [*done, *((found, ()) for found in before)]
 
     note(f"instruction clock, up to {count} boots, and least memory")
-    found, (memory_bytes, memory_use) = pairs.both(all_boots, lambda: _least(subject, scratch))
+    found, search = pairs.both(all_boots, lambda: _searched(subject, scratch, beside))
     return Counted(
         exact=tuple(boot for boot, _ in found),
         initcalls=found[0][1],
-        min_memory_bytes=memory_bytes,
-        memory=memory_use,
+        min_memory_bytes=search.least,
+        memory=search.use(search.least),
         counts_file=COUNTS,
+        usual=search.usual,
     )
 
 
@@ -149,11 +162,12 @@ def timed(subject: MeasuredMachine, count: int, scratch: Path, note: Callable[[s
     return Timed(tuple(wall))
 
 
-def _least(subject: MeasuredMachine, scratch: Path) -> tuple[int, MemoryUse | None]:
-    search = _MemorySearch(subject, scratch)
+def _searched(subject: MeasuredMachine, scratch: Path, beside: Usual | None) -> _MemorySearch:
+    search = _MemorySearch(subject, scratch, beside)
     floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-    memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
-    return memory_bytes, search.use(memory_bytes)
+    search.least = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
+    search.use(search.least)
+    return search
 
 
 def _counted(
@@ -201,9 +215,12 @@ def _require(found: Boot, gathered: Gathered) -> None:
 class _MemorySearch:
     """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
     own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
-    nothing then: init's start and the whole boot have their processor time, told by a boot with all memory."""
+    nothing then: init's start and the whole boot have their processor time, told by a boot with all memory, or by one
+    of the machine that it is set beside where that is more. `least`: what was found, in bytes."""
 
-    def __init__(self, subject: MeasuredMachine, scratch: Path) -> None:
+    def __init__(self, subject: MeasuredMachine, scratch: Path, beside: Usual | None = None) -> None:
+        self.least = subject.machine.memory_bytes
+        self.usual: Usual | None = None
         self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
@@ -212,7 +229,10 @@ class _MemorySearch:
         began = time.monotonic()
         gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
-            start_s, all_s = START_TIMES * gathered.start_cpu_s, ALL_TIMES * gathered.cpu_s
+            self.usual = Usual(gathered.start_cpu_s, gathered.cpu_s)
+            known = [one for one in (self.usual, beside) if one is not None]
+            start_s = START_TIMES * max(one.start_s for one in known)
+            all_s = ALL_TIMES * max(one.all_s for one in known)
             self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))
         if clock is not Clock.INSTRUCTIONS:  # what stands still is told from what waits by how long it takes
             self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))

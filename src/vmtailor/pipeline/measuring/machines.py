@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import Store
@@ -19,7 +19,7 @@ from vmtailor.base.progress import step
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.memory import MemoryUse
 from vmtailor.stages import measure
-from vmtailor.stages.measure import Counted, MeasuredMachine, Timed
+from vmtailor.stages.measure import Counted, MeasuredMachine, Timed, Usual
 
 #: Kinds of the cache.
 COUNTED, TIMED = "counted", "timed"
@@ -30,7 +30,8 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 class Asked:
     """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
     it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
-    machine that was made before."""
+    machine that was made before; `beside`: what a boot takes of the machine that it is set beside, whose bound for the
+    least memory is its own then."""
 
     title: str
     key: str
@@ -39,6 +40,7 @@ class Asked:
     scratch: Path
     subject: Callable[[Path], MeasuredMachine]
     known: Boot | None = None
+    beside: Usual | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def counted(asked: Asked) -> Counted:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
             record = measure.counted(
                 asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
-                known=asked.known,
+                known=asked.known, beside=asked.beside,
             )  # fmt: skip
         records.save(record, folder / _RECORDS[COUNTED])
 
@@ -144,6 +146,14 @@ def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measu
             return both(first, second, own)
     begun.begin(first)
     other, one = begun.counted(second), begun.counted(first)
+    return _joined(one, first), _joined(other, second)
+
+
+def one_beside_the_other(first: Asked, second: Asked) -> tuple[Measured, Measured]:
+    """Two machines on both clocks, one after the other: the least memory of the second is what it needs to do the same
+    in the processor time that the first may take. (Its key names the first.)"""
+    one = counted(first)
+    other = counted(replace(second, beside=one.usual))
     return _joined(one, first), _joined(other, second)
 
 

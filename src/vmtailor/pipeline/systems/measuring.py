@@ -22,11 +22,12 @@ from vmtailor.stages import measure, system_verify
 from vmtailor.stages.measure import MeasuredMachine
 
 
-def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: str) -> Asked:
-    """A machine driven until its system is ready, as it is to be measured."""
+def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: str, beside: str = "") -> Asked:
+    """A machine driven until its system is ready, as it is to be measured. `beside`: key of the machine that bounds
+    what it may take for its least memory."""
     attendant = keys.content(given.natives.attendant)
     boots = given.options.boots
-    key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready")
+    key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready", beside)
 
     def subject(scratch: Path) -> MeasuredMachine:
         work = system_verify.workload(target_of(given, machine), scratch, until=Until.READY)
@@ -39,10 +40,9 @@ def both_sides(found: SystemFindings, fitted: Fitted) -> tuple[Side, Side]:
     """Baseline and tailored machine: same machine type, memory and disk."""
     given = found.inputs
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    before, after = machines.both(
-        asked_of(given, given.baseline, given.table, "the baseline"),
-        asked_of(given, fitted.machine, table, "the tailored machine"),
-    )
+    first = asked_of(given, given.baseline, given.table, "the baseline")
+    second = asked_of(given, fitted.machine, table, "the tailored machine", first.key)
+    before, after = machines.one_beside_the_other(first, second)
     return (
         _side(given, baseline_facts(found), "baseline", given.baseline, before),
         _side(given, fit_sides.tailored_facts(fitted), "tailored", fitted.machine, after),

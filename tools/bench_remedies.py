@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-remedies`: each remedy that earlier work published, tried on today's machine.
 
-    tools/bench_remedies.py [--boots 2] [--out build/bench-remedies] [--page FILE]
+    tools/bench_remedies.py [--boots 2] [--machine cloud generic] [--out build/bench-remedies] [--page FILE]
 
 The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
 booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
@@ -113,6 +113,19 @@ def published(path: Path = REMEDIES) -> Published:
         if bool(one.words or one.change) == bool(one.why):
             raise ValueError(f"{one.what}: either it is tried, or why it is not")
     return found
+
+
+def of_machines(found: Published, names: Sequence[str] | None) -> Published:
+    """The rows of some machines alone, or all."""
+    unknown = sorted(set(names or ()) - found.machine.keys())
+    if unknown:
+        raise SystemExit(f"no machine {', '.join(unknown)}: there are {', '.join(found.machine)}")
+    wanted = names or list(found.machine)
+    return msgspec.structs.replace(
+        found,
+        machine={name: about for name, about in found.machine.items() if name in wanted},
+        remedy=tuple(one for one in found.remedy if one.machine in wanted),
+    )
 
 
 def shapes(console: str) -> tuple[str, ...]:
@@ -239,6 +252,7 @@ def verdict(row: Row) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Published remedies, each tried on today's machine.")
     parser.add_argument("--boots", type=int, default=2, choices=range(2, 11), metavar="N", help="of each, 2 to 10")
+    parser.add_argument("--machine", nargs="+", metavar="NAME", help="the rows of these machines alone")
     parser.add_argument("--out", type=Path, default=Path("build/bench-remedies"))
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
     return parser.parse_args()
@@ -248,7 +262,7 @@ def main() -> None:
     chosen = arguments()
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    found = published()
+    found = of_machines(published(), chosen.machine)
     machines = Machines(out, chosen.boots, found.machine)
     tried = [one for one in found.remedy if not one.why]
     boots_of = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots

@@ -63,3 +63,12 @@ def test_the_table_has_a_line_for_each(tool: Any) -> None:
     rows = [tool.judged(one, boots, None if one.why else boots) for one in found.remedy]
     text = tool.table(found, dict.fromkeys(found.machine, boots), rows)
     assert all(one.what in text and one.said in text for one in found.remedy) and "2.05 ± 0.05" in text
+
+
+def test_some_machines_alone(tool: Any) -> None:
+    whole = tool.published()
+    some = tool.of_machines(whole, ["cloud"])
+    assert set(some.machine) == {"cloud"} and 0 < len(some.remedy) < len(whole.remedy)
+    assert tool.of_machines(whole, None) == whole
+    with pytest.raises(SystemExit, match="no machine moon: there are cloud"):
+        tool.of_machines(whole, ["moon"])

@@ -195,11 +195,27 @@ def exercise_of(asked: InGuest) -> SystemExercise:
     )  # fmt: skip
 
 
+def failure(log: str) -> str:
+    """Why the script went no further, by its log: the command that failed, and what was said last before; empty where
+    it came to its end."""
+    said: list[str] = []
+    for line in log.splitlines():
+        if line.startswith(FAILED):
+            command = line.removeprefix(FAILED)
+            return f"{command[:100]}; it said: {'; '.join(said[-_MOST_SAID:])}" if said else command[:300]
+        said += [line.strip()[:300]] if line.strip() else []
+    return ""
+
+
+#: Lines before a failure that are told: engines name the cause first, and then what came of it.
+_MOST_SAID = 3
+
+
 def _right(found: Boot, gathered: Gathered) -> Boot:
     """The boot. Raises GuestError where the engine was not made ready, or the command failed."""
     log = gathered.report.file(_SAID)
-    if (why := next((line for line in log.splitlines() if line.startswith(FAILED)), "")) or found.failures:
-        reason = plain(why.removeprefix(FAILED))[:300] if why else found.problem
+    if (why := failure(log)) or found.failures:
+        reason = plain(why)[:1000] if why else found.problem
         words = f"{log[-1500:]}\n{boots.evidence(gathered, found.failures)[-1000:]}"
         raise GuestError(f"in the machine: {reason}", details=words.strip())
     return found

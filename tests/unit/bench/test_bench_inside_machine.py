@@ -146,7 +146,7 @@ def test_what_the_guest_says_is_wrong_is_the_reason_of_the_cell() -> None:
     with pytest.raises(GuestError, match="in the machine: docker is not there"):
         inside_machine._right(fine, gathered(f"starting\n{FAILED}docker is not there\n"))
     log = "loaded\n\ncause: no such cgroup\nwaited in vain\nno container\n" + FAILED + "docker run " + "x" * 400 + "\n"
-    with pytest.raises(GuestError, match=r"run x+; it said: cause: no such cgroup; waited in vain; no container$"):
+    with pytest.raises(GuestError, match=r"x; it said: loaded; cause: no such cgroup; waited in vain; no container$"):
         inside_machine._right(fine, gathered(log))
     with pytest.raises(GuestError, match="load step 1") as found:
         inside_machine._right(replace(fine, failures=("load step 1 (podman)",)), gathered("words of podman"))

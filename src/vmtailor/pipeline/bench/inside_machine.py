@@ -203,12 +203,12 @@ def failure(log: str) -> str:
         if line.startswith(FAILED):
             command = line.removeprefix(FAILED)
             return f"{command[:100]}; it said: {'; '.join(said[-_MOST_SAID:])}" if said else command[:300]
-        said += [line.strip()[:300]] if line.strip() else []
+        said += [line.strip()[:200]] if line.strip() else []
     return ""
 
 
 #: Lines before a failure that are told: engines name the cause first, and then what came of it.
-_MOST_SAID = 3
+_MOST_SAID = 6
 
 
 def _right(found: Boot, gathered: Gathered) -> Boot:

@@ -81,7 +81,7 @@ def test_all_but_one_are_given_up(counting: Counting) -> None:
         begun.begin(asked("wrong"))
         begun.begin(asked("right"))
         assert counting.running.wait(30)
-        begun.give_up_others(asked("right"))
+        begun.keep_only("right")
         assert counting.ended == ["wrong"]
         found: Any = begun.counted(asked("right"))
         assert found == "of right"

@@ -296,7 +296,7 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
 
 
 #: In place of a search.
-SEARCHED = SimpleNamespace(least=16 << 20, use=lambda memory_bytes: None, usual=None)
+LEAST = SimpleNamespace(memory_bytes=16 << 20, memory=None, usual=None)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_boots_are_counted_until_two_agree(
 
     monkeypatch.setattr(measure, "_counted", counted)
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
-    monkeypatch.setattr(measure, "_searched", lambda *_: SEARCHED)
+    monkeypatch.setattr(measure, "_least", lambda *_: LEAST)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None)
     assert len(found.exact) == made and kept == [tmp_path / measure.COUNTS] + [None] * (made - 1)
@@ -340,7 +340,7 @@ def test_a_boot_that_is_known_is_one_of_them(
     boots = iter(executed)
     monkeypatch.setattr(measure, "_counted", lambda *_: (of(next(boots)), (("init", 1),)))
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
-    monkeypatch.setattr(measure, "_searched", lambda *_: SEARCHED)
+    monkeypatch.setattr(measure, "_least", lambda *_: LEAST)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, known=of(known))
     assert next(boots, None) is None and len(found.exact) == kept

@@ -99,7 +99,7 @@ def _make(inputs: FitInputs, times: Times, folder: Path) -> FitRun:
 def begin_baseline(inputs: FitInputs, begun: Ahead, known: Boot | None = None) -> None:
     """Have the baseline counted; another one, with which the trace began, is given up."""
     asked = fit_sides.baseline_asked(inputs, known)
-    begun.give_up_others(asked)
+    begun.keep_only(asked.key)
     begun.begin(asked)
 
 
@@ -113,7 +113,7 @@ def finished(findings: Findings, times: Times, folder: Path, begun: Ahead) -> Fi
             begun.begin(fit_sides.tailored_asked(inputs, first))
 
     def failed() -> None:
-        begun.give_up_others(fit_sides.baseline_asked(inputs))
+        begun.keep_only(fit_sides.baseline_asked(inputs).key)
 
     with times.of("plan, build, verify"):
         fitted = repairing.fit_kernel(findings, built, failed)

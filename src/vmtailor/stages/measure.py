@@ -134,14 +134,14 @@ def counted(
         return [*done, *((found, ()) for found in before)]
 
     note(f"instruction clock, up to {count} boots, and least memory")
-    found, search = pairs.both(all_boots, lambda: _searched(subject, scratch, beside))
+    found, least = pairs.both(all_boots, lambda: _least(subject, scratch, beside))
     return Counted(
         exact=tuple(boot for boot, _ in found),
         initcalls=found[0][1],
-        min_memory_bytes=search.least,
-        memory=search.use(search.least),
+        min_memory_bytes=least.memory_bytes,
+        memory=least.memory,
         counts_file=COUNTS,
-        usual=search.usual,
+        usual=least.usual,
     )
 
 
@@ -162,12 +162,20 @@ def timed(subject: MeasuredMachine, count: int, scratch: Path, note: Callable[[s
     return Timed(tuple(wall))
 
 
-def _searched(subject: MeasuredMachine, scratch: Path, beside: Usual | None) -> _MemorySearch:
+@dataclass(frozen=True)
+class _Least:
+    """The least memory in bytes, where it went, and what a boot takes where memory is no matter."""
+
+    memory_bytes: int
+    memory: MemoryUse | None
+    usual: Usual | None
+
+
+def _least(subject: MeasuredMachine, scratch: Path, beside: Usual | None) -> _Least:
     search = _MemorySearch(subject, scratch, beside)
     floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-    search.least = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
-    search.use(search.least)
-    return search
+    memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
+    return _Least(memory_bytes, search.use(memory_bytes), search.usual)
 
 
 def _counted(
@@ -216,10 +224,9 @@ class _MemorySearch:
     """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
     own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
     nothing then: init's start and the whole boot have their processor time, told by a boot with all memory, or by one
-    of the machine that it is set beside where that is more. `least`: what was found, in bytes."""
+    of the machine that it is set beside where that is more."""
 
     def __init__(self, subject: MeasuredMachine, scratch: Path, beside: Usual | None = None) -> None:
-        self.least = subject.machine.memory_bytes
         self.usual: Usual | None = None
         self._machine = subject.machine
         self._scratch = scratch

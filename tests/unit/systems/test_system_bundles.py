@@ -4,7 +4,9 @@ other."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
@@ -19,6 +21,8 @@ from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.bundle import SYSTEM
 from vmtailor.model.machine import Accelerator, DiskMode, Machine
+from vmtailor.model.systems.subject import Init, InitKind
+from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import bundling
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
@@ -117,6 +121,25 @@ def test_options_of_images_mean_nothing_for_a_system(tmp_path: Path) -> None:
         inputs.refuse_for_images(FitOptions("disk:x", tmp_path))
     assert "--exercise" in (error.value.hint or "")
     inputs.refuse_for_images(FitOptions("disk:x", tmp_path, exercise_file=tmp_path / "x.toml", machine="q35"))
+    for_systems = FitOptions("disk:x", tmp_path, tmp_path / "x.toml", units=UnitsMode.TRIM, mask=("ssh.service",))
+    inputs.refuse_for_images(for_systems)
+
+
+def test_each_option_is_for_systems_or_has_a_name_to_be_refused_by() -> None:
+    known = {*inputs._MEANT, *inputs._FETCHING, *inputs._NAMES}
+    assert {one.name for one in fields(FitOptions)} == known
+    assert not set(inputs._MEANT) & inputs._NAMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [({"mask": ("a",)}, "--mask is for systemd"), ({"units": UnitsMode.TRIM}, "--units is for")]
+)
+def test_an_init_without_units_has_none_to_mask(given: dict[str, Any], words: str, tmp_path: Path) -> None:
+    options = FitOptions("disk:x", tmp_path, **given)
+    with pytest.raises(UserInputError, match=f"{words}.*, and the init of disk:x is /bin/busybox"):
+        inputs.refuse_units(options, Init("/sbin/init", "/bin/busybox", InitKind.BUSYBOX))
+    inputs.refuse_units(options, Init("/sbin/init", "/lib/systemd/systemd", InitKind.SYSTEMD))
+    inputs.refuse_units(FitOptions("disk:x", tmp_path), Init("/sbin/init", "/bin/busybox", InitKind.BUSYBOX))
 
 
 @pytest.mark.attack

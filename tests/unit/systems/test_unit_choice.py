@@ -15,7 +15,7 @@ from vmtailor.analysis.systems import unit_choice, unit_graph
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Step, StepKind
-from vmtailor.model.systems.units import PROPERTIES, UnitFate
+from vmtailor.model.systems.units import PROPERTIES, UnitFate, UnitStanding
 
 MOST = 1 << 18
 
@@ -144,3 +144,25 @@ def test_whatever_a_system_says_of_its_units_is_read(text: str, most: int) -> No
 @given(st.lists(st.binary(max_size=60)))
 def test_whatever_a_log_holds_is_looked_through(chunks: list[bytes]) -> None:
     assert all(isinstance(path, str) for path in unit_choice.asked_sockets(chunks))
+
+
+def test_a_unit_that_is_named_is_a_candidate_by_any_of_its_names_unless_the_exercise_wants_it() -> None:
+    graph = unit_graph.parse(TEXT, MOST)
+
+    def standing(name: str, exercise: SystemExercise, *named: str) -> UnitStanding:
+        rows = unit_choice.standings(graph, exercise, (), KEPT, named)
+        return next(one for one in rows if one.name == name)
+
+    assert standing("chrony.service", EXERCISE).fate is UnitFate.KEPT
+    named = standing("chrony.service", EXERCISE, "chrony*")
+    assert (named.fate, named.named) == (UnitFate.CANDIDATE, True)
+    other = standing("late.service", EXERCISE, "other.service")  # another name of it
+    assert other.named and other.reason == "whoever fitted the system does without it"
+    asks = replace(EXERCISE, load=(Step(StepKind.COMMAND, argv=("chrony", "status")),))
+    wanted = standing("chrony.service", asks, "chrony*")
+    assert (wanted.fate, wanted.named) == (UnitFate.WANTED, True)
+    assert unit_choice.unmatched(graph, ("other.service", "all.target", "never*", "x*")) == (
+        "all.target",
+        "never*",
+        "x*",
+    )

@@ -13,7 +13,6 @@ from vmtailor.model.trial import Trial
 _SUMMARIES = {
     UnitFate.KEPT: "it starts as ever, and is masked only where --mask names it",
     UnitFate.WANTED: "it starts as ever: the exercise wants it",
-    UnitFate.NAMED: "it starts as ever, though it was to be masked",
     UnitFate.CANDIDATE: "it starts as ever, though nobody wanted it",
     UnitFate.MASKED: "it is masked on the command line",
     UnitFate.NEEDED: "it starts as ever: the exercise fails without it",

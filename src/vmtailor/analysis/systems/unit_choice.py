@@ -34,14 +34,15 @@ _MOST, _MOST_LINE = 10_000, 1 << 16
 
 @dataclass(frozen=True)
 class Kept:
-    """Units that are dealt with by name. `names`: patterns."""
+    """Units that are not masked by themselves. `names`: patterns."""
 
     id: str
     names: tuple[str, ...]
     reason: str
 
-    def covers(self, unit: Unit) -> bool:
-        return any(fnmatchcase(name, pattern) for name in {unit.name, *unit.names} for pattern in self.names)
+
+def _is_called(unit: Unit, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in {unit.name, *unit.names} for pattern in patterns)
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Kept, ...]:
@@ -78,19 +79,18 @@ def standings(
     took longest come first. `named`: patterns of units that whoever fits the system does without, which come before
     what is `kept`, and not before what the exercise wants."""
     wanted = _wanted(graph, exercise, frozenset(asked))
-    mine = Kept("named", tuple(named), "whoever fitted the system does without it")
-    found = [
-        _standing(unit, wanted, kept, mine)
-        for unit in graph.units.values()
-        if unit.kind in KINDS and _is_by_itself(unit)
-    ]
+    found = [_standing(unit, wanted, kept, _is_called(unit, named)) for unit in _maskable(graph)]
     return tuple(sorted(found, key=lambda one: (-(one.start_s or 0.0), one.name)))
 
 
 def unmatched(graph: UnitGraph, named: Sequence[str]) -> tuple[str, ...]:
     """Those patterns that no unit is called by which started and could be masked."""
-    there = [unit for unit in graph.units.values() if unit.kind in KINDS and _is_by_itself(unit)]
-    return tuple(one for one in named if not any(Kept("", (one,), "").covers(unit) for unit in there))
+    there = tuple(_maskable(graph))
+    return tuple(one for one in named if not any(_is_called(unit, (one,)) for unit in there))
+
+
+def _maskable(graph: UnitGraph) -> Iterator[Unit]:
+    return (unit for unit in graph.units.values() if unit.kind in KINDS and _is_by_itself(unit))
 
 
 def _is_by_itself(unit: Unit) -> bool:
@@ -98,16 +98,17 @@ def _is_by_itself(unit: Unit) -> bool:
     return (unit.started or unit.active) and bool(unit.file) and not unit.file.startswith(_MADE)
 
 
-def _standing(unit: Unit, wanted: dict[str, str], kept: Sequence[Kept], named: Kept) -> UnitStanding:
-    if named.covers(unit) and unit.name not in wanted:
-        return UnitStanding(unit.name, UnitFate.NAMED, named.reason, unit.start_s)
-    row = next((row for row in kept if row.covers(unit)), None)
+def _standing(unit: Unit, wanted: dict[str, str], kept: Sequence[Kept], named: bool) -> UnitStanding:
+    row = None if named else next((row for row in kept if _is_called(unit, row.names)), None)
     if row is not None:
-        return UnitStanding(unit.name, UnitFate.KEPT, f"{row.id}: {row.reason}", unit.start_s)
-    if unit.name in wanted:
-        return UnitStanding(unit.name, UnitFate.WANTED, wanted[unit.name], unit.start_s)
-    why = "it started by itself; the exercise neither names, asks nor needs it"
-    return UnitStanding(unit.name, UnitFate.CANDIDATE, why, unit.start_s)
+        fate, why = UnitFate.KEPT, f"{row.id}: {row.reason}"
+    elif unit.name in wanted:
+        fate, why = UnitFate.WANTED, wanted[unit.name]
+    elif named:
+        fate, why = UnitFate.CANDIDATE, "whoever fitted the system does without it"
+    else:
+        fate, why = UnitFate.CANDIDATE, "it started by itself; the exercise neither names, asks nor needs it"
+    return UnitStanding(unit.name, fate, why, unit.start_s, named)
 
 
 def _wanted(graph: UnitGraph, exercise: SystemExercise, asked: frozenset[str]) -> dict[str, str]:

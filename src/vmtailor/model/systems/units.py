@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 #: What systemd is asked of each unit. The last two are when it left the inactive state, and when it was active.
 PROPERTIES = (
@@ -28,7 +27,6 @@ class UnitFate(StrEnum):
 
     KEPT = "kept"  # not masked by itself, whatever the exercise says (data/units/kept.toml)
     WANTED = "wanted"  # the exercise names it, asked it, or needs it
-    NAMED = "named"  # whoever fits the system does without it, and the exercise does not want it
     CANDIDATE = "candidate"  # nobody wanted it, and it was left as it is
     MASKED = "masked"  # the exercise passes without it
     NEEDED = "needed"  # a trial without it failed
@@ -38,27 +36,25 @@ class UnitFate(StrEnum):
 @dataclass(frozen=True)
 class UnitStanding:
     """`start_s`: seconds that its start took on the system's own kernel, which is the most that masking it can gain;
-    None where systemd does not tell. `reason`: why, in words."""
+    None where systemd does not tell. `reason`: why, in words. `named`: whoever fitted the system does without it
+    (`--mask`)."""
 
     name: str
     fate: UnitFate
     reason: str
     start_s: float | None = None
+    named: bool = False
 
 
 @dataclass(frozen=True)
 class UnitChoice:
     """All units that may be masked, those whose start took longest first. `cut`: there were more than could be read.
-    `named`: patterns of those that whoever fitted the system does without; `unmatched`: of these, what named none."""
+    `unmatched`: names and patterns of `--mask` that no unit has which started."""
 
     mode: UnitsMode
     units: tuple[UnitStanding, ...]
     cut: bool = False
-    named: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
 
     def of(self, fate: UnitFate) -> tuple[str, ...]:
         return tuple(one.name for one in self.units if one.fate is fate)
-
-    def is_named(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in self.named)

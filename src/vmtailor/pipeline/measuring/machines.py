@@ -100,16 +100,10 @@ class Ahead:
         self.begin(asked)
         return self._begun[asked.key].wait()
 
-    def give_up(self, *keys: str) -> None:
-        """End the counting of those machines."""
-        for key in keys:
-            begun = self._begun.pop(key, None)
-            if begun is not None:
-                begun.stop()
-
-    def give_up_others(self, asked: Asked) -> None:
-        """The same of all but this one."""
-        self.give_up(*(key for key in self._begun if key != asked.key))
+    def keep_only(self, *keys: str) -> None:
+        """Give up the counting of all but these machines: it is ended."""
+        for key in self._begun.keys() - set(keys):
+            self._begun.pop(key).stop()
 
 
 @contextlib.contextmanager
@@ -119,7 +113,7 @@ def ahead() -> Iterator[Ahead]:
     try:
         yield begun
     finally:
-        begun.give_up(*begun._begun)
+        begun.keep_only()
 
 
 #: Added to the nice value of boots that nobody waits for yet: about a third of a processor beside one who has it.

@@ -25,7 +25,8 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import Init, InitKind, SystemSubject
+from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import explaining
 from vmtailor.pipeline.inputs import require_tools, scratch_of, source_of
 from vmtailor.pipeline.options import FitOptions
@@ -43,12 +44,12 @@ _TAKEN = "1"
 #: Fields of the options that mean something for a system, or are no choice of the user's.
 _MEANT = (
     "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
-    "source", "keep", "drop", "boots", "budget", "effort", "units", "command", "store", "distribution",
+    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "command", "store", "distribution",
 )  # fmt: skip
 #: Those that say how an image is fetched.
 _FETCHING = ("authfile", "max_image_bytes")
 _NAMES = {
-    "kernel": "--kernel", "baseline_config": "--baseline-config", "root_format": "--root", "margins": "--margin",
+    "kernel": "--kernel", "baseline_config": "--baseline-config", "root": "--root", "margins": "--margin",
     "price_margins": "--price-margins", "terminal": "--no-terminal", "entrypoint": "--entrypoint", "cmd": "--cmd",
     "authfile": "--authfile", "privileged": "--privileged", "max_image_bytes": "--max-image-size",
 }  # fmt: skip
@@ -124,10 +125,18 @@ def refuse_console(exercise: SystemExercise) -> None:
         )
 
 
+def refuse_units(options: FitOptions, init: Init) -> None:
+    """Raise UserInputError where units are to be masked, and the init has none."""
+    if init.kind is not InitKind.SYSTEMD and (options.mask or options.units is not UnitsMode.KEEP):
+        name = "--mask" if options.mask else "--units"
+        raise UserInputError(f"{name} is for systemd, and the init of {options.reference} is {init.program}")
+
+
 def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
     temporary.require_usable()
     refuse_for_images(options)
+    refuse_units(options, found.subject.init)
     assert options.exercise_file is not None
     exercise = exercise_file.load_system(options.exercise_file)
     refuse_console(exercise)

@@ -47,19 +47,20 @@ def candidates(found: SystemFindings) -> UnitChoice:
     asked = unit_choice.asked_sockets(chunks_of(found.folder / found.trace.requests_file))
     named = found.options.mask
     rows = unit_choice.standings(graph, found.inputs.exercise, asked, unit_choice.load(), named)
-    return UnitChoice(found.options.units, rows, graph.cut, named, unit_choice.unmatched(graph, named))
+    return UnitChoice(found.options.units, rows, graph.cut, unit_choice.unmatched(graph, named))
 
 
 def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tuple[Fitted, UnitChoice]:
     """The machine with the units masked that it does without, and what became of each. Those that were named are tried
     first; with `keep`, and where the answer is no, nothing else is touched."""
     choice = candidates(found)
-    names = choice.of(UnitFate.CANDIDATE)
     rows = {one.name: one for one in choice.units}
+    named = [name for name in choice.of(UnitFate.CANDIDATE) if rows[name].named]
+    others = [name for name in choice.of(UnitFate.CANDIDATE) if not rows[name].named]
     wanted = choice.mode is UnitsMode.TRIM or (
-        choice.mode is UnitsMode.ASK and ask is not None and ask([rows[name] for name in names])
+        choice.mode is UnitsMode.ASK and ask is not None and ask([rows[name] for name in others])
     )
-    names = (*choice.of(UnitFate.NAMED), *(names if wanted else ()))
+    names = (*named, *(others if wanted else ()))
     if not names:
         return fitted, choice
     fits = with_room(fitted.machine.append, names)
@@ -181,7 +182,7 @@ _TOLD = {
 
 def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
     fate = fates.get(one.name)
-    why = one.reason if one.fate is UnitFate.NAMED else "nobody wanted it"
+    why = one.reason if one.named else "nobody wanted it"
     return one if fate is None else replace(one, fate=fate, reason=_TOLD[fate].format(why))
 
 
@@ -193,7 +194,7 @@ def warnings(choice: UnitChoice) -> tuple[Warning, ...]:
         (UnitFate.NO_ROOM, "the command line has no room for the masks of these units, which stay: {}"),
     )
     found = [Warning("units", text.format(_listed(choice.of(fate)))) for fate, text in sentences if choice.of(fate)]
-    wanted = [one for one in choice.units if one.fate is UnitFate.WANTED and choice.is_named(one.name)]
+    wanted = [one for one in choice.units if one.fate is UnitFate.WANTED and one.named]
     found += [Warning("units", f"--mask {one.name}: it stays, since {one.reason}") for one in wanted]
     if choice.unmatched:
         text = f"--mask {', '.join(choice.unmatched)}: no unit that could be masked and is called so started"

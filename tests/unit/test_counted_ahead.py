@@ -19,6 +19,7 @@ from vmtailor.model.trial import Purpose, Trial, Verification
 from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.measuring import machines
 from vmtailor.pipeline.measuring.machines import Asked
+from vmtailor.stages.measure import Usual
 
 
 class Counting:
@@ -108,17 +109,31 @@ def test_work_that_begins_one_and_ends_does_not_end_it(counting: Counting) -> No
     assert counting.ended == ["a"]
 
 
-def test_one_set_beside_another_is_told_what_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, object]] = []
+@pytest.mark.parametrize("first", ["counted", "found", "fails"])
+def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Usual(1.0, 9.0)
+    told: list[object] = []
+    second_begun = threading.Event()
 
     def counted(one: Asked) -> Any:
-        told.append((one.key, one.beside))
-        return SimpleNamespace(exact=(), initcalls=(), min_memory_bytes=9, memory=None, usual=f"of {one.key}")
+        if one.key == "b":
+            second_begun.set()
+            told.append(one.beside())
+        elif first == "fails":
+            raise GuestError("it does not boot")
+        elif first == "counted":
+            assert second_begun.wait(30)  # both run at the same time
+            one.on_usual(usual)
+        return SimpleNamespace(exact=(), initcalls=(), min_memory_bytes=9, memory=None, usual=usual)
 
     monkeypatch.setattr(machines, "counted", counted)
     monkeypatch.setattr(machines, "timed", lambda one: SimpleNamespace(wall=()))
-    machines.one_beside_the_other(asked("a"), asked("b"))
-    assert told == [("a", None), ("b", "of a")]
+    if first == "fails":
+        with pytest.raises(GuestError):
+            machines.one_beside_the_other(asked("a"), asked("b"))
+    else:
+        machines.one_beside_the_other(asked("a"), asked("b"))
+    assert told == [None if first == "fails" else usual]
 
 
 @pytest.mark.parametrize("passes", [True, False])

@@ -289,8 +289,9 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
     work = Attended(exercise, Path("volume"), FIXED_KEY, 60.0, until=Until.READY)
     subject = cast(Any, SimpleNamespace(attended=work, machine=Machine("q35", 512 << 20, "k"), exercise=None))
-    search = measure._MemorySearch(subject, Path(), measure.Usual(1.0, 40.0))
-    assert search.passes(64 << 20) and search.usual == measure.Usual(2.0, 5.0)
+    own: list[measure.Usual] = []
+    search = measure._MemorySearch(subject, Path(), lambda: measure.Usual(1.0, 40.0), own.append)
+    assert search.passes(64 << 20) and [search.usual] == own == [measure.Usual(2.0, 5.0)]
     # Its own start, which is the longer one, and the other's boot.
     assert told[1].patience.start_s == measure.SLACK_S + 4 and told[1].patience.all_s == measure.SLACK_S + 80
 
@@ -315,6 +316,7 @@ def test_boots_are_counted_until_two_agree(
 
     monkeypatch.setattr(measure, "_counted", counted)
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    monkeypatch.setattr(measure, "_MemorySearch", lambda *_: None)
     monkeypatch.setattr(measure, "_least", lambda *_: LEAST)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None)
@@ -340,6 +342,7 @@ def test_a_boot_that_is_known_is_one_of_them(
     boots = iter(executed)
     monkeypatch.setattr(measure, "_counted", lambda *_: (of(next(boots)), (("init", 1),)))
     monkeypatch.setattr(measure, "initcall_spans", lambda table: ())
+    monkeypatch.setattr(measure, "_MemorySearch", lambda *_: None)
     monkeypatch.setattr(measure, "_least", lambda *_: LEAST)
     subject = cast(Any, SimpleNamespace(marks=(), table=None, machine=Machine("microvm", 64 << 20, "k")))
     found = measure.counted(subject, count, tmp_path, tmp_path, lambda note: None, known=of(known))

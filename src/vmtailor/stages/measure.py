@@ -113,12 +113,14 @@ def counted(
     note: Callable[[str], None],
     *,
     known: Boot | None = None,
-    beside: Usual | None = None,
+    beside: Callable[[], Usual | None] = lambda: None,
+    on_usual: Callable[[Usual], None] = lambda usual: None,
 ) -> Counted:
     """Boot up to `count` times on the instruction clock, until two agree, and search the least memory in which the
     exercise still passes (of a system: it gets ready and comes to rest). `known`: a counted boot of the very machine
-    that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside; it may take
-    as long as that may. Raises GuestError when a boot that should work does not."""
+    that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside, waited for;
+    it may take as long as that may. `on_usual` is told its own as soon as it is known. Raises GuestError when a boot
+    that should work does not."""
     config = PluginConfig(
         mode=PluginMode.COUNTS,
         marks=subject.marks,
@@ -134,7 +136,7 @@ def counted(
         return [*done, *((found, ()) for found in before)]
 
     note(f"instruction clock, up to {count} boots, and least memory")
-    found, least = pairs.both(all_boots, lambda: _least(subject, scratch, beside))
+    found, least = pairs.both(all_boots, lambda: _least(_MemorySearch(subject, scratch, beside, on_usual)))
     return Counted(
         exact=tuple(boot for boot, _ in found),
         initcalls=found[0][1],
@@ -171,10 +173,8 @@ class _Least:
     usual: Usual | None
 
 
-def _least(subject: MeasuredMachine, scratch: Path, beside: Usual | None) -> _Least:
-    search = _MemorySearch(subject, scratch, beside)
-    floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
-    memory_bytes = least_memory(subject.machine.memory_bytes, floor, search.passes, search.guess())
+def _least(search: _MemorySearch) -> _Least:
+    memory_bytes = least_memory(search.known, search.floor, search.passes, search.guess())
     return _Least(memory_bytes, search.use(memory_bytes), search.usual)
 
 
@@ -224,9 +224,17 @@ class _MemorySearch:
     """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
     own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
     nothing then: init's start and the whole boot have their processor time, told by a boot with all memory, or by one
-    of the machine that it is set beside where that is more."""
+    of the machine that it is set beside where that is more. `known`, `floor`: sizes between which it lies, in bytes."""
 
-    def __init__(self, subject: MeasuredMachine, scratch: Path, beside: Usual | None = None) -> None:
+    def __init__(
+        self,
+        subject: MeasuredMachine,
+        scratch: Path,
+        beside: Callable[[], Usual | None] = lambda: None,
+        on_usual: Callable[[Usual], None] = lambda usual: None,
+    ) -> None:
+        self.known = subject.machine.memory_bytes
+        self.floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
         self.usual: Usual | None = None
         self._machine = subject.machine
         self._scratch = scratch
@@ -237,7 +245,8 @@ class _MemorySearch:
         gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
             self.usual = Usual(gathered.start_cpu_s, gathered.cpu_s)
-            known = [one for one in (self.usual, beside) if one is not None]
+            on_usual(self.usual)
+            known = [one for one in (self.usual, beside()) if one is not None]
             start_s = START_TIMES * max(one.start_s for one in known)
             all_s = ALL_TIMES * max(one.all_s for one in known)
             self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))

@@ -8,10 +8,12 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.base import pairs
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records, temporary
 from vmtailor.base.pairs import Beside
@@ -30,8 +32,8 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 class Asked:
     """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
     it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
-    machine that was made before; `beside`: what a boot takes of the machine that it is set beside, whose bound for the
-    least memory is its own then."""
+    machine that was made before; `beside`, `on_usual`: how long the machine may take that it is set beside, and who is
+    told how long this one takes (stages/measure.py)."""
 
     title: str
     key: str
@@ -40,7 +42,8 @@ class Asked:
     scratch: Path
     subject: Callable[[Path], MeasuredMachine]
     known: Boot | None = None
-    beside: Usual | None = None
+    beside: Callable[[], Usual | None] = lambda: None
+    on_usual: Callable[[Usual], None] = lambda usual: None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def counted(asked: Asked) -> Counted:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
             record = measure.counted(
                 asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
-                known=asked.known, beside=asked.beside,
+                known=asked.known, beside=asked.beside, on_usual=asked.on_usual,
             )  # fmt: skip
         records.save(record, folder / _RECORDS[COUNTED])
 
@@ -144,10 +147,20 @@ def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measu
 
 
 def one_beside_the_other(first: Asked, second: Asked) -> tuple[Measured, Measured]:
-    """Two machines on both clocks, one after the other: the least memory of the second is what it needs to do the same
-    in the processor time that the first may take. (Its key names the first.)"""
-    one = counted(first)
-    other = counted(replace(second, beside=one.usual))
+    """Two machines on both clocks: the least memory of the second is what it needs to do the same in the processor time
+    that the first may take. (Its key names the first.)"""
+    usual: Future[Usual | None] = Future()
+
+    def told() -> Counted:
+        found = None
+        try:
+            found = counted(replace(first, on_usual=usual.set_result))
+            return found
+        finally:
+            if not usual.done():  # it was in the cache, or came to nothing
+                usual.set_result(found.usual if found is not None else None)
+
+    one, other = pairs.both(told, lambda: counted(replace(second, beside=usual.result)))
     return _joined(one, first), _joined(other, second)
 
 

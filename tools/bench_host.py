@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-host`: fit the machine that hosts containers, print what the figures are held against.
 
-    tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--mask UNIT] [--boots N] [--out DIR] [--page FILE]
+    tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--mask UNIT] [--try CHANGE]
+                        [--boots N] [--out DIR] [--page FILE]
 
 The disk is that of examples/debian-vm, made once; it is fitted for each machine and each way with units. What was
 finished is found again, so that it can be interrupted: each fit is a bundle below OUT, and a second run reads them from
-there. With `--mask` there is one more column: `trim` without the units that are named. OUT/host.md has the table;
-`--page` writes it into a page, between its marks.
+there. With `--mask` or `--try` there is one more column: `trim` without the units, and with the changes beside the
+kernel, that are named. OUT/host.md has the table; `--page` writes it into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -99,17 +100,14 @@ def disk(out: Path) -> Path:
     return folder / "disk.raw"
 
 
-#: The way with units that are named to be masked, beside the others.
-NAMED = "trim --mask"
-
-
 def fitted(out: Path, machine: str, units: str, boots: int, named: Sequence[str]) -> FitRun | None:
-    """The record of one fit; None where it did not come to its end."""
+    """The record of one fit; None where it did not come to its end. `named`: options and values of the ways that have
+    such."""
     bundle = out / f"{machine}-{units.replace(' --', '-')}"
-    way = units.partition(" ")[0]
-    masks = [word for name in named for word in ("--mask", name)] if units == NAMED else []
+    way, *rest = units.split()
     argv = [sys.executable, "-m", "vmtailor", "fit", f"disk:{disk(out)}", "-x", str(EXAMPLE / "exercise.toml"),
-            "--memory", MEMORY, "--machine", machine, "--units", way, *masks, "--boots", str(boots),
+            "--memory", MEMORY, "--machine", machine, "--units", way, *(named if rest else ()),
+            "--boots", str(boots),
             "-o", str(bundle), "--json"]  # fmt: skip
     say(f"=== {machine}, --units {units}")
     ended = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False)
@@ -162,6 +160,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--machine", nargs="+", default=["q35"], metavar="KIND", help="q35 microvm")
     parser.add_argument("--units", nargs="+", default=["keep", "trim"], choices=["keep", "trim"])
     parser.add_argument("--mask", nargs="+", default=[], metavar="UNIT", help="once more with trim, without these")
+    parser.add_argument("--try", nargs="+", default=[], metavar="CHANGE", dest="tries", help="and with these changes")
     parser.add_argument("--boots", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("build/bench-host"))
     parser.add_argument("--page", type=Path, help="a page that gets the table, between its marks")
@@ -172,12 +171,15 @@ def main() -> None:
     chosen = arguments()
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    ways = [*chosen.units, *([NAMED] if chosen.mask else [])]
+    options = {"--mask": chosen.mask, "--try": chosen.tries}
+    named = [word for option, values in options.items() for value in values for word in (option, value)]
+    given = [option for option, values in options.items() if values]
+    ways = [*chosen.units, *([" ".join(["trim", *given])] if given else [])]
     pairs = [(machine, units) for machine in chosen.machine for units in ways]
     say(f"{len(pairs)} fits, the first up to 90 minutes on two processors; what is there is found")
     runs = []
     for machine, units in pairs:
-        found = fitted(out, machine, units, chosen.boots, chosen.mask)
+        found = fitted(out, machine, units, chosen.boots, named)
         if found is not None:
             runs.append((machine, units, found))
     if not runs:

@@ -5,8 +5,9 @@
 
 The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
 booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
-gone are the proof that something was taken out. Each series of boots is a folder below OUT: what is there is not made
-again. OUT/remedies.md has the table; `--page` writes it into a page, between its marks.
+gone are the proof that something was taken out. What a boot loader waits is before the kernel, where virtual time
+begins: it is timed by the host, from QEMU's start to the kernel's first line. Each series of boots is a folder below
+OUT: what is there is not made again. OUT/remedies.md has the table; `--page` writes it into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench_page import publish
 
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.machine import Clock
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "debian-vm"
@@ -41,6 +43,8 @@ SPANS = (
     ("kernel", "init", "to systemd"),
     ("kernel", "ready", "to a container"),
 )
+#: The kernel's first line, for machines that are started by a boot loader of their own.
+FIRST_LINE = "log:Linux version"
 #: A line of the console: its time away, and what differs from boot to boot.
 _STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
 _OWN = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
@@ -57,6 +61,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     change: str = ""
+    loader: int | None = None
     hardware: bool = False
     why: str = ""
 
@@ -68,6 +73,7 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: str = ""
     add: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    loader: int | None = None
 
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +87,8 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @dataclass(frozen=True)
 class Boots:
     """The boots of one machine, as it is or with a remedy. `spans`: virtual seconds between milestones, a value for
-    each boot; `messages`: the shapes of what the first boot said."""
+    each boot, or one span of the host's seconds before the kernel; `messages`: the shapes of what the first boot
+    said."""
 
     spans: tuple[tuple[float, ...], ...]
     messages: tuple[str, ...]
@@ -110,7 +117,7 @@ def published(path: Path = REMEDIES) -> Published:
         re.compile(one.lines)
         if one.work not in found.work or one.machine not in found.machine:
             raise ValueError(f"{one.what}: no such work or machine")
-        if bool(one.words or one.change) == bool(one.why):
+        if bool(one.words or one.change or one.loader is not None) == bool(one.why):
             raise ValueError(f"{one.what}: either it is tried, or why it is not")
     return found
 
@@ -165,12 +172,23 @@ class Machines:
         self._out, self._boots, self._machines = out, boots, machines
 
     def _disk(self, name: str) -> Path:
-        folder = self._out / f"vm-{name}"
+        about = self._machines[name]
+        same = next(
+            other for other, one in self._machines.items() if (one.kernel, one.add) == (about.kernel, about.add)
+        )
+        folder = self._out / f"vm-{same}"
         if not (folder / "disk.raw").is_file():
-            about = self._machines[name]
             argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--flavour", about.kernel]
             subprocess.run([*argv, *(f"--add={package}" for package in about.add)], check=True)
         return folder
+
+    def _with_loader(self, vm: Path, seconds: int) -> Path:
+        """The machine's disk with a boot loader of its own that waits so long."""
+        disk = vm / f"loader-{seconds}.raw"
+        if not disk.is_file():
+            argv = [sys.executable, str(EXAMPLE / "with-loader"), str(vm), str(disk), "--timeout", str(seconds)]
+            subprocess.run(argv, check=True)
+        return disk
 
     def booted(self, name: str, title: str, remedy: Remedy | None = None) -> Boots | None:
         """As it is, or with a remedy. None where it never got ready."""
@@ -180,10 +198,14 @@ class Machines:
         if not (folder / "boots.json").is_file():
             vm = self._disk(name)
             line = " ".join(((vm / "cmdline").read_text().strip(), *words))
-            argv = [sys.executable, "-m", "vmtailor", "boot", str(vm / "disk.raw"), "--kernel", str(vm / "vmlinuz"),
-                    "--initrd", str(vm / "initrd.img"), "--append", line, "--ready", READY, "--clock", "instructions",
-                    "-n", str(self._boots), "--timeout", str(TIMEOUT_S), "--machine", "q35", "--json",
-                    "-o", str(folder)]  # fmt: skip
+            argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--timeout", str(TIMEOUT_S),
+                    "--machine", "q35", "--json", "-o", str(folder)]  # fmt: skip
+            waits = self._waits(name, remedy)
+            if waits is not None:
+                argv += [str(self._with_loader(vm, waits)), "--ready", FIRST_LINE, "--clock", "wall"]
+            else:
+                argv += [str(vm / "disk.raw"), "--kernel", str(vm / "vmlinuz"), "--initrd", str(vm / "initrd.img"),
+                         "--append", line, "--ready", READY, "--clock", "instructions"]  # fmt: skip
             argv += [f"--qemu={word}" for word in (*self._machines[name].devices, *devices)]
             argv += ["--try", change] if change else []
             say(f"=== {name}: {title}")
@@ -193,6 +215,11 @@ class Machines:
             document = json.loads(ended.stdout)
             records.write_atomic(folder / "boots.json", json.dumps(document).encode())
         return read(folder, change)
+
+    def _waits(self, name: str, remedy: Remedy | None) -> int | None:
+        """Seconds that its boot loader waits; None where it has none."""
+        changed = remedy.loader if remedy is not None else None
+        return self._machines[name].loader if changed is None else changed
 
 
 def read(folder: Path, change: str = "") -> Boots | None:
@@ -204,6 +231,10 @@ def read(folder: Path, change: str = "") -> Boots | None:
     if not variants:
         return None
     entries = series.entries(variants[0])
+    if series.clock is Clock.WALL:
+        at = [one.boot.at("ready") for one in entries]
+        console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
+        return None if None in at else Boots((tuple(one for one in at if one is not None),), shapes(console))
     spans = []
     for first, last, _ in SPANS:
         ends = [(one.boot.at(first, series.clock), one.boot.at(last, series.clock)) for one in entries]
@@ -219,8 +250,11 @@ def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) ->
     """The tables in Markdown: the machines as they are, then each remedy."""
     lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", f"| --- |{' ---: |' * len(SPANS)}"]
     for name, boots in before.items():
-        cells = [f"{_mean(span):.2f} ± {_spread(span) / 2:.2f}" for span in boots.spans]
-        lines.append(f"| {found.machine[name].title} | {' | '.join(cells)} |")
+        if len(boots.spans) == len(SPANS):
+            lines.append(f"| {found.machine[name].title} | {' | '.join(map(_cell, boots.spans))} |")
+    for name, boots in before.items():
+        if len(boots.spans) == 1:
+            lines += ["", f"{found.machine[name].title}: {_cell(boots.spans[0])} s of the host before the kernel."]
     titles = " | ".join(f"saves: {title}, s" for _, _, title in SPANS)
     lines += ["", f"| remedy | said to gain | on | {titles} | its messages, before → gone | verdict |"]
     lines += [f"| --- | --- | --- |{' ---: |' * (len(SPANS) + 1)} --- |"]
@@ -230,14 +264,21 @@ def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) ->
 
 def _line(found: Published, row: Row) -> str:
     one = row.remedy
-    gains = " | ".join(f"{gain:.3f}" for gain in row.gains) if row.gains else " | ".join("–" for _ in SPANS)
+    whole = row.gains is not None and len(row.gains) == len(SPANS)
+    gains = " | ".join(f"{gain:.3f}" for gain in row.gains or ()) if whole else " | ".join("–" for _ in SPANS)
     said = f"{one.said}: {found.work[one.work].title}"
     lines = f"{row.there} → {row.gone}"
     return f"| {one.what} | {said} | {one.machine} | {gains} | {lines} | {verdict(row)} |"
 
 
+def _cell(span: Sequence[float]) -> str:
+    return f"{_mean(span):.2f} ± {_spread(span) / 2:.2f}"
+
+
 def verdict(row: Row) -> str:
     """In words."""
+    if row.gains is not None and len(row.gains) == 1 and row.decided is not None:
+        return f"real: {row.decided:.2f} s of the host, before the kernel"
     if row.remedy.why:
         return f"not tried: {row.remedy.why}"
     if row.gains is None:

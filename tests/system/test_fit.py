@@ -43,8 +43,9 @@ def test_the_document(lighttpd: Fitted) -> None:
     document = lighttpd.document
     assert set(document) == {
         "schema", "bundle", "verified", "proof", "degraded", "absent", "repairs", "symbols", "unexplained", "baseline",
-        "tailored", "margin", "lacks", "kernel", "waterfall", "units",
+        "tailored", "margin", "lacks", "kernel", "waterfall", "units", "tuned",
     }  # fmt: skip
+    assert document["tuned"] is None  # what is tried beside the kernel is for systems
     assert document["schema"] == "vmtailor/fit/2"
     assert Path(document["bundle"]) == lighttpd.bundle
     assert document["verified"] is True and document["proof"] == "exercised with load"

@@ -17,6 +17,7 @@ from tests.fakes.program import Ended, finish, run_program, started
 from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.files import records
+from vmtailor.model.bundle import Bundle
 from vmtailor.model.fit import FitRun
 
 pytestmark = pytest.mark.system
@@ -38,8 +39,8 @@ def disk(folder: Path) -> Path:
 
 def fit(folder: Path, disk: Path, out: str) -> Ended:
     return run_program(
-        folder, "fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", "-o", folder / out, "--json",
-        timeout_s=3600,
+        folder, "fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1",
+        "--try", "rcu-expedited", "-o", folder / out, "--json", timeout_s=3600,
     )  # fmt: skip
 
 
@@ -67,6 +68,20 @@ def test_it_is_verified_and_its_kernel_is_small(fitted: dict[str, Any], folder: 
     names = {one.id for one in run.plan.symbols if one.is_kept}
     assert "BLK_DEV_INITRD" not in names and "EXT4_FS" in names
     assert not [one.id for one in run.plan.symbols if one.setting.value == "m"]
+
+
+def test_what_was_named_beside_the_kernel_is_tried_and_kept_where_it_is_faster(
+    fitted: dict[str, Any], folder: Path
+) -> None:
+    (row,) = fitted["tuned"]
+    assert row["change"] == "rcu-expedited" and row["measured_s"] is not None
+    assert row["settings"] == ["rcupdate.rcu_expedited=1"]
+    in_vain = ("no difference", "slower", "cannot be told from chance")
+    assert row["measured_s"] < 0 if row["kept"] else row["outcome"] in in_vain
+    words = records.load(Bundle, folder / "bundle" / "bundle.json").words
+    assert (row["settings"][0] in words) is row["kept"]
+    ended = run_program(folder / "why", "explain", folder / "bundle", "rcu-expedited", "--json", timeout_s=120)
+    assert ended.code == 0 and (msgspec.json.decode(ended.stdout)["standing"] == "in") is row["kept"]
 
 
 def test_why_a_symbol_is_in_is_told_by_the_line_that_asked(fitted: dict[str, Any], folder: Path) -> None:

@@ -59,7 +59,9 @@ def test_a_systems_exercise() -> None:
     assert [step.kind for step in found.load] == [StepKind.COMMAND, StepKind.HOST_COMMAND]
     assert (found.ports, found.step_timeout_s, found.stop) == ((80, 8080), 30.0, ("systemctl", "poweroff"))
     inside = found.inside()
-    assert inside.ready.step is not None and inside.ready.step.argv[-1] == "multi-user.target"
+    step = inside.ready.step
+    assert step is not None and step.argv == ("systemctl", "is-active", "multi-user.target")
+    assert step.expect is not None and step.expect.stdout == "active\n"  # a tool that takes it for a chroot ends with 0
     assert parsed("[ready]\nkind = 'tcp'\nport = 22\n").stop == STOP
     log = parsed("[ready]\nkind = 'log'\npattern = 'up$'\n")
     assert log.inside().ready.kind is ReadyKind.EXIT

@@ -23,8 +23,8 @@ def test_units_that_are_named_are_one_more_way(monkeypatch: pytest.MonkeyPatch, 
         return SimpleNamespace(returncode=3)
 
     monkeypatch.setattr(tool.subprocess, "run", run)
-    for units in ("trim", tool.NAMED):
-        assert tool.fitted(tmp_path, "q35", units, 2, ["ssh*", "a.service"]) is None
+    for units in ("trim", "trim --mask"):
+        assert tool.fitted(tmp_path, "q35", units, 2, ["--mask", "ssh*", "--mask", "a.service"]) is None
     plain, named = started
     assert "--mask" not in plain and plain[plain.index("--units") + 1] == "trim"
     at = named.index("--mask")
@@ -32,7 +32,7 @@ def test_units_that_are_named_are_one_more_way(monkeypatch: pytest.MonkeyPatch, 
     assert [argv[argv.index("-o") + 1] for argv in started] == [f"{tmp_path}/q35-trim", f"{tmp_path}/q35-trim-mask"]
     run_of = fit_run()
     late = replace(run_of, tailored=replace(run_of.tailored, ready_virtual_us=6e6))
-    assert "container ran" in tool.table([("q35", tool.NAMED, late)]).splitlines()[-1]  # its goal holds there, too
+    assert "container ran" in tool.table([("q35", "trim --mask", late)]).splitlines()[-1]  # its goal holds there, too
 
 
 def bench_host() -> Any:
@@ -58,3 +58,24 @@ def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_m
     assert "least memory" in tool.table([("q35", "keep", near)]).splitlines()[-1]
     unknown = replace(run, tailored=replace(side, init_virtual_us=None))
     assert "systemd of the real root" in tool.table([("q35", "keep", unknown)]).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "ways"),
+    [
+        ([], ["keep", "trim"]),
+        (["--units", "trim", "--mask", "a.service"], ["trim", "trim --mask"]),
+        (["--units", "trim", "--mask", "a.service", "--try", "lsm", "audit"], ["trim", "trim --mask --try"]),
+    ],
+)
+def test_what_is_named_is_one_more_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[str], ways: list[str]
+) -> None:
+    tool, asked = bench_host(), list[tuple[str, list[str]]]()
+    monkeypatch.setattr(tool, "fitted", lambda out, machine, units, boots, named: asked.append((units, named)))
+    monkeypatch.setattr("sys.argv", ["bench_host.py", "--out", str(tmp_path), *given])
+    with pytest.raises(SystemExit, match="no fit came to its end"):
+        tool.main()
+    assert [units for units, _ in asked] == ways
+    if "--try" in given:
+        assert asked[-1][1] == ["--mask", "a.service", "--try", "lsm", "--try", "audit"]

@@ -72,3 +72,23 @@ def test_some_machines_alone(tool: Any) -> None:
     assert tool.of_machines(whole, None) == whole
     with pytest.raises(SystemExit, match="no machine moon: there are cloud"):
         tool.of_machines(whole, ["moon"])
+
+
+def test_what_a_loader_waits_is_told_in_the_hosts_seconds(tool: Any) -> None:
+    found = tool.published()
+    menu = next(one for one in found.remedy if one.machine == "loader")
+    before, after = tool.Boots(((7.1, 7.2),), ("BOOT_IMAGE=#",)), tool.Boots(((2.0, 2.1),), ("BOOT_IMAGE=#",))
+    row = tool.judged(menu, before, after)
+    assert tool.verdict(row) == "real: 5.10 s of the host, before the kernel"
+    text = tool.table(tool.of_machines(found, ["loader"]), {"loader": before}, [row])
+    assert "7.15 ± 0.05 s of the host before the kernel" in text and "| loader | – | – | – |" in text
+
+
+def test_machines_of_one_kernel_share_a_disk(tool: Any, tmp_path: Path) -> None:
+    found = tool.published()
+    for name in ("cloud", "generic", "cloud-init"):
+        (tmp_path / f"vm-{name}").mkdir()
+        (tmp_path / f"vm-{name}" / "disk.raw").touch()
+    machines = tool.Machines(tmp_path, 2, found.machine)
+    assert machines._disk("loader") == machines._disk("cloud") == tmp_path / "vm-cloud"
+    assert machines._disk("cloud-init") == tmp_path / "vm-cloud-init"

@@ -119,16 +119,16 @@ def test_changes_are_made_on_the_machine() -> None:
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
     kconfig = read_kconfig()
     fragment = {"EXPERT": "y", "NET": "y", "INET": "y", "IPV6": "y"}
-    made, fallen = rebuilding.changed(kconfig, fragment, {"INET": "n"})
+    made, fallen = rebuilding.changed(kconfig, fragment, {"INET": "n"}, {})
     assert "IPV6" in fallen and "IPV6" not in dict(made) and dict(made)["NET"] == "y"
     values = kconfig.resolve(made).values
     assert "INET" not in values and values["NET"] == "y"
-    made, fallen = rebuilding.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"})
+    made, fallen = rebuilding.changed(kconfig, {"EXPERT": "y"}, {"IPV6": "y"}, {})
     assert not fallen and {"NET": "y", "INET": "y", "IPV6": "y"}.items() <= dict(made).items()
     with pytest.raises(UserInputError, match="no configuration symbol NOTHING"):
-        rebuilding.changed(kconfig, fragment, {"NOTHING": "y"})
+        rebuilding.changed(kconfig, fragment, {"NOTHING": "y"}, {})
     with pytest.raises(UserInputError, match="cannot have DEBUG_BASE"):  # EXPERT selects it
-        rebuilding.changed(kconfig, fragment, {"DEBUG_BASE": "n"})
+        rebuilding.changed(kconfig, fragment, {"DEBUG_BASE": "n"}, {})
 
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:

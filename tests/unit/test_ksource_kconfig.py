@@ -128,6 +128,16 @@ def test_the_cheapest_way_to_a_symbol_without_prompt_is_taken(kconfig: Kconfig) 
     assert {a.name for a in other.added} == {"BUS_B", "NET", "INET"}
 
 
+@pytest.mark.parametrize(
+    ("baseline", "expected"),
+    [({}, "CLUSTER_FS"), ({"QUOTA": "y"}, "QUOTA"), ({"CLUSTER_FS": "m", "QUOTA": "y"}, "QUOTA")],
+)
+def test_of_ways_that_cost_the_same_the_baselines_is_taken(
+    kconfig: Kconfig, baseline: dict[str, str], expected: str
+) -> None:
+    assert [one.name for one in close(kconfig, [("QUOTA_CORE", "y")], (), baseline).added] == [expected]
+
+
 def test_what_cannot_be_had_stays_lost(kconfig: Kconfig) -> None:
     found = close(kconfig, [("INET", "y"), ("NET", "n")])
     assert [item.name for item in found.lost] == ["INET"] and found.added == ()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,11 +14,13 @@ from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.catalogue import Catalogue
 from vmtailor.analysis.cost.attribution import SymbolCost
 from vmtailor.analysis.demands import demand_rules
+from vmtailor.analysis.demands.demand import Demand
 from vmtailor.analysis.explain.explain import explain, needed_by, triggers, would_add
 from vmtailor.analysis.explain.nearest import nearest, subsystem
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.change import Cause, Change, Figure, Reason, symbol
+from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.image import ImageConfig, Port
 from vmtailor.model.plan import Plan
@@ -156,6 +160,19 @@ def test_a_symbol_that_must_be_there_and_cannot_is_an_error_that_names_the_depen
     with pytest.raises(BuildError, match="SHADOW") as caught:
         plan(book=must)
     assert "CC_CAN_SHADOW" in caught.value.details
+
+
+def test_what_no_build_has_the_tools_for_is_given_up_where_only_a_trace_asks_for_it() -> None:
+    seen = Evidence(EvidenceKind.PSEUDO_FILE, "/sys/kernel/btf/vmlinux", Strength.DEMANDED, "requests:9")
+    asked = Demand(seen, ("TYPE_INFO",), "the system uses /sys/kernel/btf/vmlinux")
+    demands = find_demands(IMAGE, Exercise("test", Ready(ReadyKind.EXIT)), CALLS, TREE, BASELINE)
+    demands._found[seen.kind, seen.key] = asked
+    found = make_plan(IMAGE, demands, TREE, BASELINE, DEFAULT, catalogue=BOOK)
+    assert "TYPE_INFO" not in enabled(found)
+    (said,) = [text for text in found.given_up if "TYPE_INFO" in text]
+    assert "PAHOLE_VERSION" in said and "btf/vmlinux" in said
+    with pytest.raises(BuildError, match="TYPE_INFO"):
+        make_plan(IMAGE, demands, TREE, BASELINE, replace(DEFAULT, keep=("TYPE_INFO",)), catalogue=BOOK)
 
 
 def test_the_user_keeps_and_drops() -> None:

@@ -94,6 +94,7 @@ def test_document_has_exactly_the_keys_that_are_promised() -> None:
         "kernel",
         "waterfall",
         "units",
+        "tuned",
     ]
     assert document["schema"] == "vmtailor/fit/2"
     assert set(document["symbols"]) == {"demanded", "platform", "policy", "margin", "dependency", "repair", "total_y"}

@@ -13,7 +13,7 @@ import typer
 from vmtailor.analysis.changes import catalogue
 from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import answers, from_tree, messages, units
+from vmtailor.analysis.explain import answers, from_tree, messages, tuned, units
 from vmtailor.analysis.explain.answers import Explained, NameKind, Standing
 from vmtailor.analysis.explain.explain import explain as explain_symbol
 from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
@@ -230,9 +230,8 @@ def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
 
 
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
-    unit = units.answer(run, what)
-    if unit is not None:
-        return unit
+    if (beside := units.answer(run, what) or tuned.answer(run, what)) is not None:
+        return beside
     rules = demand_rules.load()
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None

@@ -64,6 +64,17 @@ def fit(
             "let its owner in. Repeatable.",
         ),
     ] = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="CHANGE",
+            show_default=False,
+            help="Of a system: changes of the catalogue beside the kernel (words and units), several with commas, "
+            "'a+b' as one. Each is tried alone on the fitted machine; those that are faster stay if the exercise "
+            "passes with all of them. Repeatable.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
@@ -71,7 +82,7 @@ def fit(
     command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
     options = replace(
         asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command,
-        units=units, mask=_unit_names(mask or ()),
+        units=units, mask=_unit_names(mask or ()), tries=_listed(tries or ()),
     )  # fmt: skip
     if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
@@ -79,6 +90,11 @@ def fit(
         result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
+    elif tries:
+        raise UserInputError(
+            "--try is for systems with an init of their own",
+            hint="vmtailor boot BUNDLE --try tries changes on a bundle",
+        )
     elif units is not UnitsMode.KEEP or mask:
         name = "--mask" if units is UnitsMode.KEEP else "--units"
         raise UserInputError(f"{name} is for systems with an init of their own", hint="leave it out")
@@ -93,9 +109,14 @@ def fit(
         )
 
 
+def _listed(asked: Sequence[str]) -> tuple[str, ...]:
+    """What was given once or several times, with commas."""
+    return tuple(dict.fromkeys(name for text in asked for name in text.split(",") if name))
+
+
 def _unit_names(asked: Sequence[str]) -> tuple[str, ...]:
     """Names and patterns of units. Raises UserInputError for what no unit is called."""
-    names = tuple(dict.fromkeys(name for text in asked for name in text.split(",") if name))
+    names = _listed(asked)
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9:_.@\\*?\[\]-]{1,255}", name):
             raise UserInputError(f"--mask: no unit is called {name!r}", hint="like ssh.service, or 'ssh*'")

@@ -17,6 +17,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.reach import Lack
 from vmtailor.model.syscalls import Absence, CallSummary, FailedCall
 from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Trial
 
@@ -109,6 +110,7 @@ class Part:
 # vmtailor/fit-run/5: `proof`, `prices`, `lacks`, `found_kernel`.
 # vmtailor/fit-run/6: `system`.
 # vmtailor/fit-run/7: `units`.
+# vmtailor/fit-run/8: `tuned`.
 @dataclass(frozen=True)
 class FitRun:
     """All that a run of `fit` found; the report, `explain` and `fit --json` are views of it.
@@ -120,9 +122,10 @@ class FitRun:
     `proof` says what `verified` is worth. `prices`: one for each choice of margins, the smallest first. `lacks`: what
     the image could ask for and this kernel has not, the nearest first. `found_kernel`: where the kernel came from.
     `system`: what was fitted where that has an init of its own; `image` then has its processor and ports alone.
-    `units`: what became of its units, where that is systemd."""
+    `units`: what became of its units, where that is systemd; `tuned`: of changes beside its
+    kernel, where some were named."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/fit-run/7"
+    SCHEMA: ClassVar[str] = "vmtailor/fit-run/8"
 
     version: str
     command: str
@@ -152,3 +155,4 @@ class FitRun:
     found_kernel: FoundKernel | None = None
     system: SystemSubject | None = None
     units: UnitChoice | None = None
+    tuned: Tuning | None = None

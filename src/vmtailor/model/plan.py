@@ -60,6 +60,12 @@ class Plan:
         return tuple(sorted(found, key=lambda c: (-c.saves(Figure.TRACE_INSTRUCTIONS), c.id)))
 
     @cached_property
+    def baseline(self) -> dict[str, str]:
+        """What the baseline has of the symbols that the plan speaks of: name → y or m."""
+        found = {c.id: c.setting.before for c in self.changes if c.sets_symbol}
+        return {name: value for name, value in found.items() if value in ("y", "m")}
+
+    @cached_property
     def left_out(self) -> tuple[Change, ...]:
         """Those of them that have a prompt: the order in which repair looks."""
         return tuple(c for c in self.gone if c.setting.chosen)

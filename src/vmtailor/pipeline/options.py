@@ -39,7 +39,8 @@ class FitOptions:
     has said it (pipeline/inputs.py, `with_margins`). `price_margins`: compile and measure what the other margins would
     cost. `root`: the root's file system; None: what the architecture has. `distribution`: whose packages the baseline
     is of. `units`: of a system with an init of its own, what is done about units that nobody wants;
-    `mask`: names and patterns of units that are tried to be masked whatever a list of ours says."""
+    `mask`: names and patterns of units that are tried to be masked whatever a list of ours says; `tries`: changes of
+    the catalogue that are tried on the fitted machine."""
 
     reference: str
     out: Path
@@ -64,6 +65,7 @@ class FitOptions:
     effort: Effort = Effort.NORMAL
     units: UnitsMode = UnitsMode.KEEP
     mask: tuple[str, ...] = ()
+    tries: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None

@@ -162,7 +162,7 @@ class Rebuilder:
                     architecture=self._loaded.bundle.architecture,
                 ).kconfig  # fmt: skip
         planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
-        fragment, fallen = changed(self._kconfig, planned, values)
+        fragment, fallen = changed(self._kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.
         other = replace(made, fragment=fragment, changes=())
@@ -174,16 +174,16 @@ class Rebuilder:
 
 
 def changed(
-    kconfig: Kconfig, fragment: Mapping[str, str], values: Mapping[str, str]
+    kconfig: Kconfig, fragment: Mapping[str, str], values: Mapping[str, str], baseline: Mapping[str, str]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """A fragment with other values of some symbols, with what they need, and without what cannot be had beside them
-    (which comes second). Raises UserInputError when a value cannot be had."""
+    """A fragment with other values of some symbols, with what they need, as the baseline has it where it can be, and
+    without what cannot be had beside them (which comes second). Raises UserInputError when a value cannot be had."""
     for name in values:
         if not kconfig.known(name):
             raise UserInputError(f"this kernel has no configuration symbol {name}", hint="write it without CONFIG_")
     wanted, fallen = {**fragment, **values}, []
     while True:
-        closure = close(kconfig, wanted.items())
+        closure = close(kconfig, wanted.items(), baseline=baseline)
         for one in closure.lost:
             if one.name in values:
                 raise UserInputError(f"the kernel cannot have {one}", hint="vmtailor explain says what keeps a symbol")

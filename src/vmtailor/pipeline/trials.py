@@ -121,14 +121,18 @@ class Trials(Generic[Made, Result]):
                 on_failed(tried.result, names)
         return Found(best, last, best is not None)
 
+    def each_alone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Every change alone. Each with its effects, a verdict, or the problem that it has."""
+        alone = self._attempts(Purpose.ALONE, {change.id: ((change,), (change,)) for change in changes})
+        return tuple(change for tried in alone for change in tried.trial.changes)
+
     def each_alone_then_together(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Every change alone; then all that were better, together. Each with its effects, a verdict, or the problem
         that it has."""
-        alone = self._attempts(Purpose.ALONE, {change.id: ((change,), (change,)) for change in changes})
-        judged = [change for tried in alone for change in tried.trial.changes]
+        judged = self.each_alone(changes)
         good = [change for change in judged if change.verdict is Verdict.BETTER]
         if len(good) < 2:
-            return tuple(judged)
+            return judged
         whole = replace(
             choosing.together(str(Purpose.TOGETHER), good),
             does=", ".join(change.id for change in good),

@@ -67,7 +67,7 @@ def on_machine(
     else:
         if machine.clock is Clock.INSTRUCTIONS:
             booter = Settled(natives)
-        predict = by_seconds(_shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
+        predict = by_seconds(shown(machine, workload, out, natives, judged_by, booter, on_boot), judged_by)
     means = Means(out, natives.small_init)
 
     def make(changes: Sequence[Change], base: Machine) -> tuple[Machine, tuple[Change, ...]]:
@@ -129,21 +129,21 @@ def by_cost(cost: BootCost, judged_by: JudgedBy) -> Predict:
     return predict
 
 
-def by_seconds(shown: Shown | None, judged_by: JudgedBy) -> Predict:
+def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
     """Savings expected from a timeline; none where there is none."""
 
     def predict(one: Candidate) -> tuple[Effect, ...]:
-        if shown is None:
+        if seen is None:
             return ()
-        saving, source = expecting.seconds(one, shown.timeline)
-        return effects(JUDGED[judged_by], None if saving is None else saving * shown.share, source)
+        saving, source = expecting.seconds(one, seen.timeline)
+        return effects(JUDGED[judged_by], None if saving is None else saving * seen.share, source)
 
     return predict
 
 
-def _shown(
+def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
-    on_boot: OnBoot | None,
+    on_boot: OnBoot | None = None,
 ) -> Shown | None:  # fmt: skip
     """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
     if machine.kernel is None:

@@ -30,6 +30,10 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Nearness
 from vmtailor.model.syscalls import SyscallEvent
 
+#: Versions of tools that builds do without (drivers/kernel/kconfig_shell.py): pahole would put megabytes of types into
+#: the kernel for whoever reads /sys/kernel/btf/vmlinux.
+NO_TOOLS = frozenset({"PAHOLE_VERSION"})
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -116,6 +120,12 @@ class _Wanted:
         """Whether policy alone asks for a symbol."""
         return all(reason.cause is Cause.POLICY for reason in self.reasons.get(name, ()))
 
+    def may_lose(self, item: Lost) -> bool:
+        """Whether the machine can do without: what was asked for where possible, and what nothing but a trace (or a
+        margin) asks for and no build of ours has the tools to make."""
+        seen = {reason.cause for reason in self.reasons.get(item.name, ())} <= {Cause.DEMANDED, Cause.MARGIN}
+        return item.name in self.optional or (seen and not NO_TOOLS.isdisjoint(item.blocking))
+
     def forget(self, name: str) -> None:
         self.values.pop(name, None)
         self.reasons.pop(name, None)
@@ -182,7 +192,7 @@ def make_plan(
     margin = (*_server(wishes, situation), *(_reachable(reached) if Margin.REACHABLE in wishes.margins else ()))
     wanted = _collect(demands.result(), entries, margin, tried, tree.kconfig, wishes)
     modules = frozenset(name for name, value in baseline.items() if value == "m") if wishes.on_demand else frozenset()
-    closure, given_up = _close(tree.kconfig, wanted, wishes, modules)
+    closure, given_up = _close(tree.kconfig, wanted, wishes, baseline, modules)
     fragment = _minimal(tree.kconfig, closure, wanted)
     resolution = tree.kconfig.resolve(fragment)
     reasons = _reasons(tree.kconfig, resolution, wanted, closure, dict(fragment))
@@ -287,7 +297,7 @@ def _require_known(kconfig: Kconfig, name: str) -> None:
 
 
 def _close(
-    kconfig: Kconfig, wanted: _Wanted, wishes: Wishes, modules: Container[str] = ()
+    kconfig: Kconfig, wanted: _Wanted, wishes: Wishes, baseline: Mapping[str, str], modules: Container[str]
 ) -> tuple[Closure, tuple[str, ...]]:
     """Add what dependencies need. What is lost is given up where it may be, and an error otherwise.
 
@@ -296,9 +306,9 @@ def _close(
     dropped, kept = _names(wishes.drop), _names(wishes.keep)
     given_up: list[str] = []
     while True:
-        closure = close(kconfig, wanted.values.items(), modules)
+        closure = close(kconfig, wanted.values.items(), modules, baseline)
         lost = [item for item in closure.lost if item.name not in dropped]
-        hard = [item for item in lost if item.name not in wanted.optional]
+        hard = [item for item in lost if not wanted.may_lose(item)]
         if hard and (dropped or kept):
             anyway = _lost_without(kconfig, wanted, dropped)
             own = _lost_without(kconfig, wanted, dropped | kept)

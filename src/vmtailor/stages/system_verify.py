@@ -58,10 +58,12 @@ def workload(target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOW
     return Attended(exercise, volume, FIXED_KEY, all_s, until=until)
 
 
-def run(target: SystemTarget, scratch: Path, patience: Patience | None = None) -> SystemRun:
-    """The whole exercise, once. Nothing that the system writes is kept."""
+def run(
+    target: SystemTarget, scratch: Path, patience: Patience | None = None, *, until: Until = Until.SHUTDOWN
+) -> SystemRun:
+    """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept."""
     machine = target.machine if target.machine.clock is Clock.INSTRUCTIONS else machines.with_time(target.machine)
-    work = workload(target, scratch).unhurried(machine.clock, patience)
+    work = workload(target, scratch, until=until).unhurried(machine.clock, patience)
     found, gathered = booter(target.natives)(machine, work, scratch)
     return SystemRun(found, gathered.report, _words(found, gathered))
 

@@ -103,7 +103,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
     def stand_in(runs: Runs) -> list[SystemTarget]:
         seen: list[SystemTarget] = []
 
-        def run(target: SystemTarget, scratch: Path, patience: object = None) -> SystemRun:
+        def run(target: SystemTarget, scratch: Path, patience: object = None, *, until: object = None) -> SystemRun:
             seen.append(target)
             return runs(target)
 
@@ -126,7 +126,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
         return KernelFiles("6.12.1", f"/kernel/{enabled}", 1, None, 1, "", "", "", "cc", 1, 1.0)
 
     monkeypatch.setattr(system_trace, "trace", trace)
-    monkeypatch.setattr(system_verify, "workload", lambda target, folder: WORK)
+    monkeypatch.setattr(system_verify, "workload", lambda target, folder, **_: WORK)
     usual = Machine("q35", 1 << 30, clock=Clock.WALL)
     monkeypatch.setattr(tracing, "machine_of", lambda found, own, **_: usual)
     monkeypatch.setattr(every, "built", built)

@@ -99,6 +99,19 @@ def test_what_the_exercise_wants_is_not_masked_though_it_is_named(given: SystemI
     assert any(text.startswith("--mask late.service: it stays, since ") for text in told)
 
 
+def test_a_unit_that_a_named_change_masks_is_told_as_masked(given: SystemInputs, stages: Stages) -> None:
+    stages(run_of)
+    _, _, choice = chosen(given, UnitsMode.KEEP)
+    (late,) = [one for one in choice.units if one.name == "late.service"]
+    change = replace(trimming.change_of([late]), id="lateness")
+    told = trimming.with_tuned(choice, (change,))
+    assert told.of(UnitFate.MASKED) == ("late.service",) and len(told.units) == len(choice.units)
+    assert "late.service" not in told.of(UnitFate.CANDIDATE)
+    (row,) = [one for one in told.units if one.name == "late.service"]
+    assert row.reason == "--try lateness, and the exercise passes without it"
+    assert trimming.with_tuned(choice, ()) == choice
+
+
 def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> None:
     stages(run_of)
     _, masks, _ = chosen(given, UnitsMode.TRIM)

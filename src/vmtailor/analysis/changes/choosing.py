@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-from vmtailor.analysis.changes.known import Candidate, InCost, KnownChange, candidates, catalogue, in_range
+from vmtailor.analysis.changes.known import SPOKEN, Candidate, InCost, KnownChange, candidates, catalogue, in_range
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 
@@ -30,6 +30,22 @@ def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
             raise UserInputError(f"no change {name!r} can be tried on a machine", hint=f"there are: {ids}")
         chosen.update((one.change.id, one) for one in found)
     return tuple(chosen.values())
+
+
+def for_system(wanted: Sequence[str]) -> tuple[Candidate, ...]:
+    """What can be tried on a fitted system: words and units, by id, since whoever gives them up must know what they
+    are. Raises UserInputError for another one."""
+    if "all" in wanted:
+        raise UserInputError("all changes cannot be tried on a fitted system", hint="name those that you can live with")
+    found = for_machine(wanted)
+    for one in found:
+        for setting in one.change.settings:
+            if setting.kind not in (ChangeKind.COMMAND_LINE, ChangeKind.UNIT):
+                raise UserInputError(
+                    f"{one.change.id} changes the {SPOKEN[setting.kind]}, and not words and units alone",
+                    hint="vmtailor boot DISK --try tries it on the system's own kernel",
+                )
+    return found
 
 
 def _by_id(name: str) -> list[Candidate]:

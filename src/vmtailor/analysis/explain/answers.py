@@ -29,6 +29,7 @@ class NameKind(StrEnum):
     WORD = "command-line word"
     FILE = "file"
     UNIT = "unit"
+    CHANGE = "change"
 
 
 class Standing(StrEnum):

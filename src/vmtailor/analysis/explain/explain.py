@@ -65,7 +65,7 @@ def needed_by(name: str, plan: Plan) -> tuple[str, ...]:
 
 def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
     """What would be set in addition if the symbol were kept, itself first. Empty when this tree cannot have it."""
-    closure = close(kconfig, [*plan.fragment, (name, "y")])
+    closure = close(kconfig, [*plan.fragment, (name, "y")], baseline=plan.baseline)
     if any(item.name == name for item in closure.lost):
         return ()
     more = kconfig.resolve(closure.fragment).enabled - {c.id for c in plan.symbols if c.setting.value in ("y", "m")}

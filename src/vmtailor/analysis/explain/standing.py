@@ -185,7 +185,7 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
     for names in ((finding.symbol,), finding.missing):
         wanted = [(name, "y") for name in names]
         before = kconfig.resolve([*base, *wanted])
-        closure = close(kconfig, [*base, *wanted])
+        closure = close(kconfig, [*base, *wanted], baseline=target.plan.baseline if target.plan is not None else {})
         after = kconfig.resolve(closure.fragment).values
         if truth(parse(finding.condition), {n: v for n, v in after.items() if v in ("y", "m")}) is not False:
             break

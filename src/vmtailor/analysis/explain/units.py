@@ -18,7 +18,9 @@ _SUMMARIES = {
     UnitFate.NEEDED: "it starts as ever: the exercise fails without it",
     UnitFate.NO_ROOM: "it starts as ever, though nobody wanted it: its mask had no room",
 }
-_BRINGS = "fit without masking it (--units keep, no --mask), or run without systemd.mask={} on the command line"
+_BRINGS = (
+    "fit without masking it (--units keep, no --mask, no --try), or run without systemd.mask={} on the command line"
+)
 
 
 def answer(run: FitRun, what: str) -> Explained | None:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """From symbols wanted to a fragment that gives them: what dependencies ask for in addition, the cheapest way.
 
-Cost is counted in symbols with a prompt that have to be added. Of `A || B` the cheaper side is taken; a symbol without
-prompt is reached through the cheapest of its selectors and defaults.
+Cost is counted in symbols with a prompt that have to be added; those that the baseline does not have come first, for
+nobody has seen what was watched work with them: tracing comes with its two symbols, and not with the one that proves
+the order of locks and selects it, too. Of `A || B` the cheaper side is taken; a symbol without prompt is reached
+through the cheapest of its selectors and defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import kconfiglib as k
@@ -16,6 +19,7 @@ import kconfiglib as k
 from vmtailor.analysis.ksource.kconfig import Kconfig, Lost, terms
 
 _MAX_DEPTH = 24
+_NO: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,12 @@ class Closure:
     lost: tuple[Lost, ...]
 
 
-def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = ()) -> Closure:
+def close(
+    kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Container[str] = (), baseline: Mapping[str, str] = _NO
+) -> Closure:
     """Find the symbols to add to `wanted` so that all of it is resolved as asked. What is wanted `n` is never added.
     `modules`: symbols that are added as m where something that is m needs them, and y otherwise; they are y, too, where
-    something that is y selects what was to be m."""
+    something that is y selects what was to be m. `baseline`: name → value where the container worked."""
     values = dict(wanted)
     forbidden = {n for n, v in values.items() if v == "n"}
     added: dict[str, Added] = {}
@@ -48,7 +54,7 @@ def close(kconfig: Kconfig, wanted: Iterable[tuple[str, str]], modules: Containe
         fragment = [*values.items(), *((a.name, a.value) for a in added.values())]
         lost = kconfig.resolve(fragment).lost
         # A name wanted n that is lost is a fact to report: nothing that is added can switch a symbol off.
-        search = _Search(kconfig, forbidden)
+        search = _Search(kconfig, forbidden, baseline)
         found: dict[str, Added] = {}
         selected = [item.name for item in lost if (item.wanted, item.got) == ("m", "y") and item.name in modules]
         if selected:
@@ -97,8 +103,9 @@ _Way = dict[str, tuple[str, str]] | None
 class _Search:
     """Looks for the cheapest additions, under the values that the tree has now."""
 
-    def __init__(self, kconfig: Kconfig, forbidden: set[str]) -> None:
+    def __init__(self, kconfig: Kconfig, forbidden: set[str], baseline: Mapping[str, str]) -> None:
         self._kconfig = kconfig
+        self._baseline = baseline
         self._forbidden = forbidden
         self._memo: dict[str, _Way] = {}
         self._path: list[str] = []
@@ -112,7 +119,7 @@ class _Search:
         self._path.append(name)
         ways = [self._satisfy(node.prompt[1], name) for node in symbol.nodes if node.prompt]
         self._path.pop()
-        return _cheapest(ways)
+        return self._cheapest(ways)
 
     def _symbol(self, symbol: Any, parent: str) -> _Way:
         name = symbol.name
@@ -149,7 +156,7 @@ class _Search:
             second = self._satisfy(condition, name) if first is not None else None
             ways.append(None if first is None or second is None else first | second)
         self._path.pop()
-        way = _cheapest(ways)
+        way = self._cheapest(ways)
         if way is None:
             return None
         because = (
@@ -163,14 +170,14 @@ class _Search:
         if isinstance(expression, k.Symbol):
             return self._symbol(expression, parent)
         if isinstance(expression, k.Choice):
-            return _cheapest([self._satisfy(n.prompt[1], parent) for n in expression.nodes if n.prompt])
+            return self._cheapest([self._satisfy(n.prompt[1], parent) for n in expression.nodes if n.prompt])
         operator, *operands = expression
         if operator == k.AND:
             left = self._satisfy(operands[0], parent)
             right = self._satisfy(operands[1], parent) if left is not None else None
             return left | right if left is not None and right is not None else None
         if operator == k.OR:
-            return _cheapest([self._satisfy(o, parent) for o in operands])
+            return self._cheapest([self._satisfy(o, parent) for o in operands])
         return self._relation(operator, operands, parent)
 
     def _relation(self, operator: int, operands: list[Any], parent: str) -> _Way:
@@ -182,7 +189,11 @@ class _Search:
         )
         return self._symbol(operands[0], parent) if wants_on else None
 
+    def _cheapest(self, ways: list[_Way]) -> _Way:
+        possible = [w for w in ways if w is not None]
+        return min(possible, key=self._cost) if possible else None
 
-def _cheapest(ways: list[_Way]) -> _Way:
-    possible = [w for w in ways if w is not None]
-    return min(possible, key=len) if possible else None
+    def _cost(self, way: Mapping[str, object]) -> tuple[int, int, int]:
+        """Symbols that the baseline does not have, all symbols, and those that it has as modules."""
+        values = [self._baseline.get(name, "n") for name in way]
+        return sum(value not in ("y", "m") for value in values), len(way), values.count("m")

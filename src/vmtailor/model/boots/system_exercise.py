@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 
 #: What shuts a system down where its exercise names nothing. QEMU ends at a reset, which needs no power management.
 STOP = ("reboot",)
@@ -67,7 +67,10 @@ class SystemExercise:
         if ready.kind is SystemReadyKind.LOG:
             asked = Ready(ReadyKind.EXIT, None, ready.timeout_s)
         elif ready.kind is SystemReadyKind.UNIT:
-            command = Step(StepKind.COMMAND, argv=("systemctl", "is-active", "--quiet", ready.unit))
+            # What it says counts: before systemd runs, newer ones take it for a chroot, say so, and end with 0.
+            command = Step(
+                StepKind.COMMAND, argv=("systemctl", "is-active", ready.unit), expect=Expect(stdout="active\n")
+            )
             asked = Ready(ReadyKind.COMMAND, command, ready.timeout_s)
         else:
             asked = Ready(ReadyKind(ready.kind.value), ready.step, ready.timeout_s)

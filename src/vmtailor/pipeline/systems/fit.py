@@ -14,6 +14,7 @@ from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.fit import FitRun, Side, Untouched, Warning
 from vmtailor.model.systems.subject import InitKind
+from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitsMode
 from vmtailor.pipeline import bundling as bundles
 from vmtailor.pipeline import keys, reducing, repairing
@@ -21,7 +22,7 @@ from vmtailor.pipeline.fit import Times, doubts, found_kernel
 from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import Effort, FitOptions
-from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects, trimming
+from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects, trimming, tuning
 from vmtailor.pipeline.systems import measuring as sides
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.systems.inputs import SystemInputs
@@ -74,6 +75,7 @@ def fit_key(given: SystemInputs) -> str:
                 options.effort,
                 options.units,
                 options.mask,
+                options.tries,
             )
         ),
     )
@@ -91,13 +93,18 @@ def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> F
     if fitted.verification.passed and given.subject.init.kind is InitKind.SYSTEMD:
         with times.of("units"):
             fitted, choice = trimming.chosen(found, fitted, ask)
+    tuned = None
+    if fitted.verification.passed and given.options.tries:
+        with times.of("changes beside the kernel"):
+            fitted, tuned = tuning.chosen(found, fitted)
+        choice = trimming.with_tuned(choice, tuned.kept) if choice is not None else None
     with times.of("measure"):
         if fitted.verification.passed:
             baseline, tailored = sides.both_sides(found, fitted)
         else:
             baseline = unmeasured("baseline", sides.baseline_facts(found))
             tailored = unmeasured("tailored", fit_sides.tailored_facts(fitted))
-    run = record(found, fitted, baseline, tailored, times.seconds, choice)
+    run = record(found, fitted, baseline, tailored, times.seconds, choice, tuned)
     bundling.fill(folder, run, found, fitted)
     return run
 
@@ -118,6 +125,7 @@ def record(
     tailored: Side,
     seconds: dict[str, float],
     choice: UnitChoice | None,
+    tuned: Tuning | None,
 ) -> FitRun:
     """Everything that was found, as one record."""
     given, exercise = found.inputs, found.inputs.exercise.inside()
@@ -145,6 +153,7 @@ def record(
             *doubts(fitted, baseline, tailored, exercise),
             *traced_alone(found),
             *(trimming.warnings(choice) if choice else ()),
+            *(tuning.warnings(tuned) if tuned else ()),
         ),
         stage_seconds=tuple(seconds.items()),
         sources=(
@@ -157,4 +166,5 @@ def record(
         found_kernel=found_kernel(found, fitted, reference, identity),
         system=given.subject,
         units=choice,
+        tuned=tuned,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.guests import machines
@@ -44,7 +45,8 @@ _TAKEN = "1"
 #: Fields of the options that mean something for a system, or are no choice of the user's.
 _MEANT = (
     "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
-    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "command", "store", "distribution",
+    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "tries", "command", "store",
+    "distribution",
 )  # fmt: skip
 #: Those that say how an image is fetched.
 _FETCHING = ("authfile", "max_image_bytes")
@@ -94,7 +96,9 @@ class SystemInputs:
 
 
 def refuse_for_images(options: FitOptions) -> None:
-    """Raise UserInputError for options that mean nothing for a system with an init of its own."""
+    """Raise UserInputError for options that mean nothing for a system with an init of its own, and changes that cannot
+    be tried on one."""
+    choosing.for_system(options.tries)
     plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
     meant = _MEANT if disk_path(options.reference) is not None else (*_MEANT, *_FETCHING)
     given = [

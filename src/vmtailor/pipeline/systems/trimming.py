@@ -5,35 +5,28 @@ exercise as judge. Nothing is masked silently, and nothing of the disk is touche
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun
 from vmtailor.analysis.changes.repair import minimise
 from vmtailor.analysis.guests.attended import UNITS
 from vmtailor.analysis.systems import unit_choice, unit_graph
-from vmtailor.base.files import records, temporary
 from vmtailor.base.words.text import plural
 from vmtailor.drivers.guest.attendant_volume import MOST_SAID
 from vmtailor.model.change import UNITS as FIGURE_UNITS
 from vmtailor.model.change import Cause, Change, ChangeKind, Effect, Figure, Reason, Setting
 from vmtailor.model.fit import Warning
-from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.machine import Machine
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose
-from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline.fitting import Fitted
-from vmtailor.pipeline.systems import fitting
+from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.fitting import SystemFindings
-from vmtailor.pipeline.trials import Asked, Ran, Trials
-from vmtailor.stages import system_verify
+from vmtailor.pipeline.trials import Asked, Trials
 from vmtailor.stages.system_trace import chunks_of
 
-#: Bytes of command line that masks may fill it up to: a kernel takes 2,048, and whoever drives the system adds words.
-COMMAND_LINE_BYTES = 1900
 #: How many units are masked together at first.
 GROUP = 8
 _MASK = "systemd.mask="
-_RUN = "run.json"
 #: Names that a warning lists.
 _MOST_NAMED = 30
 
@@ -64,7 +57,12 @@ def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tup
     if not names:
         return fitted, choice
     fits = with_room(fitted.machine.append, names)
-    bench = UnitBench(found, fitted)
+
+    def make(changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+        masks = [setting.name for change in changes for setting in change.settings]
+        return masked(fitted.machine, masks), tuple(changes)
+
+    bench = DrivenBench(found, fitted, make)
     fates = dict.fromkeys((name for name in names if name not in fits), UnitFate.NO_ROOM)
     best = _searched(found, bench, {name: rows[name] for name in fits}, fates)
     return best, replace(choice, units=tuple(_told(one, fates) for one in choice.units))
@@ -88,50 +86,8 @@ def masked(machine: Machine, names: Sequence[str]) -> Machine:
     return replace(machine, append=(*words, *(_MASK + name for name in names)))
 
 
-@dataclass(eq=False)
-class UnitBench:
-    """Masks, tried on one fitted machine: the exercise judges, and how long it takes until ready is measured. `before`
-    is what the machine did that passed last."""
-
-    found: SystemFindings
-    fitted: Fitted
-    before: TrialRun | None = None
-
-    def apply(self, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-        """The machine with all of the masks."""
-        names = [setting.name for change in changes for setting in change.settings]
-        return masked(self.fitted.machine, names), tuple(changes)
-
-    def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
-        """The exercise on each machine, and once on the one without further masks."""
-        if self.before is None:
-            self.before = self._ran(self.fitted.machine).run
-        return self.before, {name: self._ran(machine) for name, machine in made.items()}
-
-    def _ran(self, machine: Machine) -> Ran[Fitted]:
-        target = fitting.target_of(self.found.inputs, machine)
-        after = self._boot(target)
-        verification = system_verify.judge(target.exercise, self.found.before, after)
-        clock = target.machine.clock
-        ready_s = after.boot.at("ready", clock)
-        samples = Samples(Figure.READY, () if ready_s is None else (ready_s,), exact=clock is Clock.INSTRUCTIONS)
-        fitted = replace(self.fitted, machine=machine, verification=verification)
-        return Ran(TrialRun(verification.failures, (samples,)), fitted)
-
-    def _boot(self, target: system_verify.SystemTarget) -> SystemRun:
-        given, store = self.found.inputs, self.found.options.store
-        key = fitting.run_key(given, target, self.found.before_key, "units")
-        if store.has("system-run", key):
-            return records.load(SystemRun, store.path("system-run", key) / _RUN)
-        with temporary.held_folder(given.scratch) as folder:
-            after = system_verify.run(target, folder, system_verify.patience_after(self.found.before))
-        if not after.boot.failures:  # a failure may be the host's: it is asked again
-            store.get("system-run", key, lambda place: records.save(after, place / _RUN))
-        return after
-
-
 def _searched(
-    found: SystemFindings, bench: UnitBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
+    found: SystemFindings, bench: DrivenBench, rows: Mapping[str, UnitStanding], fates: dict[str, UnitFate]
 ) -> Fitted:
     """Mask in groups, halve what fails; `fates` is filled in."""
     gone: list[str] = []
@@ -144,7 +100,7 @@ def _searched(
         return Asked(changes, (about,), f"units, trial {number}: without {', '.join(new)} ({len(gone)} masked)")
 
     def passed(result: Fitted, names: tuple[str, ...]) -> None:
-        bench.before = bench.run({"": result.machine})[1][""].run
+        bench.before = bench.ran(result.machine).run
         gone[:] = names
         fates.update(dict.fromkeys(names, UnitFate.MASKED))
 
@@ -184,6 +140,18 @@ def _told(one: UnitStanding, fates: Mapping[str, UnitFate]) -> UnitStanding:
     fate = fates.get(one.name)
     why = one.reason if one.named else "nobody wanted it"
     return one if fate is None else replace(one, fate=fate, reason=_TOLD[fate].format(why))
+
+
+def with_tuned(choice: UnitChoice, kept: Sequence[Change]) -> UnitChoice:
+    """The choice where changes that the machine has beside its kernel mask units, too."""
+    by = {one.name: change.id for change in kept for one in change.settings if one.kind is ChangeKind.UNIT}
+    rows = [
+        replace(one, fate=UnitFate.MASKED, reason=f"--try {by[one.name]}, and the exercise passes without it")
+        if one.name in by
+        else one
+        for one in choice.units
+    ]
+    return replace(choice, units=tuple(rows))
 
 
 def warnings(choice: UnitChoice) -> tuple[Warning, ...]:

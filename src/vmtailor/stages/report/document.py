@@ -13,7 +13,7 @@ from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.kernel import FoundKernel
 from vmtailor.model.systems.units import UnitChoice
 from vmtailor.model.trial import Purpose
-from vmtailor.stages.report import margins, missing, waterfall
+from vmtailor.stages.report import margins, missing, tuned, waterfall
 
 # vmtailor/fit/1: without `proof`, `margin`, `lacks`, `kernel`.
 FIT_SCHEMA = "vmtailor/fit/2"
@@ -54,6 +54,7 @@ def fit_document(run: FitRun) -> dict[str, Any]:
         "kernel": _kernel(run.found_kernel),
         "waterfall": waterfall.document(run),
         "units": _units(run.units),
+        "tuned": tuned.document(run),
     }
 
 

@@ -12,7 +12,7 @@ from vmtailor.base.words import figures
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import margins, memory, timeline, views, waterfall
+from vmtailor.stages.report import margins, memory, timeline, tuned, views, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import groups
 
@@ -56,6 +56,8 @@ def page(run: FitRun) -> str:
             "price_heads": margins.HEADS,
             "prices": margins.price_rows(run),
             "lacks": [(lack, margins.lack_line(lack)) for lack in run.lacks],
+            "tuned": tuple(tuned.rows(run)),
+            "tuned_meaning": tuned.MEANING,
             "percent": figures.percent,
             "ratio": figures.ratio,
         },

@@ -14,7 +14,7 @@ from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import margins, memory, waterfall
+from vmtailor.stages.report import margins, memory, tuned, waterfall
 from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figures import Group as FigureGroup
 from vmtailor.stages.report.figures import Pair, groups
@@ -52,6 +52,8 @@ def _parts(run: FitRun) -> list[RenderableType]:
         parts.append(_prices(run))
     if run.trials:
         parts.append(_trials(run))
+    if run.tuned is not None:
+        parts.append(_tuned(run))
     return [*parts, *_doubts(run), _next(run)]
 
 
@@ -199,6 +201,14 @@ def _trials(run: FitRun) -> Group:
             Text("passed", "green") if trial.passed else Text(failures, "red"),
         )
     return _titled(f"Trials ({plural(repairs(run), 'repair')})", table)
+
+
+def _tuned(run: FitRun) -> Group:
+    table = _table("change", "expected", "measured", "", "what it sets", numbers=("expected", "measured"))
+    for row in tuned.rows(run):
+        outcome = Text(row.outcome, "green" if row.kept else "")
+        table.add_row(Text(row.id), row.expected, row.measured, outcome, Text(row.settings))
+    return _titled("Beside the kernel", table, tuned.MEANING)
 
 
 def _doubts(run: FitRun) -> list[RenderableType]:

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of changes beside the kernel that a system's owner named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmtailor.model.change import Change
+from vmtailor.model.verdict import Verdict
+
+#: Why a change is not kept, by its verdict.
+IN_VAIN = {
+    Verdict.SAME: "no difference",
+    Verdict.WORSE: "slower",
+    Verdict.UNDECIDED: "cannot be told from chance",
+    Verdict.BETTER: "faster alone, and the trial with it failed",
+}
+
+
+def words_of(change: Change) -> tuple[str, ...]:
+    """What a change sets or takes away, in words, without what stood there before."""
+    return tuple(str(setting) for setting in change.settings if setting.value != setting.before)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """`kept`: those that the machine has now, as each was measured alone; `others`: those that it has not."""
+
+    kept: tuple[Change, ...] = ()
+    others: tuple[Change, ...] = ()
+
+    def outcome(self, change: Change) -> str:
+        """What became of one of them, in words."""
+        return "kept" if change in self.kept else change.problem or IN_VAIN[change.verdict]

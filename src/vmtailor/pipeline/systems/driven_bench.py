@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where changes are tried on a fitted system: it is driven on its machine, what that says is judged, and how long it
+takes until ready is measured. Each boot is asked once for the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vmtailor.analysis.changes.judging import Samples, TrialRun
+from vmtailor.base.files import records, temporary
+from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.workload import Until
+from vmtailor.model.change import Change, Figure
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.systems import fitting
+from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.trials import Ran
+from vmtailor.stages import system_verify
+from vmtailor.stages.system_verify import SystemTarget
+
+#: Bytes of command line that words may fill it up to: a kernel takes 2,048, and whoever drives the system adds words.
+COMMAND_LINE_BYTES = 1900
+#: How often the machine as it is gets ready, where nothing else is asked of it: what its boots differ by counts.
+BASE_BOOTS = 2
+_RUN = "run.json"
+
+#: Gives the machine with changes made, and the changes with what stood there before. Raises UserInputError for what
+#: cannot be made.
+Make = Callable[[Sequence[Change]], tuple[Machine, tuple[Change, ...]]]
+
+
+@dataclass(eq=False)
+class DrivenBench:
+    """Changes on one fitted machine. `make`: how they are made; `until`: how far the system is driven, through its
+    whole exercise or until it is ready. `before` is what the machine did that others are held against."""
+
+    found: SystemFindings
+    fitted: Fitted
+    make: Make
+    until: Until = Until.SHUTDOWN
+    before: TrialRun | None = None
+
+    def apply(self, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+        """The machine with all of the changes."""
+        return self.make(changes)
+
+    def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
+        """Drive the system on each machine, and first on the one without further changes."""
+        if self.before is None:
+            times = 1 if self.until is Until.SHUTDOWN else BASE_BOOTS
+            self.before = self.ran(self.fitted.machine, times).run
+        return self.before, {name: self.ran(machine) for name, machine in made.items()}
+
+    def ran(self, machine: Machine, times: int = 1) -> Ran[Fitted]:
+        """What came of driving it on one machine so many times; the first of them is judged."""
+        target = fitting.target_of(self.found.inputs, machine)
+        first, *more = (self._boot(target, number) for number in range(1, times + 1))
+        clock = target.machine.clock
+        ready = [at for one in (first, *more) if (at := one.boot.at("ready", clock)) is not None]
+        samples = Samples(Figure.READY, tuple(ready), exact=clock is Clock.INSTRUCTIONS)
+        if self.until is not Until.SHUTDOWN:
+            late = first.boot.outcome is not Outcome.READY
+            failures = (f"{first.boot.outcome}: {first.boot.problem}",) if late else ()
+            return Ran(TrialRun(failures, (samples,)), replace(self.fitted, machine=machine))
+        verification = system_verify.judge(target.exercise, self.found.before, first)
+        fitted = replace(self.fitted, machine=machine, verification=verification)
+        return Ran(TrialRun(verification.failures, (samples,)), fitted)
+
+    def _boot(self, target: SystemTarget, number: int) -> SystemRun:
+        given, store = self.found.inputs, self.found.options.store
+        which = "trial" if self.until is Until.SHUTDOWN else f"trial to {self.until}, boot {number}"
+        key = fitting.run_key(given, target, self.found.before_key, which)
+        if store.has("system-run", key):
+            return records.load(SystemRun, store.path("system-run", key) / _RUN)
+        patience = system_verify.patience_after(self.found.before)
+        with temporary.held_folder(given.scratch) as folder:
+            after = system_verify.run(target, folder, patience, until=self.until)
+        if not after.boot.failures:  # a failure may be the host's: it is asked again
+            store.get("system-run", key, lambda place: records.save(after, place / _RUN))
+        return after

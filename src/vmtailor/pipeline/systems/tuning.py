@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes beyond the kernel that the system's owner names (`fit --try`), tried on the fitted machine: each alone until
+it is ready, and those that were better together through the whole exercise. What passes is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes.repair import minimise
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records, temporary
+from vmtailor.base.progress import step
+from vmtailor.base.words.text import plural
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counted import Settled
+from vmtailor.model.boots.series import JudgedBy
+from vmtailor.model.boots.timeline import Timeline
+from vmtailor.model.boots.workload import Until
+from vmtailor.model.change import Change, ChangeKind, Figure, exact
+from vmtailor.model.fit import Warning
+from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.systems.subject import InitKind
+from vmtailor.model.systems.tuning import Tuning, words_of
+from vmtailor.model.trial import Purpose
+from vmtailor.model.verdict import Verdict
+from vmtailor.pipeline import trying
+from vmtailor.pipeline.applying import Means, applied
+from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.systems import fitting
+from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
+from vmtailor.pipeline.systems.fitting import SystemFindings
+from vmtailor.pipeline.trials import Asked, Trials
+from vmtailor.pipeline.trying import Shown
+from vmtailor.stages import system_verify
+
+_TIMELINE = "timeline.json"
+
+
+def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
+    """The machine with what was better and passes together, and what became of each."""
+    wanted = choosing.for_system(found.options.tries)
+    if not wanted:
+        return fitted, Tuning()
+
+    def make(changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+        return made(found, fitted.machine, changes)
+
+    with step("one boot that shows more of itself, for what is expected"):
+        predict = trying.by_seconds(_seen(found, fitted.machine), JudgedBy.READY)
+    alone = Trials(DrivenBench(found, fitted, make, Until.READY), found.trials)
+    with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
+        judged = alone.each_alone(trying.expected(wanted, predict))
+    better = {change.id: change for change in judged if change.verdict is Verdict.BETTER}
+    best, names = _together(found, DrivenBench(found, fitted, make), better)
+    kept = tuple(better[name] for name in names)
+    return best, Tuning(kept, tuple(change for change in judged if change.id not in names))
+
+
+def made(found: SystemFindings, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
+    """The machine with words and units changed. Raises UserInputError where that changes nothing, has no room on the
+    command line, or is for another init."""
+    init = found.inputs.subject.init
+    if init.kind is not InitKind.SYSTEMD:
+        for change in changes:
+            if any(setting.kind is ChangeKind.UNIT for setting in change.settings):
+                raise UserInputError(f"it masks a unit of systemd, and the init is {init.program}")
+    changed, done = applied(changes, machine, Means(found.inputs.scratch, found.inputs.natives.small_init))
+    if changed == machine:
+        raise UserInputError("the machine is like this already")
+    if len(" ".join(changed.append).encode()) > COMMAND_LINE_BYTES:
+        raise UserInputError(f"the command line has no room for it ({COMMAND_LINE_BYTES:,} bytes)")
+    return changed, done
+
+
+def _together(found: SystemFindings, bench: DrivenBench, better: dict[str, Change]) -> tuple[Fitted, tuple[str, ...]]:
+    """All that were better, through the whole exercise; half of them where that fails."""
+    kept: list[str] = []
+
+    def ask(names: tuple[str, ...]) -> Asked:
+        changes = tuple(replace(better[name], expected=better[name].measured[:1], measured=()) for name in names)
+        gains = [change.expects(Figure.READY) for change in changes]
+        expected = sum(one.value for one in gains if one is not None)
+        about = replace(
+            choosing.together(" + ".join(names), changes),
+            expected=(exact(Figure.READY, expected, "the sum of each alone"),),
+        )
+        title = f"trial {len(found.trials) + 1}: the exercise with {', '.join(names)}"
+        return Asked(changes, (about,), title)
+
+    def passed(_: Fitted, names: tuple[str, ...]) -> None:
+        kept[:] = names
+
+    search = minimise(tuple(better), len(better))
+    ended = Trials(bench, found.trials).search(search, Purpose.TOGETHER, ask, on_passed=passed)
+    return (ended.best if ended.best is not None else bench.fitted), tuple(kept)
+
+
+def _seen(found: SystemFindings, machine: Machine) -> Shown | None:
+    """The timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
+    given, store = found.inputs, found.options.store
+    target = fitting.target_of(given, machine)
+    key = fitting.run_key(given, target, "timeline to ready")
+    if store.has("system-run", key):
+        return Shown(records.load(Timeline, store.path("system-run", key) / _TIMELINE), 1.0)
+    with temporary.held_folder(given.scratch) as folder:
+        work = system_verify.workload(target, folder, until=Until.READY).unhurried(target.machine.clock)
+        booter = Settled(given.natives) if target.machine.clock is Clock.INSTRUCTIONS else boot
+        seen = trying.shown(target.machine, work, folder, given.natives, JudgedBy.READY, booter)
+    if seen is not None:
+        timeline = seen.timeline
+        store.get("system-run", key, lambda place: records.save(timeline, place / _TIMELINE))
+    return seen
+
+
+def warnings(tuning: Tuning) -> tuple[Warning, ...]:
+    """What a reader must know: what the machine has beside its kernel, and what was tried in vain."""
+    found = []
+    if tuning.kept:
+        each = "; ".join(f"{change.id} ({', '.join(words_of(change))})" for change in tuning.kept)
+        found.append(Warning("tried", f"on the command line, since the exercise passes with them: {each}"))
+    if tuning.others:
+        each = "; ".join(f"{change.id} ({tuning.outcome(change)})" for change in tuning.others)
+        found.append(Warning("tried", f"tried, and not kept: {each}"))
+    return tuple(found)

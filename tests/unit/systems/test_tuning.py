@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes beside the kernel, tried on the fitted machine: each alone until ready, together through the exercise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.fit_run_data import fit_run
+from tests.fakes.program import run_program
+from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
+
+from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.explain import tuned as explaining
+from vmtailor.analysis.explain.answers import Standing
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.base.terminal import Console
+from vmtailor.model.boots.boot import Milestone, Outcome
+from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
+from vmtailor.model.change import Figure
+from vmtailor.model.fit import FitRun
+from vmtailor.model.machine import Machine
+from vmtailor.model.systems.subject import Init, InitKind
+from vmtailor.model.systems.tuning import Tuning
+from vmtailor.model.trial import Purpose
+from vmtailor.model.verdict import Verdict
+from vmtailor.model.watched.system_run import SystemRun
+from vmtailor.pipeline import repairing, trying
+from vmtailor.pipeline.systems import fitting, tuning
+from vmtailor.pipeline.systems.inputs import SystemInputs
+from vmtailor.pipeline.trying import Shown
+from vmtailor.stages.report import terminal
+from vmtailor.stages.report.document import fit_document
+from vmtailor.stages.report.page import page
+from vmtailor.stages.system_verify import SystemTarget
+
+__all__ = ["given", "stages"]
+
+Stages = Callable[[Runs], list[SystemTarget]]
+#: Seconds that each word saves.
+SAVES = {"quiet": 2.0, "audit=0": 0.0, "systemd.mask=rsyslog.service": 1.0, "systemd.mask=cron.service": -3.0}
+#: With these two together the exercise fails.
+FATAL = {"quiet", "systemd.mask=rsyslog.service"}
+
+
+@pytest.fixture(autouse=True)
+def no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying, "shown", lambda *_, **__: None)
+
+
+def system(target: SystemTarget) -> SystemRun:
+    took = 20.0 - sum(saved for word, saved in SAVES.items() if word in target.machine.append)
+    ready = Milestone("ready", None, int(took * 1e9), took, "mark")
+    return replace(RIGHT, boot=replace(RIGHT.boot, milestones=(ready,)))
+
+
+def chosen(given: SystemInputs, *tries: str) -> tuple[fitting.SystemFindings, tuple[str, ...], Tuning]:
+    """What was found, the words that the machine got, and what became of each change."""
+    found = fitting.find(replace(given, options=replace(given.options, tries=tries)))
+    fitted = repairing.fit_kernel(found)
+    best, tuned = tuning.chosen(found, fitted)
+    assert best.verification.passed
+    return found, tuple(word for word in best.machine.append if word not in fitted.machine.append), tuned
+
+
+def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemInputs, stages: Stages) -> None:
+    seen = stages(system)
+    found, words, tuned = chosen(given, "console-quiet", "audit", "cron")
+    assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
+    assert {one.id: one.verdict for one in tuned.others} == {"audit": Verdict.SAME, "cron": Verdict.WORSE}
+    alone = [trial for trial in found.trials if trial.purpose is Purpose.ALONE]
+    (last,) = [trial for trial in found.trials if trial.purpose is Purpose.TOGETHER]
+    assert len(alone) == 3 and last.passed and last.changes[0].id == "console-quiet"
+    expected, measured = last.changes[0].expects(Figure.READY), last.changes[0].measures(Figure.READY)
+    assert expected is not None and measured is not None and expected.value == measured.value == -2.0
+    assert len(seen) == 2 + 2 + 3 + 2  # the fit; the machine as it is twice; each alone; the exercise without and with
+    kept, vain = tuning.warnings(tuned)
+    assert "console-quiet (quiet, loglevel=1" in kept.text and "audit (no difference); cron (slower)" in vain.text
+
+
+def test_what_fails_together_is_halved(given: SystemInputs, stages: Stages) -> None:
+    stages(lambda target: failing("step 1: no") if set(target.machine.append) >= FATAL else system(target))
+    found, words, tuned = chosen(given, "console-quiet", "rsyslog")
+    assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
+    assert [one.id for one in tuned.others] == ["rsyslog"]
+    assert "faster alone, and the trial with it failed" in tuning.warnings(tuned)[1].text
+    assert [trial.passed for trial in found.trials if trial.purpose is Purpose.TOGETHER] == [False, True, False]
+
+
+def test_a_machine_that_never_gets_ready_is_a_result(given: SystemInputs, stages: Stages) -> None:
+    def run(target: SystemTarget) -> SystemRun:
+        found = system(target)
+        if "audit=0" not in target.machine.append:
+            return found
+        return replace(
+            found, boot=replace(found.boot, outcome=Outcome.TIMEOUT, failures=("nothing came",), milestones=())
+        )
+
+    stages(run)
+    _, words, tuned = chosen(given, "audit")
+    assert not words and "nothing came" in tuned.others[0].problem and tuned.others[0].verdict is Verdict.WORSE
+
+
+def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> None:
+    stages(system)
+    _, words, _ = chosen(given, "console-quiet", "cron")
+    seen = stages(system)
+    assert chosen(given, "console-quiet", "cron")[1] == words and not seen
+
+
+def test_what_is_expected_is_read_from_a_boot_that_is_asked_once(
+    given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages(system)
+    asked: list[Machine] = []
+
+    def shown(machine: Machine, *_: object, **__: object) -> Shown:
+        asked.append(machine)
+        console = ConsoleCost(100, 5000, 0.3, 1_500_000, "log")
+        return Shown(Timeline(KernelInfo(), console=console), 1.0)
+
+    monkeypatch.setattr(trying, "shown", shown)
+    for _ in range(2):
+        found, _, tuned = chosen(given, "console-quiet", "audit")
+        (kept,), (other,) = tuned.kept, tuned.others
+        expected = kept.expects(Figure.READY)
+        assert expected is not None and expected.value == -1.5 and other.expected == ()
+    assert len(asked) == 1 and len([one for one in found.trials if one.purpose is Purpose.ALONE]) == 2
+
+
+def test_units_of_systemd_are_not_for_another_init(given: SystemInputs, stages: Stages) -> None:
+    stages(system)
+    subject = replace(given.subject, init=Init("/sbin/init", "/sbin/openrc-init", InitKind.OPENRC))
+    found: Any = given.found
+    found.subject = subject
+    _, words, tuned = chosen(given, "rsyslog", "console-quiet")
+    assert words[0] == "quiet" and "a unit of systemd" in tuned.others[0].problem
+
+
+def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
+    assert [one.change.id for one in choosing.for_system(("audit+cron", "rsyslog"))] == ["audit+cron", "rsyslog"]
+    for wanted, words in (("initrd-small", "root file system"), ("memory", "machine"), ("all", "all changes")):
+        with pytest.raises(UserInputError, match=words):
+            choosing.for_system((wanted,))
+    with pytest.raises(UserInputError, match="no change 'nothing'"):
+        choosing.for_system(("nothing",))
+
+
+def test_changes_are_tried_on_systems_only(tmp_path: Path) -> None:
+    tree = tmp_path / "no-system"
+    (tree / "bin").mkdir(parents=True)
+    ended = run_program(tmp_path / "home", "fit", f"rootfs:{tree}", "--try", "audit")
+    assert ended.code == 2 and "--try is for systems with an init" in " ".join(ended.stderr.split())
+
+
+def record(given: SystemInputs) -> FitRun:
+    found, _, tuned = chosen(given, "console-quiet", "audit")
+    return fit_run(trials=tuple(found.trials), tuned=tuned)
+
+
+def test_report_and_document_have_a_row_for_each(given: SystemInputs, stages: Stages) -> None:
+    stages(system)
+    run = record(given)
+    console = Console(width=200, record=True)
+    terminal.show(run, console)
+    shown = console.export_text()
+    assert (
+        "Beside the kernel" in shown and "−2.000" in shown and "no difference" in shown and "quiet, loglevel=1" in shown
+    )
+    text = page(run)
+    assert 'id="beside"' in text and 'href="#beside"' in text and "no difference" in text
+    assert 'id="beside"' not in page(fit_run())
+    (kept, other), none = fit_document(run)["tuned"], fit_document(fit_run())["tuned"]
+    assert kept["change"] == "console-quiet" and kept["kept"] and kept["measured_s"] == -2.0 and none is None
+    assert kept["settings"] == ["quiet", "loglevel=1", "systemd.show_status=0"] and kept["expected_s"] is None
+    assert not other["kept"] and other["outcome"] == "no difference"
+    assert records.from_bytes(FitRun, records.to_bytes(run)).tuned == run.tuned
+
+
+@pytest.mark.parametrize("asked", ["console-quiet", "quiet"])
+def test_explain_answers_for_a_change_and_for_its_words(given: SystemInputs, stages: Stages, asked: str) -> None:
+    stages(system)
+    found = explaining.answer(record(given), asked)
+    assert found is not None and found.standing is Standing.IN and found.what == "console-quiet"
+    assert [said for _, said in found.facts] == ["ready -2.000 s"] * 2
+    assert "--try console-quiet" in found.brings_in[0]
+
+
+def test_explain_says_why_one_was_not_kept(given: SystemInputs, stages: Stages) -> None:
+    stages(system)
+    run = record(given)
+    found = explaining.answer(run, "audit")
+    assert found is not None and found.standing is Standing.OUT and "no difference" in found.summary
+    assert explaining.answer(run, "lsm") is None and explaining.answer(fit_run(), "audit") is None

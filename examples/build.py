@@ -52,19 +52,22 @@ NAMES = ("image.toml", SYSTEM)
 @dataclass(frozen=True)
 class Target:
     """What an image is built for. `image`: as images call it, `packages`: as the distribution does, `apt`: what apt is
-    told so that it reads that architecture's lists, `cross`: what its compiler's name begins with."""
+    told so that it reads that architecture's lists, `cross`: what its compiler's name begins with. `flavour`: how the
+    releases of its packaged kernels end, for `{flavour}` in a package's name."""
 
     image: str
     packages: str = ""
     apt: tuple[str, ...] = ()
     cross: str = ""
+    flavour: str = ""
 
 
 def target_of(name: str | None) -> Target:
     """This host's own, or another by the name that `vmtailor fit --arch` takes."""
     machine = os.uname().machine
     if name is None:
-        return Target({"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine))
+        own = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+        return Target(own, flavour=f"cloud-{own}")
     # Only here: for this host's own images nothing of vmtailor is needed.
     from vmtailor.base.errors import VmtailorError
     from vmtailor.drivers.distribution import apt_lists
@@ -73,11 +76,11 @@ def target_of(name: str | None) -> Target:
     try:
         row = named(name)
         if row.is_host:
-            return Target(row.image)
+            return Target(row.image, flavour=row.packages.flavour)
         lists = apt_lists.of(row)
     except VmtailorError as error:
         raise SystemExit(f"{error} ({error.hint})") from error
-    return Target(row.image, row.packages.architecture, tuple(lists.options), row.kernel.cross)
+    return Target(row.image, row.packages.architecture, tuple(lists.options), row.kernel.cross, row.packages.flavour)
 
 
 @dataclass
@@ -215,7 +218,8 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    names = [disk.newest(name, target.apt) if "*" in name else name for name in spec["packages"]]
+    asked = [name.replace("{flavour}", target.flavour) for name in spec["packages"]]
+    names = [disk.newest(name, target.apt) if "*" in name else name for name in asked]
     packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):

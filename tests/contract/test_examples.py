@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.fakes.tars import read_flat
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import run
 from vmtailor.drivers.image.image_packages import read_inventory
+from vmtailor.model.architecture import of_host
 from vmtailor.model.exercise import ReadyKind
 from vmtailor.stages.exercise_file import load
 from vmtailor.stages.image import fetch
@@ -66,6 +68,14 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path, cache: Path) -> None:
     first, second = (build(name, tmp_path / where, cache) for where in ("one", "two"))
     compare = subprocess.run(["diff", "--recursive", str(first), str(second)], check=False)
     assert compare.returncode == 0
+
+
+def test_kernels_of_this_host_are_those_that_vmtailor_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`{flavour}` in the name of a package, for which nothing of vmtailor is asked where no processor is named."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    build_py = importlib.import_module("build")
+    assert build_py.target_of(None).flavour == of_host().packages.flavour
+    assert build_py.target_of(of_host().name) == build_py.target_of(None)
 
 
 def test_a_folder_without_a_description(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def in_use(folder: Path) -> Path:
 
 
 def of_another_processor(folder: Path) -> Path:
-    return ext4(folder / "disk.raw", tree(folder / "tree", machine=183))
+    return ext4(folder / "disk.raw", tree(folder / "tree", machine=22))
 
 
 def without_kernel(folder: Path) -> Path:
@@ -262,7 +262,7 @@ REFUSED: dict[Make, str] = {
     volumes: "a part of LVM volumes", hibernated: "is hibernated: a system sleeps in partition 2",
     sleeping_in_a_file: "is hibernated: a system sleeps in /swapfile",
     not_unmounted: "was not cleanly unmounted", in_use: "was not cleanly unmounted",
-    of_another_processor: "is a system for AARCH64, 64 bits", without_kernel: "has no kernel inside",
+    of_another_processor: "is a system for S390, 64 bits", without_kernel: "has no kernel inside",
     without_init: "has no init", no_system: "has no system on it", two_systems: "has systems on partitions 2 and 3",
     standing_on_another: "stands on another file", damaged_qcow2: "is a damaged qcow2 image",
     huge_qcow2: "says that it is a disk of", foreign: "of the form vmdk",

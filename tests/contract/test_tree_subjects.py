@@ -17,6 +17,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.limits import TooLarge
+from vmtailor.model.architecture import named
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.systems.subject import SubjectKind, TableKind
 from vmtailor.pipeline.options import FitOptions
@@ -85,6 +86,20 @@ def test_a_tree_without_a_kernel_gets_the_distributions(
         assert disk.path.stat().st_blocks * 512 < 100 << 20  # room is holes
     with subjects.on_disk(options(f"rootfs:{archive}", store)) as again:
         assert again.disk is not None and again.disk.path == disk.path
+
+
+@pytest.mark.parametrize(("machine", "title"), [(183, "arm64"), (8, "Loongson-3")])
+def test_a_system_for_another_processor_is_shown_and_not_fitted(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, machine: int, title: str
+) -> None:
+    """It is said before anything is fetched for it."""
+    root = tree(tmp_path / "tree", machine=machine, kernel=False)
+    monkeypatch.setattr(packaged, "provide", lambda *_: pytest.fail("a kernel was fetched"))
+    with subjects.opened(f"rootfs:{root}", store) as found:
+        assert title in named(found.subject.architecture).title
+    refused = pytest.raises(UserInputError, match=f"is a system for {title}.*on a host of its own kind")
+    with refused, subjects.on_disk(options(f"rootfs:{root}", store)):
+        pass
 
 
 def test_a_tree_with_a_kernel_keeps_it(tmp_path: Path, store: Store) -> None:

@@ -4,6 +4,7 @@ real, with a system of one program."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.cache.store import Store
 from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.model.architecture import presumed
+from vmtailor.model.architecture import named, presumed
 from vmtailor.model.kernel import KernelBaseline
 
 pytestmark = pytest.mark.system
@@ -58,11 +59,13 @@ def disk_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:
     return systems.ext4(folder / "disk.raw", root, size_mib=48)
 
 
-def boot(folder: Path, disk: Path, exercise: str, *options: str) -> tuple[Ended, dict[str, Any]]:
+def boot(
+    folder: Path, disk: Path, exercise: str, *options: str, timeout_s: float = 400
+) -> tuple[Ended, dict[str, Any]]:
     (folder / "x.toml").write_text(exercise)
     ended = run_program(
-        folder, "boot", f"disk:{disk}", "-x", folder / "x.toml", "-n", "1", "-o", folder / "out", "--timeout", "400",
-        "--json", *(options or ("--memory", "256M")), timeout_s=460,
+        folder, "boot", f"disk:{disk}", "-x", folder / "x.toml", "-n", "1", "-o", folder / "out", "--json",
+        "--timeout", str(timeout_s), *(options or ("--memory", "256M")), timeout_s=timeout_s + 60,
     )  # fmt: skip
     found = msgspec.json.decode(ended.stdout)["boots"][0]["boot"] if ended.stdout else {}
     return ended, found
@@ -116,4 +119,25 @@ def test_the_small_system_passes_its_exercise_on_the_instruction_clock(tmp_path:
     ended, found = boot(tmp_path, disk, exercise, "--memory", "512M", "--clock", "instructions")
     assert ended.code == 0, ended.stderr
     assert found["outcome"] == "ready" and not found["failures"]
+    assert not ended.left_over and not ended.left_files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["arm64", "mips64el"])
+def test_the_small_system_of_another_processor_passes_its_exercise(architecture: str, tmp_path: Path) -> None:
+    """By its own kernel, with its console on the board's port and the attendant on the other."""
+    row, disk = named(architecture), tmp_path / "small.raw"
+    for program in (row.emulator.program, f"{row.kernel.cross}gcc"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+    build = [sys.executable, str(EXAMPLES / "build.py"), "small-system", str(disk), "--arch", architecture]
+    subprocess.run(build, check=True, timeout=600)
+    exercise = (EXAMPLES / "small-system" / "exercise.toml").read_text()
+    options = ("--memory", "512M", "--clock", "instructions")
+    ended, found = boot(tmp_path, disk, exercise, *options, timeout_s=1800)
+    assert ended.code == 0, ended.stderr
+    assert found["outcome"] == "ready" and not found["failures"] and not found["failed_units"]
+    assert found["command"][0].endswith(row.emulator.program)
+    console = (tmp_path / "out" / "base-1" / "console.log").read_text(errors="replace")
+    assert "Linux version" in console and "reboot: Restarting system" in console
     assert not ended.left_over and not ended.left_files

@@ -16,8 +16,8 @@ static inline uint64_t arch_cycles(void) {
     return (uint64_t)((unsigned __int128)ticks * 1000000000u / per_second);
 }
 
-/* Device number of the machine's second serial port: ttyAMA1. */
-#define ARCH_SECOND_PORT makedev(204, 65)
+/* Device number of the machine's second serial port: ttyS0, since the first is of another kind (ttyAMA0). */
+#define ARCH_SECOND_PORT makedev(4, 64)
 
 /* What the kernel needs in order to execute programs of 32 bits. */
 #define ARCH_PROGRAMS_OF_32_BITS "COMPAT"

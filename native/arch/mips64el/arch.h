@@ -23,8 +23,8 @@ static inline uint64_t arch_cycles(void) {
     return (counted + ((count - counted) & UINT32_MAX)) * 2;
 }
 
-/* Device number of a second serial port: ttyS1. */
-#define ARCH_SECOND_PORT makedev(4, 65)
+/* Device number of the machine's second serial port: ttyS0, since the driver of PCI comes before that of the board. */
+#define ARCH_SECOND_PORT makedev(4, 64)
 
 /* What the kernel needs in order to execute programs of 32 bits. */
 #define ARCH_PROGRAMS_OF_32_BITS "MIPS32_O32"

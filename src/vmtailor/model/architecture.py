@@ -51,7 +51,8 @@ class MachineType:
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
     own loader starts it. `network`: options of a fit's network device. `second_port`: there can be a second serial
-    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port.
+    port, on which a system can be watched; `port_device`: QEMU's device for it, where the board itself has one port;
+    `port_console`: what kernels call the board's port beside it, where that is not the name that it has alone.
     `installed_mib`: what the machine has in any case, in MiB; a kernel is told of less by `memory_word` (`{kib}` in it
     is how much)."""
 
@@ -70,6 +71,7 @@ class MachineType:
     installed_mib: int = 0
     memory_word: str = ""
     port_device: str = ""
+    port_console: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,8 +249,8 @@ class LogSigns:
 @dataclass(frozen=True)
 class Architecture:
     """One processor family. `title` is for people. `image`: how images name it; `elf`: the numbers of machines in the
-    headers of programs that it can run, of 32 bits too; `hosts`: how `uname -m` calls it on hosts that run it.
-    `presumed`: records that name no family are of this one: they are older than the others.
+    headers of programs that it can run, that of its own first, then that of 32 bits; `hosts`: how `uname -m` calls it
+    on hosts that run it. `presumed`: records that name no family are of this one: they are older than the others.
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
@@ -288,6 +290,10 @@ class Architecture:
                 f"{self.title} has no machine '{kind[:64]}'", hint=f"its machines: {', '.join(self.kinds)}"
             )
         return found
+
+    def runs_whole(self, machine: int, bits: int, little: bool) -> bool:
+        """Whether a system is of the family whose init has these words in its ELF header."""
+        return machine == self.elf[0] and bits == 64 and little
 
     @property
     def is_host(self) -> bool:

@@ -78,7 +78,7 @@ def loader_entries(root: Root, boot_prefix: str) -> tuple[LoaderEntry, ...]:
 def processor_of(root: Root, program: str, reference: str) -> str:
     """The architecture that a program is for, by its name; that of its interpreter for a script.
 
-    Raises UserInputError for another than the host's: only images are fitted for those."""
+    Raises UserInputError for one that nothing is known of."""
     path = program
     for _ in range(_INTERPRETERS):
         head = root.begin(path, _HEAD_BYTES)
@@ -90,14 +90,11 @@ def processor_of(root: Root, program: str, reference: str) -> str:
             found = identity(head)
         except NoElf:
             break
-        hosts = [one for one in every() if one.is_host]
-        row = next(
-            (one for one in hosts if one.code and one.code.elf_machine == found.machine and found.bits == 64), None
-        )
+        row = next((one for one in every() if one.runs_whole(found.machine, found.bits, found.little)), None)
         if row is None:
             raise UserInputError(
-                f"{reference} is a system for {_machine_name(found.machine, found.bits)}",
-                hint=f"systems are booted on a host of their own kind: here {', '.join(one.title for one in hosts)}",
+                f"{reference} is a system for {_machine_name(found.machine, found.bits, found.little)}",
+                hint=f"systems that can be booted are for {', '.join(one.title for one in every())}",
             )
         return row.name
     raise UserInputError(
@@ -106,8 +103,9 @@ def processor_of(root: Root, program: str, reference: str) -> str:
     )
 
 
-def _machine_name(number: int, bits: int) -> str:
+def _machine_name(number: int, bits: int, little: bool) -> str:
     from elftools.elf.enums import ENUM_E_MACHINE  # late: the library takes 50 ms
 
     name = next((key for key, value in ENUM_E_MACHINE.items() if value == number and key.startswith("EM_")), "")
-    return f"{name.removeprefix('EM_') or f'ELF machine {number}'}, {bits} bits"
+    order = "" if little else ", big-endian"
+    return f"{name.removeprefix('EM_') or f'ELF machine {number}'}, {bits} bits{order}"

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from vmtailor.analysis.guests import machines
-from vmtailor.base import natives, output
+from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.cli.boots.asked import Asked, existing
 from vmtailor.cli.boots.boot_machine import check_clock
 from vmtailor.cli.boots.shown import show_series
-from vmtailor.model.architecture import of_host
+from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline.systems import exercising
@@ -38,33 +39,31 @@ def boot_system(asked: Asked, exercise: Path) -> None:
         raise UserInputError("--exercise needs a system to drive", hint="vmtailor boot disk:FILE -x FILE")
     if asked.initrd and not asked.kernel:
         raise UserInputError("--initrd needs --kernel", hint="the system's own kernel has its own")
-    machine = _machine(asked)
-    check_clock(machine)
-    if asked.clock is Clock.INSTRUCTIONS:
-        machine = machines.countable(machine)
-    show_series(_boots(asked, str(asked.subject), exercise, machine), asked.out, asked.json)
+    show_series(_boots(asked, str(asked.subject), exercise), asked.out, asked.json)
 
 
-def _machine(asked: Asked) -> Machine:
-    """What was chosen of the machine, without the system's disk; its kernel is None for the system's own."""
-    row = of_host()
-    return replace(
+def _machine(asked: Asked, row: Architecture) -> Machine:
+    """What was chosen of the machine of a system's processor, without the system's disk; its kernel is None for the
+    system's own."""
+    machine = replace(
         machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind, cpus=asked.cpus or 1,
         memory_bytes=asked.memory_bytes(), kernel=existing(asked.kernel), initrd=existing(asked.initrd),
         append=asked.own_words(), accelerator=asked.accelerator, clock=asked.clock,
         cpu_model=asked.cpu or row.emulator.cpu_model,
     )  # fmt: skip
+    check_clock(machine)
+    return machines.countable(machine) if asked.clock is Clock.INSTRUCTIONS else machine
 
 
-def _boots(asked: Asked, subject: str, exercise: Path, machine: Machine) -> BootSeries:
+def _boots(asked: Asked, subject: str, exercise: Path) -> BootSeries:
     with step(f"boot and exercise {Path(subject).name}") as progress:
 
         def on_boot(name: str, number: int, seconds: float) -> None:
             progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
 
         found = exercising.exercised(
-            subject, exercise, machine, asked.out, times=asked.times, timeout_s=asked.timeout_s,
-            natives=natives.locate(), store=Store(), partition=None, on_boot=on_boot,
+            subject, exercise, partial(_machine, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
+            store=Store(), partition=None, on_boot=on_boot,
         )  # fmt: skip
     for sentence in found.notes:
         output.note(sentence)

@@ -91,11 +91,20 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
             argv += ["-initrd", ends.name(machine.initrd)]
-        if words := (*machine.append, *_memory_words(machine)):
+        if words := (*_words(machine, ends), *_memory_words(machine)):
             argv += ["-append", " ".join(words)]
     if plugin is not None:
         argv += ["-plugin", plugin.option(ends.name)]
     return argv
+
+
+def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
+    """The kernel's command line, with the board's serial line by the name that it has beside a second one."""
+    beside, alone = machine.type.port_console, f"console={named(machine.architecture).kernel.console}"
+    if not beside or (ends.probe is None and ends.attendant is None):
+        return machine.append
+    told = (word.partition(",") for word in machine.append)
+    return tuple((f"console={beside}" if word == alone else word) + comma + rest for word, comma, rest in told)
 
 
 def _memory_words(machine: Machine) -> tuple[str, ...]:

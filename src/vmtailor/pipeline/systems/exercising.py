@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,19 +17,19 @@ from vmtailor.base.words.text import plain, plural
 from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress, boot
 from vmtailor.booting.counting import counting
-from vmtailor.drivers.guest import attendant_volume
+from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import disk as disks
-from vmtailor.model.architecture import named
+from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.series import BootSeries
-from vmtailor.model.boots.system_exercise import SystemReadyKind
+from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.subject import SystemSubject
-from vmtailor.pipeline.systems import subjects
+from vmtailor.pipeline.systems import subjects, tracing
 from vmtailor.stages import exercise_file
 from vmtailor.stages.boot import own_kernel
 from vmtailor.stages.subject import OpenedSubject
@@ -76,32 +77,30 @@ class _Noting:
 def exercised(
     reference: str,
     exercise_path: Path,
-    chosen: Machine,
+    choose: Callable[[Architecture], Machine],
     out: Path,
     *,
     times: int,
     timeout_s: float,
-    natives: Natives,
     store: Store,
     partition: int | None = None,
     on_boot: series.OnBoot | None = None,
 ) -> Exercised:
-    """Boot `times` times. `chosen`: the machine without the system's disk; without a kernel it gets the system's own,
-    with what its loader would tell it.
+    """Boot `times` times. `choose`: the machine for a processor, without the system's disk; without a kernel
+    it gets the system's own, with what its loader would tell it.
 
-    Raises UserInputError for a subject or an exercise that cannot be used."""
+    Raises UserInputError for a subject or an exercise that cannot be used, HostError where a processor's emulator or
+    compiler is missing."""
     exercise = exercise_file.load_system(exercise_path)
-    if chosen.clock is Clock.INSTRUCTIONS and (exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG):
-        raise UserInputError(
-            f"{exercise_path} waits for the host (a step from outside, a line of the console), and the instruction "
-            "clock does not: an idle guest runs ahead",
-            hint="--clock wall, or an exercise that asks from inside",
-        )
     path = subjects.disk_path(reference)
     if path is None:
         raise UserInputError(f"{reference} is no disk", hint="systems are booted from disks: disk:FILE")
     with subjects.opened(reference, store, partition=partition) as found:
         subject = found.subject
+        natives = guest_programs.of(subject.architecture)
+        chosen = choose(named(subject.architecture))
+        _require_inside(exercise, exercise_path, chosen.clock)
+        _require_port(chosen)
         machine = _with_kernel(chosen, found, natives, out) if chosen.kernel is None else chosen
     machine = replace(
         machine, architecture=subject.architecture, disks=(disks.disk_of(path), *machine.disks),
@@ -117,11 +116,30 @@ def exercised(
     return Exercised(made, noting.notes)
 
 
+def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock) -> None:
+    """Raise UserInputError for an exercise that waits for the host, on the clock that does not."""
+    if clock is Clock.INSTRUCTIONS and (exercise.host_steps or exercise.ready.kind is SystemReadyKind.LOG):
+        raise UserInputError(
+            f"{exercise_path} waits for the host (a step from outside, a line of the console), and the instruction "
+            "clock does not: an idle guest runs ahead",
+            hint="--clock wall, or an exercise that asks from inside",
+        )
+
+
+def _require_port(machine: Machine) -> None:
+    """Raise UserInputError for a machine in which nobody could drive a system."""
+    if not machine.type.second_port:
+        raise UserInputError(
+            f"the machine {machine.kind} has one serial port, and a system is driven through a second one",
+            hint="boot it without --exercise: --kernel, --initrd, --append, --ready",
+        )
+
+
 def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: Path) -> Machine:
     own = own_kernel.taken_out(found.subject, found.root, natives.small_init, out / OWN)
-    console = f"console={named(found.subject.architecture).kernel.console}"
+    row = named(found.subject.architecture)
     words = tuple(word for word in own.words if word != "quiet")
-    more = () if any(word.startswith("console=ttyS") for word in words) else (console,)
+    more = () if any(tracing.is_serial(word, row) for word in words) else (f"console={row.kernel.console}",)
     return replace(
         chosen,
         kernel=str(own.kernel.absolute()),

@@ -19,7 +19,7 @@ from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.systems.subject import SubjectKind
+from vmtailor.model.systems.subject import SubjectKind, SystemSubject
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages import image as image_stage
 from vmtailor.stages import subject as subject_stage
@@ -65,21 +65,33 @@ def opened(reference: str, store: Store, *, partition: int | None = None, init: 
 
 @contextlib.contextmanager
 def on_disk(options: FitOptions, *, partition: int | None = None) -> Iterator[OpenedSubject]:
-    """A system on a disk that a machine can be started from: its own, or one that is made of its tree. A tree without
-    a kernel gets the distribution's. Raises as `opened` does, and as packaged.provide."""
+    """A system to be fitted, on a disk that a machine can be started from: its own, or one that is made of its tree. A
+    tree without a kernel gets the distribution's. Raises as `opened` and `require_host` do, and as packaged.provide."""
     reference, store = options.reference, options.store
     path = disk_path(reference)
     if path is not None:
         with subject_stage.of_disk(path, reference, partition=partition) as found:
+            require_host(found.subject)
             yield found
         return
     image = _fetched(reference, store, partition, _fetching(options))
     tree = _in_archive(image, reference).subject
+    require_host(tree)
     kernel = None if tree.kernel else packaged.provide(options.distribution, named(tree.architecture), store)
     made = system_disk.make(image, kernel, store)
     init = tree.init.path
     with subject_stage.of_disk(made, reference, partition=WHOLE, init=init, identity=image.digest) as found:
         yield replace(found, subject=replace(found.subject, notes=(*found.subject.notes, *_notes(image, kernel))))
+
+
+def require_host(subject: SystemSubject) -> None:
+    """Raise UserInputError for a system of another processor than this host's: it can be booted, and not be traced."""
+    row = named(subject.architecture)
+    if not row.is_host:
+        raise UserInputError(
+            f"{subject.reference} is a system for {row.title}, and is traced and fitted on a host of its own kind",
+            hint="here it can be shown, and booted: vmtailor boot disk:FILE --exercise FILE",
+        )
 
 
 def is_system(options: FitOptions) -> bool:

@@ -18,6 +18,7 @@ from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.systems.subject import SubjectKind, SystemSubject
 from vmtailor.model.watched.system_trace import SystemTrace
+from vmtailor.pipeline.systems import subjects
 from vmtailor.stages import system_trace
 from vmtailor.stages.subject import OpenedSubject
 from vmtailor.stages.system_trace import SystemTraceInputs
@@ -79,8 +80,13 @@ def words_of(subject: SystemSubject, row: Architecture) -> tuple[str, ...]:
     root = f"root=/dev/vda{number or ''}"
     kept = [word for word in own if word.partition("=")[0] not in _NOT_KEPT]
     init = () if subject.init.path in ("", "/sbin/init") else (f"init={subject.init.path}",)
-    console = () if any(word.startswith("console=ttyS") for word in kept) else (f"console={row.kernel.console}",)
+    console = () if any(is_serial(word, row) for word in kept) else (f"console={row.kernel.console}",)
     return (root, *kept, *console, *init, *(() if {"ro", "rw"} & {*kept} else ("ro",)), "panic=-1")
+
+
+def is_serial(word: str, row: Architecture) -> bool:
+    """Whether a word of a command line sends the kernel's messages to a serial line of such machines."""
+    return word.startswith(f"console={row.kernel.console.rstrip('0123456789')}")
 
 
 def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int, cpus: int) -> Machine:
@@ -101,8 +107,9 @@ def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int,
 def traced(
     found: OpenedSubject, workload: OwnInit, folder: Path, natives: Natives, *, memory_bytes: int, cpus: int = 1
 ) -> SystemTrace:
-    """Trace a system into `folder`; what that has already is taken as it is. Raises GuestError where the system does
-    not get ready as it is."""
+    """Trace a system into `folder`; what that has already is taken as it is. Raises UserInputError for a system of
+    another processor than the host's, GuestError where the system does not get ready as it is."""
+    subjects.require_host(found.subject)
     with temporary.held_folder(folder.parent) as scratch:
         kernel = kernel_of(found, scratch)
         machine = machine_of(found, kernel, memory_bytes=memory_bytes, cpus=cpus)

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import SOURCES
+from vmtailor.cli.boots import boot_system
+from vmtailor.cli.boots.asked import Asked
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import Architecture, every, named
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.pipeline.systems import exercising
 
 DRIVEN = [pytest.param(row, id=row.name) for row in every() if row.machine_type(row.usual).second_port]
 _PORT = re.compile(r"#define ARCH_SECOND_PORT makedev\(4, (\d+)\)")
@@ -60,6 +65,26 @@ def test_the_console_stays_on_the_boards_port(row: Architecture) -> None:
         assert words_of(argv).startswith(f"root=/dev/vda console={beside},115200 console={beside} console=tty0")
         port = ("-device", f"{kind.port_device},chardev={name}") if kind.port_device else ("-serial", f"chardev:{name}")
         assert port in list(itertools.pairwise(argv))
+
+
+@pytest.mark.parametrize("row", DRIVEN)
+def test_the_machine_is_of_the_systems_processor(row: Architecture) -> None:
+    machine = boot_system.machine_for(Asked(clock=Clock.INSTRUCTIONS, memory="512M"), row)
+    assert (machine.architecture, machine.kind, machine.cpu_model) == (row.name, row.usual, row.emulator.cpu_model)
+    assert machine.cpus == 1 and "nokaslr" in machine.append and machine.kernel is None
+    with pytest.raises(UserInputError, match=f"{re.escape(row.title)} has no machine 'none-such'"):
+        boot_system.machine_for(Asked(machine="none-such"), row)
+    if not row.is_host:
+        with pytest.raises(UserInputError, match="is emulated on this host"):
+            boot_system.machine_for(Asked(accelerator=Accelerator.KVM), row)
+
+
+def test_nobody_drives_a_machine_with_one_serial_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = named("arm64")
+    kind = replace(row.machine_type(row.usual), second_port=False)
+    monkeypatch.setattr(Machine, "type", property(lambda _: kind))
+    with pytest.raises(UserInputError, match="the machine virt has one serial port"):
+        exercising.require_port(machine_of(row))
 
 
 def test_loongsons_second_port_takes_the_first_name() -> None:

@@ -17,7 +17,7 @@ from vmtailor.cli.boots.boot_machine import check_clock
 from vmtailor.cli.boots.shown import show_series
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.series import BootSeries
-from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.pipeline.systems import exercising
 
 #: The options that mean something beside an exercise.
@@ -42,9 +42,11 @@ def boot_system(asked: Asked, exercise: Path) -> None:
     show_series(_boots(asked, str(asked.subject), exercise), asked.out, asked.json)
 
 
-def _machine(asked: Asked, row: Architecture) -> Machine:
+def machine_for(asked: Asked, row: Architecture) -> Machine:
     """What was chosen of the machine of a system's processor, without the system's disk; its kernel is None for the
-    system's own."""
+    system's own. Raises UserInputError for what such a machine does not have."""
+    if asked.accelerator is Accelerator.KVM and not row.is_host:
+        raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accel out")
     machine = replace(
         machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind, cpus=asked.cpus or 1,
         memory_bytes=asked.memory_bytes(), kernel=existing(asked.kernel), initrd=existing(asked.initrd),
@@ -62,7 +64,7 @@ def _boots(asked: Asked, subject: str, exercise: Path) -> BootSeries:
             progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
 
         found = exercising.exercised(
-            subject, exercise, partial(_machine, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
+            subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
             store=Store(), partition=None, on_boot=on_boot,
         )  # fmt: skip
     for sentence in found.notes:

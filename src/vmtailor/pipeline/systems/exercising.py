@@ -100,7 +100,7 @@ def exercised(
         natives = guest_programs.of(subject.architecture)
         chosen = choose(named(subject.architecture))
         _require_inside(exercise, exercise_path, chosen.clock)
-        _require_port(chosen)
+        require_port(chosen)
         machine = _with_kernel(chosen, found, natives, out) if chosen.kernel is None else chosen
     machine = replace(
         machine, architecture=subject.architecture, disks=(disks.disk_of(path), *machine.disks),
@@ -126,7 +126,7 @@ def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock)
         )
 
 
-def _require_port(machine: Machine) -> None:
+def require_port(machine: Machine) -> None:
     """Raise UserInputError for a machine in which nobody could drive a system."""
     if not machine.type.second_port:
         raise UserInputError(

@@ -22,6 +22,7 @@ from vmtailor.model.architecture import named, presumed
 from vmtailor.model.kernel import KernelBaseline
 
 pytestmark = pytest.mark.system
+ENGINES = EXAMPLES.parent / "benchmarks" / "engines"
 
 EXERCISE = """
 [ready]
@@ -122,16 +123,21 @@ def test_the_small_system_passes_its_exercise_on_the_instruction_clock(tmp_path:
     assert not ended.left_over and not ended.left_files
 
 
+def built_for(architecture: str, folder: Path | str, out: Path) -> Path:
+    row = named(architecture)
+    for program in (row.emulator.program, f"{row.kernel.cross}gcc"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+    build = [sys.executable, str(EXAMPLES / "build.py"), str(folder), str(out / "disk.raw"), "--arch", architecture]
+    subprocess.run(build, check=True, timeout=900)
+    return out / "disk.raw"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["arm64", "mips64el"])
 def test_the_small_system_of_another_processor_passes_its_exercise(architecture: str, tmp_path: Path) -> None:
     """By its own kernel, with its console on the board's port and the attendant on the other."""
-    row, disk = named(architecture), tmp_path / "small.raw"
-    for program in (row.emulator.program, f"{row.kernel.cross}gcc"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not here")
-    build = [sys.executable, str(EXAMPLES / "build.py"), "small-system", str(disk), "--arch", architecture]
-    subprocess.run(build, check=True, timeout=600)
+    row, disk = named(architecture), built_for(architecture, "small-system", tmp_path)
     exercise = (EXAMPLES / "small-system" / "exercise.toml").read_text()
     options = ("--memory", "512M", "--clock", "instructions")
     ended, found = boot(tmp_path, disk, exercise, *options, timeout_s=1800)
@@ -140,4 +146,16 @@ def test_the_small_system_of_another_processor_passes_its_exercise(architecture:
     assert found["command"][0].endswith(row.emulator.program)
     console = (tmp_path / "out" / "base-1" / "console.log").read_text(errors="replace")
     assert "Linux version" in console and "reboot: Restarting system" in console
+    assert not ended.left_over and not ended.left_files
+
+
+@pytest.mark.slow
+def test_a_loongson_machine_hosts_containers(tmp_path: Path) -> None:
+    """podman makes an image of what is on the disk, and its containers answer."""
+    disk = built_for("mips64el", ENGINES, tmp_path)
+    exercise = (ENGINES / "exercise-podman.toml").read_text()
+    options = ("--memory", "1G", "--clock", "instructions")
+    ended, found = boot(tmp_path, disk, exercise, *options, timeout_s=3600)
+    assert ended.code == 0, ended.stderr
+    assert found["outcome"] == "ready" and not found["failures"]
     assert not ended.left_over and not ended.left_files

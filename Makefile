@@ -23,7 +23,8 @@ help:
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md);"
-	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor"
+	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor, with both margins;"
+	@echo "                    BENCH_ARGS=--cold begins with nothing but downloads"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
@@ -99,7 +100,7 @@ test-all: check
 
 bench-fit: setup
 	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit$(if $(filter command line,$(origin ARCH)),-$(ARCH)).json \
-	  $(if $(filter command line,$(origin ARCH)),--arch $(ARCH) --only hello lighttpd)
+	  $(if $(filter command line,$(origin ARCH)),--arch $(ARCH) --only hello lighttpd --margins none default) $(BENCH_ARGS)
 
 bench-margin: setup
 	$(BIN)/python tools/bench_margin.py --out $(BUILD)/bench-margin $(BENCH_ARGS)

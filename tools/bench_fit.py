@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-fit`: fit the examples, print what the figures are held against, write the documents of `fit --json`.
 
-    tools/bench_fit.py [--only lighttpd] [--arch NAME] [--peer NAME=CONFIG] [--removals 10 --seed 1] [--markdown]
+    tools/bench_fit.py [--only lighttpd] [--arch NAME] [--margins none default] [--cold] [--peer NAME=CONFIG]
+                       [--removals 10 --seed 1] [--markdown]
 
 Each image is fitted twice through the command line: the first time takes what the cache does not have, the second must
-find everything there. `--peer` builds another project's configuration from the same source and measures it in the
-same way. `--removals` takes kept symbols out, one at a time, and sees whether the exercise notices. All of it can be
-interrupted: what was finished is found again.
+find everything there. Then its machine is run: what it prints and ends with, or answers through a published port.
+`--peer` builds another project's configuration from the same source and measures it in the same way. `--removals` takes
+kept symbols out, one at a time, and sees whether the exercise notices. All of it can be interrupted: what was finished
+is found again.
 
-OUT gets {image: document}; OUT with `-details.json` gets times, peers and removals.
+OUT gets {image: document}, the image with its margin where that is not none; OUT with `-details.json` gets times, what
+the machine did, peers and removals.
 """
 
 from __future__ import annotations
@@ -17,16 +20,19 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import bench_fit_started
 import msgspec
+from bench_fit_started import Answer
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
 
 from vmtailor.analysis.changes import causes
@@ -56,6 +62,14 @@ GOALS_OF = "lighttpd"
 NEEDED = (
     "PVH", "VIRTIO_MMIO", "VIRTIO_MMIO_CMDLINE_DEVICES", "VIRTIO_BLK", "SERIAL_8250_CONSOLE", "TMPFS", "OVERLAY_FS",
 )  # fmt: skip
+#: Margins: the one that goals are for, and what nobody who gives none gets.
+NONE, DEFAULT = "none", "default"
+#: What the examples' machines do when they are run.
+ANSWERS = {
+    "hello": Answer("Hello from a machine made to measure.", exit_code=3),
+    "lighttpd": Answer("made to measure", port=80),
+    "nginx": Answer("made to measure", port=80),
+}
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
@@ -88,6 +102,12 @@ def vmtailor(*arguments: str, stdout: Any = subprocess.PIPE) -> tuple[bytes, flo
     return output, time.monotonic() - started, usage.ru_maxrss * 1024
 
 
+def spent_s() -> float:
+    """Seconds of processor time, of all processors, that what we started and waited for has taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def results_in_cache() -> list[int]:
     """How many traces, kernels and measurements there are: a cold fit makes one more of each."""
     return [len([*(cache_root() / kind).glob("[0-9a-f]*")]) for kind in ("trace", "kernel", "measured")]
@@ -114,24 +134,33 @@ def called(name: str, arch: str | None) -> str:
     return f"{name}-{arch}" if arch else name
 
 
-def fit(name: str, folder: Path, boots: int, arch: str | None = None) -> Result:
-    """Build one example and fit it twice; for another processor, where one is named."""
+def margin_words(margin: str) -> list[str]:
+    """What `fit` is told of a margin; of its default one, nothing."""
+    return [] if margin == DEFAULT else ["--margin", margin]
+
+
+def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: str = NONE) -> Result:
+    """Build one example, fit it twice and run it; for another processor, where one is named."""
     layout, exercise = folder / "images" / called(name, arch), EXAMPLES / name / "exercise.toml"
-    say(f"=== {called(name, arch)}")
+    say(f"=== {called(name, arch)}, margin {margin}")
     target = ["--arch", arch] if arch else []
     subprocess.run([sys.executable, str(EXAMPLES / "build.py"), name, str(layout), *target], check=True)
-    image = [f"oci:{layout}", "--exercise", str(exercise), "--margin", "none"]
-    bundle = folder / "bench" / called(name, arch)
+    image = [f"oci:{layout}", "--exercise", str(exercise), *margin_words(margin)]
+    bundle = folder / "bench" / (called(name, arch) + ("" if margin == NONE else f"-{margin}"))
     bundle.parent.mkdir(parents=True, exist_ok=True)
     argv = ["fit", *image, "--json", "--boots", str(boots), "-o", str(bundle)]
     before = results_in_cache()
+    worked = spent_s()
     _, first_s, _ = vmtailor(*argv)
+    processor_s = spent_s() - worked
     cold = all(now > then for then, now in zip(before, results_in_cache(), strict=True))
-    say(f"=== {name}, the second time")
+    say("=== the second time")
     document, second_s, _ = vmtailor(*argv)
     _, planning_s, planning_bytes = vmtailor("plan", *image, "--json", stdout=subprocess.DEVNULL)
     run = records.load(FitRun, bundle / "run.json")
-    return Result(name, json.loads(document), run, Timing(first_s, second_s, planning_s, planning_bytes, cold))
+    timing = Timing(first_s, second_s, planning_s, planning_bytes, cold, processor_s)
+    did = bench_fit_started.did(bundle, ANSWERS.get(name))
+    return Result(name, json.loads(document), run, timing, margin=margin, started=did)
 
 
 def found_again(name: str, folder: Path, boots: int, arch: str | None) -> tuple[Findings, Fitted]:
@@ -256,6 +285,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fit the examples and print the table of figures.")
     names = sorted(path.parent.name for path in EXAMPLES.glob("*/image.toml"))
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="some of the examples")
+    parser.add_argument(
+        "--margins", nargs="+", default=[NONE], metavar="M", help="fit with each: none, default, or as fit takes them"
+    )
     parser.add_argument("--arch", help="fit for this processor, as vmtailor names it; this host's by default")
     parser.add_argument("--out", type=Path, default=Path("build/bench-fit.json"), help="where the documents go")
     parser.add_argument("--boots", type=int, default=3, help="boots of each side")
@@ -284,14 +316,15 @@ def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result
             peers.append(peer(findings, fitted, name, Path(config)))
         except BuildError as error:
             peers.append(Peer(name, None, (), error.message))
-    return Result(result.name, result.document, result.run, result.timing, tuple(peers), tuple(removals))
+    return replace(result, peers=tuple(peers), removals=tuple(removals))
 
 
 def save(results: Sequence[Result], out: Path) -> None:
-    records.write_atomic(out, json.dumps({r.name: r.document for r in results}, indent=1).encode())
+    records.write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
     details = {
-        r.name: {
+        r.title: {
             "timing": asdict(r.timing),
+            "started": None if r.started is None else asdict(r.started),
             "peers": msgspec.to_builtins(r.peers),
             "removals": [asdict(x) for x in r.removals],
         }
@@ -310,12 +343,13 @@ def main() -> None:
         for name in chosen.only:
             if chosen.cold:
                 start_cold(downloads, cold_cache(folder, name))
-            results.append(fit(name, folder, chosen.boots, chosen.arch))
-            save(results, chosen.out)
+            for margin in chosen.margins:
+                results.append(fit(name, folder, chosen.boots, chosen.arch, margin))
+                save(results, chosen.out)
         if chosen.peer or chosen.removals:
             if chosen.cold:
                 os.environ["XDG_CACHE_HOME"] = str(cold_cache(folder, chosen.deep))
-            results = [deepened(r, chosen, folder) if r.name == chosen.deep else r for r in results]
+            results = [deepened(r, chosen, folder) if r.title == chosen.deep else r for r in results]
             save(results, chosen.out)
     except VmtailorError as error:
         raise SystemExit(f"error: {error.message}\n{error.details}") from error

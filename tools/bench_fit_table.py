@@ -20,13 +20,14 @@ from vmtailor.model.fit import FitRun, Side
 @dataclass(frozen=True)
 class Timing:
     """Wall seconds through the command line. `cold`: the first fit found no result of an earlier run in the cache.
-    `planning_bytes` is the most memory that planning held."""
+    `planning_bytes` is the most memory that planning held. `processor_s`: of the first fit, of all processors."""
 
     first_fit_s: float
     second_fit_s: float
     planning_s: float
     planning_bytes: int
     cold: bool = True
+    processor_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,17 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class Started:
+    """A bundle's machine, run by `vmtailor run`. `what` it did, in words; `expected`: whether it is what it should."""
+
+    what: str
+    expected: bool
+
+
+@dataclass(frozen=True)
 class Result:
-    """One image. `document` is what `fit --json` printed."""
+    """One image, with one margin. `document` is what `fit --json` printed; `started` is None where it is not said what
+    its machine should do."""
 
     name: str
     document: dict[str, Any]
@@ -60,6 +70,13 @@ class Result:
     timing: Timing
     peers: tuple[Peer, ...] = ()
     removals: tuple[Removal, ...] = ()
+    margin: str = "none"
+    started: Started | None = None
+
+    @property
+    def title(self) -> str:
+        """How it is headed in tables."""
+        return self.name if self.margin == "none" else f"{self.name} ({self.margin} margin)"
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,7 @@ ROWS = (
         _largest_spread,
     ),
     Row("cold fit (s)", "≤ 900", lambda r: r.timing.first_fit_s if r.timing.cold else None, lambda v, r: v <= 900),
+    Row("the first fit's processor time (s)", "", lambda r: r.timing.processor_s),
     Row("second fit (s)", "< 10", lambda r: r.timing.second_fit_s, lambda v, r: v < 10),
     Row("planning (s)", "< 60", lambda r: r.timing.planning_s, lambda v, r: v < 60),
     Row("memory of planning (MB)", "< 2000", lambda r: r.timing.planning_bytes, lambda v, r: v < 2e9),
@@ -189,7 +207,8 @@ def table_of(results: Sequence[Result], rows_of: Sequence[Row] = ROWS) -> tuple[
     """Head, rows, and the goals that are missed. Each image has a column, each baseline and each peer one too."""
     head = ["figure", "goal"]
     for result in results:
-        head += [result.name, f"{result.name}: baseline", *(f"{result.name}: {peer.name}" for peer in result.peers)]
+        title = result.title
+        head += [title, f"{title}: baseline", *(f"{title}: {peer.name}" for peer in result.peers)]
     rows, missed = [], []
     for row in rows_of:
         cells = [row.title, row.goal]
@@ -198,7 +217,7 @@ def table_of(results: Sequence[Result], rows_of: Sequence[Row] = ROWS) -> tuple[
             text = shown(row.title, value)
             if row.goal and value is not None and not row.good(value, result):
                 text += " ✗"
-                missed.append(f"{result.name}: {row.title}")
+                missed.append(f"{result.title}: {row.title}")
             sides = [result.run.baseline, *(peer.side for peer in result.peers)]
             cells += [text, *("–" if side is None else shown(row.title, row.of_side(side)) for side in sides)]
         rows.append(cells)
@@ -234,9 +253,12 @@ def show_all(results: Sequence[Result], as_markdown: bool, architecture: str = "
     head, rows, missed = table_of(results, rows_for(architecture))
     show("Figures", head, rows, as_markdown)
     for result in results:
+        if result.started is not None:
+            print(f"{result.title}, run: {result.started.what}")
+            missed += [] if result.started.expected else [f"{result.title}: run"]
         if not result.timing.cold:
             print(
-                f"{result.name}: the first fit used results of earlier runs; --cold does it from nothing but downloads"
+                f"{result.title}: the first fit used results of earlier runs; --cold does it from nothing but downloads"
             )
         for found in result.peers:
             print(f"{result.name}, {found.name}: {found.remark}")

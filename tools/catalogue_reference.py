@@ -30,20 +30,16 @@ What holds for one architecture only stands in its file of `data/architectures`.
 LEFT_OUT = """## Protection of the distribution's kernel that is left out
 
 The policy is that no protection is weaker than the distribution's own kernel has it, where it has an effect. These have
-none in this machine, or belong to somebody else:
+none in this machine, belong to somebody else, or are nothing that kernels of a processor have. `vmtailor explain BUNDLE SYMBOL`
+says it, too.
 
-| symbol | why it is left out |
-| --- | --- |
-| `RANDOMIZE_BASE`, `RANDOMIZE_MEMORY` | the base is randomised by the decompressor, which a kernel started at its PVH entry does not have; the memory part depends on it |
-| `MITIGATION_CALL_DEPTH_TRACKING` | another way to do what `MITIGATION_IBRS_ENTRY` does, off until `retbleed=stuff` is on the command line |
-| `MITIGATION_VMSCAPE` | protects a host from its guests; needs KVM in the kernel |
-| `X86_KERNEL_IBT` | KVM of these versions offers guests no CET |
-| `SHUFFLE_PAGE_ALLOCATOR` | off until `page_alloc.shuffle=1` is on the command line |
-| `KFENCE` | the distribution sets its sample interval to 0: off |
-| `SECCOMP` | what a program asks for itself: kept when the trace shows it |
-| `SECURITY_APPARMOR` and other security modules | do nothing without a policy loaded from user space |
-| `STRICT_DEVMEM`, `MODULE_SIG` | there is no `/dev/mem`, and there are no modules |
-"""  # noqa: E501
+| architecture | symbol | why it is left out |
+| --- | --- | --- |
+| all | `SHUFFLE_PAGE_ALLOCATOR` | off until `page_alloc.shuffle=1` is on the command line |
+| all | `KFENCE` | the distribution sets its sample interval to 0: off |
+| all | `SECCOMP` | what a program asks for itself: kept when the trace shows it |
+| all | `SECURITY_APPARMOR` and other security modules | do nothing without a policy loaded from user space |
+| all | `STRICT_DEVMEM`, `MODULE_SIG` | there is no `/dev/mem`, and there are no modules |"""  # noqa: E501
 
 MARGINS = """## The margin `server`
 
@@ -96,7 +92,12 @@ def page() -> str:
     for margin in Margin:
         parts += [row(entry) for entry in catalogue.of_margin(margin).entries]
     parts.append("")
-    parts += [LEFT_OUT, LOOPS.rstrip("\n")]
+    parts.append(LEFT_OUT)
+    for architecture in every():
+        for one in architecture.left_out:
+            symbols = ", ".join(f"`{name}`" for name in one.symbols)
+            parts.append(f"| {architecture.title} | {symbols} | {one.reason} |")
+    parts += ["", LOOPS.rstrip("\n")]
     for architecture in every():
         for loop in architecture.loop:
             functions = " ".join(f"`{name}`" for name in loop.functions)

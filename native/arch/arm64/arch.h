@@ -19,7 +19,7 @@ static inline uint64_t arch_cycles(void) {
 /* Device number of the machine's second serial port: ttyS0, since the first is of another kind (ttyAMA0). */
 #define ARCH_SECOND_PORT makedev(4, 64)
 
-/* What the kernel needs in order to execute programs of 32 bits. */
-#define ARCH_PROGRAMS_OF_32_BITS "COMPAT"
+/* What the kernel needs in order to execute a program of 32 bits, by the first 40 bytes of it. */
+#define ARCH_PROGRAMS_OF_32_BITS(head) ((void)(head), "COMPAT")
 
 #endif

@@ -26,7 +26,8 @@ static inline uint64_t arch_cycles(void) {
 /* Device number of the machine's second serial port: ttyS0, since the driver of PCI comes before that of the board. */
 #define ARCH_SECOND_PORT makedev(4, 64)
 
-/* What the kernel needs in order to execute programs of 32 bits. */
-#define ARCH_PROGRAMS_OF_32_BITS "MIPS32_O32"
+/* What the kernel needs in order to execute a program of 32 bits, by the first 40 bytes of it: n32 is a flag of it
+ * (EF_MIPS_ABI2 in e_flags), all others are o32. */
+#define ARCH_PROGRAMS_OF_32_BITS(head) ((head)[36] & 0x20 ? "MIPS32_N32" : "MIPS32_O32")
 
 #endif

@@ -15,7 +15,8 @@ static inline uint64_t arch_cycles(void) {
 /* Device number of the machine's second serial port: ttyS1. */
 #define ARCH_SECOND_PORT makedev(4, 65)
 
-/* What the kernel needs in order to execute programs of 32 bits. */
-#define ARCH_PROGRAMS_OF_32_BITS "IA32_EMULATION"
+/* What the kernel needs in order to execute a program of 32 bits, by the first 40 bytes of it: x32 is of the 64-bit
+ * machine (e_machine 62). */
+#define ARCH_PROGRAMS_OF_32_BITS(head) ((head)[18] == 62 ? "X86_X32_ABI" : "IA32_EMULATION")
 
 #endif

@@ -60,14 +60,14 @@ static const char *symbol_for(int error, const char *call) {
 
 /* The same for a program that the kernel does not know how to execute, by its first bytes. */
 static const char *symbol_of_format(const char *path) {
-    unsigned char head[5] = {0};
+    unsigned char head[40] = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, head, sizeof head) < 2)
         return "";
     close(fd);
     if (head[0] == '#' && head[1] == '!')
         return "BINFMT_SCRIPT";
-    return memcmp(head, "\177ELF\001", 5) == 0 ? ARCH_PROGRAMS_OF_32_BITS : "";
+    return memcmp(head, "\177ELF\001", 5) == 0 ? ARCH_PROGRAMS_OF_32_BITS(head) : "";
 }
 
 _Noreturn void program_give_up(int status_fd, int exit_code, int error, const char *format, const char *what) {

@@ -115,6 +115,37 @@ class Header:
 
 
 @dataclass(frozen=True)
+class CallTable:
+    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
+    in its second column that are ours."""
+
+    file: str
+    abis: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NarrowPrograms:
+    """One kind of programs of 32 bits that a family's 64-bit kernels can execute. `symbols`: what a kernel needs for
+    it. `calls`: tables of its system calls, of which a tree has one. A program is of this kind where its header has
+    `machine` (0: any) and, under `mask`, the `flags`; the first kind that fits counts."""
+
+    symbols: tuple[str, ...]
+    machine: int = 0
+    mask: int = 0
+    flags: int = 0
+    calls: tuple[CallTable, ...] = ()
+
+    def is_of(self, machine: int, flags: int) -> bool:
+        """Whether a program with these numbers in its header (e_machine, e_flags) is of this kind."""
+        return self.machine in (0, machine) and flags & self.mask == self.flags
+
+
+def narrow_numbers(head: bytes) -> tuple[int, int]:
+    """Machine and flags in the header of a little-endian program of 32 bits; 0 for what `head` does not reach."""
+    return int.from_bytes(head[18:20], "little"), int.from_bytes(head[36:40], "little")
+
+
+@dataclass(frozen=True)
 class Kernel:
     """How a kernel is configured, made and entered.
 
@@ -126,9 +157,9 @@ class Kernel:
     `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
     that are called behind the early initcalls and before the next level. `always`: symbols that each kernel of the
     family has. `command_line_bytes`: the longest command line. `least_memory_mib`: below it no kernel can be loaded.
-    `of_32_bits`: what a kernel needs in order to execute programs of 32 bits. `root`: the file system that roots have
-    where nobody chose one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches
-    before it packs (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
+    `of_32_bits`: its programs of 32 bits, kind by kind. `root`: the file system that roots have where nobody chose
+    one (a RootFormat of model/plan.py). `xz_filter`: what the kernel's build has xz do with branches before it packs
+    (scripts/xz_wrap.sh), by the filter's number in the format of xz; 0: nothing.
 
     A baseline that is compiled: `packaged_target` and `packaged_file`, the form that distributions package; `defconfig`
     are make's targets; `baseline` are symbols that the machines need of it."""
@@ -152,7 +183,7 @@ class Kernel:
     command_line_bytes: int
     least_memory_mib: int
     after_early: tuple[str, ...] = ()
-    of_32_bits: tuple[str, ...] = ()
+    of_32_bits: tuple[NarrowPrograms, ...] = ()
     root: str = "erofs"
     header: Header | None = None
     xz_filter: int = 0
@@ -201,15 +232,6 @@ class DeviceAccesses:
 
 
 @dataclass(frozen=True)
-class CallTable:
-    """A file of the kernel's source that maps numbers of system calls to names (`*.tbl`, or a unistd.h), and the ABIs
-    in its second column that are ours."""
-
-    file: str
-    abis: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Packages:
     """A kernel's packages: `architecture` as their distribution calls it; `flavour` ends the release of a kernel;
     `suffix` ends the name of the package with the very code of the kernel. `debug_modules`: modules of this family
@@ -234,6 +256,15 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Protection that a distribution's kernels of any family may have and those of this one are fitted without, and
+    why: it has no effect here, the family has no such thing, or somebody else sees to it."""
+
+    symbols: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class LogSigns:
     """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
@@ -254,7 +285,8 @@ class Architecture:
 
     The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
-    `warnings`: patterns of kernel messages, at the begin of a line, that say that something of it went wrong.
+    `left_out`: protection that is neither, with the reasons. `warnings`: patterns of kernel messages, at the begin
+    of a line, that say that something of it went wrong.
     `code`: None where programs of the family are known by their imports and strings alone."""
 
     name: str
@@ -274,6 +306,7 @@ class Architecture:
     loop: tuple[Loop, ...] = ()
     platform: tuple[dict[str, Any], ...] = ()
     policy: tuple[dict[str, Any], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     warnings: tuple[str, ...] = ()
     presumed: bool = False
     code: Code | None = None

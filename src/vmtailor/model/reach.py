@@ -31,7 +31,8 @@ class Ask:
     `key` names it as the field does: a system call (`flock`), a family (`AF_INET6`), a path (`/proc/self/status`), a
     binary format (`#!`, `ELF32`), a credential (`setuid`, `file capabilities`). `call` is the system call that takes
     it, `argument` the word of the call's arguments that is told by the code (`F_SETLK`); both empty where there is
-    none. `by` is what in the file says so: an imported symbol, an address of code, a string."""
+    none; of `ELF32` the `argument` is `MACHINE:FLAGS`, as the program's header has them. `by` is what in the file
+    says so: an imported symbol, an address of code, a string."""
 
     kind: EvidenceKind
     key: str

@@ -19,6 +19,7 @@ from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts
+from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import ImageConfig
@@ -215,7 +216,8 @@ class Demands:
                 EvidenceKind.BINARY_FORMAT, "#!", ["BINFMT_SCRIPT"], where, f"{path} is a script with an interpreter"
             )
         elif start.startswith(b"\x7fELF\x01"):
-            self.add(EvidenceKind.BINARY_FORMAT, "ELF32", self._rules.of_32_bits, where, f"{path} is a 32-bit program")
+            symbols = self._rules.for_narrow(*narrow_numbers(start))
+            self.add(EvidenceKind.BINARY_FORMAT, "ELF32", symbols, where, f"{path} is a 32-bit program")
         elif start.startswith(b"\x7fELF"):
             self.add(EvidenceKind.BINARY_FORMAT, "ELF", ["BINFMT_ELF"], where, f"{path} is an ELF program")
 

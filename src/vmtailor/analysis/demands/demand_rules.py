@@ -54,7 +54,7 @@ from typing import Any, TypeVar
 
 from vmtailor.analysis.changes.catalogue import in_bounds
 from vmtailor.base.files import toml_rows
-from vmtailor.model.architecture import Architecture, presumed
+from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -184,14 +184,18 @@ class Rules:
     company: tuple[CompanyRule, ...] = ()
     harmless: tuple[HarmlessRule, ...] = ()
     untold: tuple[UntoldRule, ...] = ()
-    #: What a kernel needs in order to execute programs of 32 bits; empty where no processor of the family can.
-    of_32_bits: tuple[str, ...] = ()
+    #: Kinds of programs of 32 bits; empty where no processor of the family executes any.
+    of_32_bits: tuple[NarrowPrograms, ...] = ()
     _by_call: dict[str, tuple[CallRule, ...]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         for rule in self.calls:
             for call in rule.calls:
                 self._by_call[call] = (*self._by_call.get(call, ()), rule)
+
+    def for_narrow(self, machine: int, flags: int) -> tuple[str, ...]:
+        """What a kernel needs in order to execute a program of 32 bits, by these numbers of its header."""
+        return next((one.symbols for one in self.of_32_bits if one.is_of(machine, flags)), ())
 
     def for_call(self, name: str) -> tuple[CallRule, ...]:
         return self._by_call.get(name, ())

@@ -14,6 +14,7 @@ from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
+from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.evidence import Evidence, EvidenceKind
 from vmtailor.model.fit import FitRun
@@ -65,6 +66,9 @@ def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Explai
     gone = next((row for row in run.plan.gone if row.id in (name, name.upper())), None)
     if gone is not None:
         return _left_out(run, gone, catalogue, rules)
+    never = _never(run, name) or _never(run, name.upper())
+    if never is not None:
+        return never
     found = _word(run, what) or _initcall(run, what) or _call(run, what) or _function(run, what)
     return found or (_file(run, what) if "/" in what else None)
 
@@ -149,7 +153,23 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> E
         summary = f"{row.id} is out: it is in the baseline, and nothing ever used it"
     seen = tuple(("ran", f"{e.kind} {e.key} ({e.where}){_count(e)}") for e in row.evidence)
     ways = _ways_in(run, row.id, catalogue, rules)
-    return Explained(row.id, NameKind.SYMBOL, Standing.OUT, summary, (), (), ways, (*seen, *_costs(run, row.id)))
+    why = _why_left_out(run, row.id)
+    told = (("as protection", why),) if why else ()
+    facts = (*told, *seen, *_costs(run, row.id))
+    return Explained(row.id, NameKind.SYMBOL, Standing.OUT, summary, (), (), ways, facts)
+
+
+def _why_left_out(run: FitRun, name: str) -> str:
+    """Why kernels of the family are without a protection; empty where its data does not say."""
+    return next((one.reason for one in named(run.plan.architecture).left_out if name in one.symbols), "")
+
+
+def _never(run: FitRun, name: str) -> Explained | None:
+    """A protection that the baseline has not either, because its family has none, or no symbol for it."""
+    why, title = _why_left_out(run, name), named(run.plan.architecture).title
+    if not why:
+        return None
+    return Explained(name, NameKind.SYMBOL, Standing.OUT, f"{name} is out, for all kernels of {title}: {why}")
 
 
 def _count(evidence: Evidence) -> str:

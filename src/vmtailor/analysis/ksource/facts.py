@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
-from vmtailor.model.architecture import Architecture, presumed
+from vmtailor.model.architecture import Architecture, CallTable, presumed
 
 #: Folders whose C files are searched for names, beside the architecture's. The rest of drivers/ has none that a
 #: container asks for by name.
@@ -29,7 +29,7 @@ SEARCHED = (
 )  # fmt: skip
 NOT_SEARCHED = ("drivers/net/ethernet", "drivers/net/wireless", "drivers/net/phy", "drivers/net/dsa", "drivers/net/can")
 #: Change when a finder changes, so that stored facts are made again.
-FORMAT = "13"
+FORMAT = "14"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Place:
 class Facts:
     """`files`: source path without ending → condition; `names`: kind → name → places; `table`: call name → entry.
 
-    `tristates`: symbols that may be m; None where the tree does not say."""
+    `tristates`: symbols that may be m; None where the tree does not say. `narrow`: calls that programs of 32 bits alone
+    have: name → entry."""
 
     SCHEMA: ClassVar[str] = "vmtailor/facts/2"
 
@@ -56,6 +57,7 @@ class Facts:
     names: dict[str, dict[str, tuple[Place, ...]]]
     table: dict[str, str]
     tristates: tuple[str, ...] | None = None
+    narrow: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def may_be_modules(self) -> frozenset[str] | None:
@@ -85,7 +87,7 @@ class Facts:
 
     def syscall(self, name: str) -> tuple[Expr, tuple[Place, ...]] | None:
         """Condition and places of a system call by the name of the table; None for an unknown one."""
-        entry = self.table.get(name)
+        entry = self.table.get(name) or self.narrow.get(name)
         if entry is None:
             return None
         found = self.places("syscall", entry)
@@ -152,13 +154,20 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
             condition = conjunction(whole, conditions[path].at(line))
             if condition != FALSE:  # in a file that no Makefile names
                 found.setdefault(kind, {}).setdefault(name, []).append(Place(path, line, str(condition)))
+    table = dict(_entries(read, row.calls))
+    narrow = [found for one in row.kernel.of_32_bits for found in _entries(read, one.calls)]
     return Facts(
         kernel_version,
         {path: str(condition) for path, condition in files.items()},
         {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
-        {call.name: call.entry for call in call_tables.read_table(read, row.calls) if call.entry},
+        table,
         None if tristates is None else tuple(sorted(tristates)),
+        {name: entry for name, entry in narrow if name not in table},
     )
+
+
+def _entries(read: Reader, tables: Iterable[CallTable]) -> Iterator[tuple[str, str]]:
+    return ((call.name, call.entry) for call in call_tables.read_table(read, tables) if call.entry)
 
 
 def reader(source: Path) -> Callable[[str], str | None]:

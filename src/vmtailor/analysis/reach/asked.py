@@ -77,7 +77,7 @@ def _symbols(ask: Ask, asked: AskedSymbols) -> tuple[str, ...]:
 def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     """The symbols by each way in which an ask is told."""
     if ask.kind is EvidenceKind.BINARY_FORMAT:
-        yield asked.rules.of_32_bits if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
+        yield _of_narrow(ask, asked.rules) if ask.key == _OF_32_BITS else _FORMATS.get(ask.key, ())
     elif ask.kind is EvidenceKind.PSEUDO_FILE and not _is_harmless(ask, asked.rules):
         yield from (symbols for _, symbols, _ in asked.path(ask.key))
     elif ask.kind is EvidenceKind.CREDENTIAL and not ask.call:
@@ -94,6 +94,11 @@ def _ways(ask: Ask, asked: AskedSymbols) -> Iterable[tuple[str, ...]]:
     for rule in asked.rules.for_call(ask.call):
         if not rule.only_seen and _holds(rule, ask.argument):
             yield rule.symbols
+
+
+def _of_narrow(ask: Ask, rules: Rules) -> tuple[str, ...]:
+    machine, _, flags = ask.argument.partition(":")
+    return rules.for_narrow(int(machine or 0), int(flags or 0))
 
 
 def _is_harmless(ask: Ask, rules: Rules) -> bool:

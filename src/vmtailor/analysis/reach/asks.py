@@ -89,7 +89,8 @@ class Asks:
         if one.kind is FileKind.SCRIPT:
             yield Ask(EvidenceKind.BINARY_FORMAT, "#!", by="is a script")
         elif one.kind is FileKind.ELF32:
-            yield Ask(EvidenceKind.BINARY_FORMAT, "ELF32", by="is a 32-bit program")
+            numbers = f"{one.machine}:{one.flags}"
+            yield Ask(EvidenceKind.BINARY_FORMAT, "ELF32", argument=numbers, by="is a 32-bit program")
 
     # ---- system calls
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
 from vmtailor.base.files.elf import NoElf
+from vmtailor.model.architecture import narrow_numbers
 from vmtailor.model.processor.code import Code
 
 #: A file with more is known by imports and strings alone.
@@ -71,7 +72,8 @@ class Contents:
     """`own`: what its code leads to by itself: all of it, but in C libraries and static programs only what runs from
     the entry on. `functions`: exported name → place in `called`, for C libraries. `takers`: exported functions that
     take a system call's number, and the position of that argument. `words`, `names`, `paths` and `programs` are whole
-    strings of it, of a script words; paths of a C library or a static program are told with the code that uses them."""
+    strings of it, of a script words; paths of a C library or a static program are told with the code that uses them.
+    `machine` and `flags`: of the header of a program of 32 bits."""
 
     SCHEMA: ClassVar[str] = "vmtailor/file-contents/1"
 
@@ -94,6 +96,8 @@ class Contents:
     paths: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     not_read: str = ""
+    machine: int = 0
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,13 +118,19 @@ def read(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
         return Contents()
     if code is not None and told.machine != code.elf_machine:
         # The same family in 32 bits has a number of its own; another processor's program is not for this kernel.
-        return Contents(FileKind.ELF32 if told.bits == 32 and told.little else FileKind.FOREIGN)
+        return _narrow(data) if told.bits == 32 and told.little else Contents(FileKind.FOREIGN)
     if told.bits == 32 or not told.little:
-        return Contents(FileKind.ELF32 if told.bits == 32 else FileKind.FOREIGN)
+        return _narrow(data) if told.bits == 32 else Contents(FileKind.FOREIGN)
     try:
         return _elf(data, code, wanted)
     except (NoElf, ValueError, IndexError, KeyError, OverflowError, struct.error, MemoryError) as error:
         return Contents(FileKind.ELF, not_read=f"it is damaged: {type(error).__name__}")
+
+
+def _narrow(data: bytes) -> Contents:
+    """A program of 32 bits, of which no more than its header is read."""
+    machine, flags = narrow_numbers(data[:64])
+    return Contents(FileKind.ELF32, machine=machine, flags=flags)
 
 
 def _strings(

@@ -342,13 +342,13 @@ def main() -> None:
     try:
         for name in chosen.only:
             if chosen.cold:
-                start_cold(downloads, cold_cache(folder, name))
+                start_cold(downloads, cold_cache(folder, called(name, chosen.arch)))
             for margin in chosen.margins:
                 results.append(fit(name, folder, chosen.boots, chosen.arch, margin))
                 save(results, chosen.out)
         if chosen.peer or chosen.removals:
             if chosen.cold:
-                os.environ["XDG_CACHE_HOME"] = str(cold_cache(folder, chosen.deep))
+                os.environ["XDG_CACHE_HOME"] = str(cold_cache(folder, called(chosen.deep, chosen.arch)))
             results = [deepened(r, chosen, folder) if r.title == chosen.deep else r for r in results]
             save(results, chosen.out)
     except VmtailorError as error:

@@ -23,6 +23,9 @@ path waited for units; `console` and `printing` what printing cost; `deferral` p
 counted whole, a wait or a test within a stretch is credited to itself, and what ran beside the boot counts as nothing.
 Savings interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
 
+**Processors** says for which families of processors a remedy is: on others it is not named, and `boot --try` refuses it
+by name.
+
 **For** says on which machines a remedy is named at all: what must be so has to be seen in the log, what must not be so
 must not be
 seen (`src/vmtailor/data/boot_facts.toml` has the words and their signs).
@@ -72,10 +75,17 @@ def _range(from_version: str, until_version: str) -> str:
     return f"kernels before {until_version}" if until_version else "all kernels"
 
 
+def _fewer(entry: KnownChange) -> str:
+    """Trials that are for fewer processors than their remedy."""
+    some = [f"`{one.change.id}` for {', '.join(one.processors)}" for one in entry.trials if one.processors]
+    return f" (tried as {'; '.join(some)})" if some else ""
+
+
 def entry_text(entry: KnownChange) -> str:
     """One remedy in Markdown."""
     lines = [f"## {entry.title}", "", f"`{entry.id}`, for {_range(entry.from_version, entry.until_version)}", ""]
     lines += [f"- **Looks like:** {entry.looks}", f"- **Costs because:** {entry.costs}"]
+    lines.append(f"- **Processors:** {', '.join(entry.processors) or 'all'}{_fewer(entry)}")
     if entry.needs:
         lines.append(f"- **For:** {', or '.join(one.words() for one in entry.needs)}")
     for way in entry.ways:

@@ -10,6 +10,7 @@ from tests.unit.bootlog.reading import timeline_of
 
 from vmtailor.analysis.changes.known import catalogue, in_range, read, version_tuple
 from vmtailor.base.errors import VmtailorError
+from vmtailor.model import architecture
 from vmtailor.model.boots.timeline import Remedy
 from vmtailor.model.change import ChangeKind
 
@@ -90,6 +91,38 @@ def test_every_entry_is_documented() -> None:
     text = DOCS.read_text()
     missing = [entry.id for entry in catalogue() if f"## {entry.title}\n" not in text or f"`{entry.id}`" not in text]
     assert not missing, f"run tools/advice_reference.py: {missing}"
+
+
+#: Processors that machines are not fitted for, and whose logs are read.
+READ_ONLY = {"i686", "arm", "mips", "riscv64", "loongarch64", "powerpc64le", "s390x"}
+#: What is a PC's alone.
+OF_PCS = {"rtc-edge", "firmware", "kvm-guest", "orc-sort", "parallel-bringup", "pci-or-mmio"}
+
+
+def test_every_entry_says_for_which_processors_it_is_and_so_do_the_docs() -> None:
+    text = DOCS.read_text()
+    for entry in catalogue():
+        for names in (entry.processors, *(one.processors for one in entry.trials)):
+            assert set(names) <= {*architecture.names(), *READ_ONLY}, entry.id
+        section = text.partition(f"## {entry.title}\n")[2].partition("\n## ")[0]
+        assert f"- **Processors:** {', '.join(entry.processors) or 'all'}" in section, entry.id
+    assert {
+        entry.id
+        for entry in catalogue()
+        if set(entry.processors) - {"x86_64", "i686"} == set() != set(entry.processors)
+    } == OF_PCS
+    for name in ("input-probes", "floppy", "parallel-port", "orc-lookups"):
+        assert "arm64" not in next(entry.processors for entry in catalogue() if entry.id == name), name
+
+
+@pytest.mark.parametrize(("arch", "named"), [("x86", True), ("arm64", False)])
+def test_a_remedy_for_other_processors_is_not_named(tmp_path: Path, arch: str, named: bool) -> None:
+    config = (
+        f"#\n# Automatically generated file; DO NOT EDIT.\n# Linux/{arch} 5.5.19 Kernel "
+        "Configuration\n#\nCONFIG_UNWINDER_ORC=y\nCONFIG_IPV6=y\n"
+    )
+    found = remedies(tmp_path, boot(initcall("inet6_init", 50_000), version="5.5.19"), config)
+    assert ("orc-sort" in found) == named and "ipv6" in found
 
 
 @pytest.mark.parametrize(
@@ -185,6 +218,7 @@ title = "X"
 looks = "l"
 costs = "c"
 risk = "r"
+processors = "all"
 saving = "none"
 confidence = "low"
 
@@ -212,6 +246,7 @@ def test_a_file_says_how_its_change_is_recognised_and_tried(tmp_path: Path) -> N
     path.write_text(GOOD)
     found = read(path)
     (one,) = found.trials
+    assert found.processors == one.processors == ()
     assert one.change.id == one.advice == found.id == "x" and found.ways[0].kind is ChangeKind.UNIT
     assert [(s.kind, s.name, s.value) for s in one.change.settings] == [
         (ChangeKind.UNIT, "x.service", "masked"), (ChangeKind.RUNTIME, "vm.swappiness", "1"),
@@ -228,6 +263,10 @@ def test_a_file_says_how_its_change_is_recognised_and_tried(tmp_path: Path) -> N
         ('does = "masks x"\n', ""),
         ('id = "x"', 'id = "y"'),
         ('saving = "none"', 'saving = "much"'),
+        ('processors = "all"\n', ""),  # each says for which it is
+        ('processors = "all"', "processors = []"),
+        ('processors = "all"', 'processors = "x86_64"'),
+        ('does = "masks x"\n', 'does = "masks x"\nprocessors = [64]\n'),
     ],
 )
 def test_a_file_that_is_wrong_is_named(before: str, after: str, tmp_path: Path) -> None:

@@ -116,6 +116,26 @@ def test_changes_are_made_on_the_machine() -> None:
         applied([chosen[1].change], replace(USUAL, kernel="/k"), Means(Path(), Path()))
 
 
+def test_what_is_for_other_processors_is_refused_by_name() -> None:
+    arm64 = replace(VM, kind="virt", architecture="arm64", kernel="/bundle/Image")
+    names = ("input-probes", "rtc-setup", "pci-or-mmio", "firmware", "kvm-guest/configuration", "input-probes+IPV6=n")
+    for name in names:
+        change(choosing.for_bundle(["random-trust"], "6.12"), arm64, no_build)
+        id = name.partition("/")[0].partition("+")[0]
+        with pytest.raises(UserInputError, match=rf"^{id} is for x86_64, .*this machine is of arm64"):
+            change(choosing.for_bundle([name], "6.12"), arm64, no_build)
+    assert change(choosing.for_bundle(["input-probes"], "6.12"), VM, no_build) != VM
+    assert change(choosing.for_bundle(["rcu-expedited"], "6.12"), arm64, no_build) != arm64
+    # Of all, each that is not for it is left out with its name; the rest can be made.
+    left_out = [
+        one.advice
+        for one in choosing.for_bundle(["all"], "6.12")
+        if (why := choosing.not_for(one.change, "arm64")) and why.startswith(f"{one.advice} is for ")
+    ]
+    assert {"input-probes", "rtc-setup", "pci-or-mmio"} <= set(left_out)
+    assert not {"random-trust", "rcu-expedited", "ipv6", "console-quiet"} & set(left_out)
+
+
 def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
     kconfig = read_kconfig()
     fragment = {"EXPERT": "y", "NET": "y", "INET": "y", "IPV6": "y"}

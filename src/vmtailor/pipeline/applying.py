@@ -37,10 +37,12 @@ class Means:
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
     """The machine with changes made, one after the other, and the changes as they were made, with what stood there
     before. Their symbols are set at once, so that one kernel is compiled. Raises UserInputError for what cannot be
-    made."""
+    made, or is for other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
     for change in changes:
+        if why := choosing.not_for(change, machine.architecture):
+            raise UserInputError(why)
         settings = []
         for setting in change.settings:
             if setting.kind is ChangeKind.CONFIG:
@@ -60,7 +62,7 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
 def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
     """Raise UserInputError for what no bundle's machine can have, or this one, whose kernel was made for it."""
     for change in changes:
-        if why := choosing.obstacle(change):
+        if why := choosing.not_for(change, machine.architecture) or choosing.obstacle(change):
             raise UserInputError(why)
         for setting in change.settings:
             if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != machine.kind:

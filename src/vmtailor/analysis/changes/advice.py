@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range
+from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
 from vmtailor.analysis.changes.needs import any_met
 from vmtailor.analysis.signs.gap_sums import named_within, without_inner
 from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, Remedy, Timeline
@@ -76,7 +76,7 @@ def advise(timeline: Timeline, messages: Messages) -> Timeline:
     remedies: list[Remedy] = []
     applied: list[KnownChange] = []
     for entry in catalogue():
-        if not any_met(entry.needs, facts.machine, facts.arch):
+        if not is_for(entry, facts.arch) or not any_met(entry.needs, facts.machine, facts.arch):
             continue
         if any(_look(facts, match, _Found()) for match in entry.unless):
             continue

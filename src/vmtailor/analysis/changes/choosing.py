@@ -114,6 +114,19 @@ def together(name: str, changes: Sequence[Change]) -> Change:
     return Change(name, "; ".join(change.does for change in changes), settings, reasons)
 
 
+def not_for(change: Change, architecture: str) -> str:
+    """Why a change of the catalogue is none for a family of processors; "" where it is, or is no such change."""
+    entries = [entry for entry in catalogue() if f"advice:{entry.id}" in {one.reference for one in change.reasons}]
+    for entry in entries:
+        settings = {(one.kind, one.name) for one in change.settings}
+        trials = (one for one in entry.trials if settings >= {(s.kind, s.name) for s in one.change.settings})
+        wanted = [entry.processors, *(one.processors for one in trials)]
+        for names in wanted:
+            if names and architecture not in names:
+                return f"{entry.id} is for {', '.join(names)}, and this machine is of {architecture}"
+    return ""
+
+
 def obstacle(change: Change) -> str:
     """Why a change cannot be made on any bundle's machine; "" where it can."""
     return next((why for setting in change.settings if (why := _obstacle(setting))), "")

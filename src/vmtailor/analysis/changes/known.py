@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The catalogue of changes: one file each in data/changes, read and checked.
 
-A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), on which machines (`[[needs]]`, one
-of which must be met; needs.py has the words), what it costs and risks, the ways to make it, in words (`[[way]]`, each
-with a table `needs` of its own where it is not for all these machines), what others measured (`published`), and how it
-is tried (`[[trial]]`, where it can be). Of a trial:
+A file says how to recognise that the change would help (`[[match]]`, `[[unless]]`), for which families of processors
+(`processors`: "all", or their names) and on which machines (`[[needs]]`, one of which must be met; needs.py has the
+words), what it costs and risks, the ways to make it, in words (`[[way]]`, each with a table `needs` of its own where it
+is not for all these machines), what others measured (`published`), and how it is tried (`[[trial]]`, where it can be).
+Of a trial:
 
     id       the file's own where it is left out; of several trials of one file each has its own
     does     what is done, in words
+    processors  where it is for fewer families than the file
     KIND     one table a kind of setting (model/change.py): name = value. `true`: a word without a value; `false`: away
     timeline what the saving is read from in a boot that shows more of itself: processes, units, modules, initcalls
              (names, whole, as patterns), `console`, `initrd` (its phase, less what it waits for), `advice` (what
@@ -58,6 +60,8 @@ MATCH_KINDS = frozenset(
         "arch",
     }
 )
+#: What a change says that is for every family of processors.
+ALL_PROCESSORS = "all"
 #: How the saving is worked out (docs/reference/advice.md).
 SAVINGS = frozenset(
     {
@@ -135,6 +139,7 @@ class InCost:
 @dataclass(frozen=True)
 class Candidate:
     """A change that can be tried, with where its saving is read from beforehand. `advice` is the id of its file.
+    `processors`: the families that it is for, where they are fewer than the file's.
     `parts`: several that are tried as one, which has nothing else of its own then."""
 
     change: Change
@@ -142,6 +147,7 @@ class Candidate:
     timeline: InTimeline = InTimeline()
     cost: InCost = InCost()
     parts: tuple[Candidate, ...] = ()
+    processors: tuple[str, ...] = ()
 
     @property
     def single(self) -> tuple[Candidate, ...]:
@@ -151,13 +157,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class KnownChange:
-    """One change of the catalogue. `gone` says why kernels from `until_version` on do not need it."""
+    """One change of the catalogue. `processors`: the families that it is for, empty for all. `gone` says why kernels
+    from `until_version` on do not need it."""
 
     id: str
     title: str
     looks: str
     costs: str
     risk: str
+    processors: tuple[str, ...]
     saving: str
     confidence: str
     judged_on: str
@@ -192,10 +200,26 @@ def _value(raw: object) -> str | None:
     return raw
 
 
+def processors_of(raw: object) -> tuple[str, ...]:
+    """The families of processors that a change is for, as logs and rows call them; empty for "all". Raises TypeError
+    for what is neither."""
+    if raw == ALL_PROCESSORS:
+        return ()
+    if not isinstance(raw, list) or not raw or not all(isinstance(name, str) for name in raw):
+        raise TypeError(f"processors = {raw!r} is neither {ALL_PROCESSORS!r} nor a list of names")
+    return tuple(raw)
+
+
+def is_for(entry: KnownChange, arch: str | None) -> bool:
+    """Whether a change is for a family of processors; for one that is not known it is taken to be."""
+    return not entry.processors or arch is None or arch in entry.processors
+
+
 def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     timeline = msgspec.convert(raw.pop("timeline", {}), InTimeline)
     cost = msgspec.convert(raw.pop("cost", {}), InCost)
     name, does = raw.pop("id", entry), raw.pop("does")
+    processors = processors_of(raw.pop("processors", ALL_PROCESSORS))
     # What is no id and no place to read from is a kind; of an unknown one ChangeKind raises.
     settings = tuple(
         Setting(ChangeKind(kind), key, _value(value)) for kind, table in raw.items() for key, value in table.items()
@@ -203,7 +227,7 @@ def _trial(raw: dict[str, Any], entry: str, title: str) -> Candidate:
     if not settings:
         raise ValueError(f"the trial {name} sets nothing")
     reason = Reason(Cause.ADVICE, f"advice:{entry}", title)
-    return Candidate(Change(name, does, settings, (reason,)), entry, timeline, cost)
+    return Candidate(Change(name, does, settings, (reason,)), entry, timeline, cost, processors=processors)
 
 
 def read(path: Path) -> KnownChange:
@@ -228,6 +252,7 @@ def read(path: Path) -> KnownChange:
             raw["looks"],
             raw["costs"],
             raw["risk"],
+            processors_of(raw["processors"]),
             raw["saving"],
             raw["confidence"],
             raw.get("judged_on", ""),

@@ -5,16 +5,26 @@ Runs before anything is installed, so it uses the standard library only."""
 
 from __future__ import annotations
 
+import platform
 import sys
 import tomllib
 from pathlib import Path
 
-TABLE = Path(__file__).parent.parent / "src/vmtailor/data/tools.toml"
+DATA = Path(__file__).parent.parent / "src/vmtailor/data"
+
+
+def hosts(architecture: str) -> list[str]:
+    """What `uname -m` says on hosts of a row of data/architectures."""
+    return list(tomllib.loads((DATA / "architectures" / f"{architecture}.toml").read_text())["hosts"])
 
 
 def main() -> int:
-    """Print each package once, in order."""
-    rows = tomllib.loads(TABLE.read_text())["tool"]
+    """Print each package once, in order. A cross compiler is none on a host of its own processor."""
+    rows = [
+        row
+        for row in tomllib.loads((DATA / "tools.toml").read_text())["tool"]
+        if "cross" not in row or platform.machine() not in hosts(row["cross"])
+    ]
     for package in dict.fromkeys(row["package"] for row in rows if row.get("package")):
         print(package)
     return 0

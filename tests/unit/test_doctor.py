@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.tools import load_tool
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.terminal import Console
@@ -21,6 +23,7 @@ from vmtailor.cli import doctor
 from vmtailor.drivers.host import host
 from vmtailor.drivers.host.host import Check, Need, State, Tool
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.model.architecture import every
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -130,6 +133,32 @@ def test_the_table_of_tools_is_sound() -> None:
         assert bool(tool.program) != bool(tool.file), tool.name
         assert tool.package and tool.why, tool.name
         assert not tool.minimum or tool.version, tool.name
+
+
+@pytest.mark.parametrize(
+    ("machine", "needed", "strangers"), [("x86_64", "QEMU", "arm64"), ("aarch64", "QEMU (arm64)", "x86-64")]
+)
+def test_each_host_needs_the_emulator_of_its_own_processor_and_cross_compilers_of_the_others(
+    machine: str, needed: str, strangers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    tools = {tool.name: tool for tool in host.tools()}
+    for name in ("QEMU", "QEMU (arm64)", "QEMU (mips64el)"):
+        assert tools[name].need is (Need.REQUIRED if name == needed else Need.OPTIONAL)
+    own = {"arm64": "x86-64", "x86-64": "arm64"}[strangers]
+    assert {f"gcc ({strangers})", f"C library ({strangers})", "gcc (mips64el)"} <= tools.keys()
+    assert not {f"gcc ({own})", f"C library ({own})"} & tools.keys()
+    assert tools["skopeo"].need is Need.REQUIRED
+    # What compiles for a processor elsewhere is what its row names.
+    packages = {tool.package for tool in tools.values()}
+    for row in every():
+        if not row.is_host:
+            assert {row.kernel.cross_packages[0], row.kernel.cross_packages[-1]} <= packages, row.name
+            assert f"{row.kernel.cross}gcc" in {tool.program for tool in tools.values()}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert load_tool("apt_packages").main() == 0
+    assert printed.getvalue().split() == list(dict.fromkeys(tool.package for tool in host.tools()))
 
 
 def test_make_setup_installs_what_doctor_checks() -> None:

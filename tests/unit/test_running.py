@@ -16,14 +16,15 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting.run_ending import Memory, memory_of
-from vmtailor.drivers.qemu import kvm, qemu_program
+from vmtailor.drivers.qemu import kvm, qemu_command, qemu_program
 from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.model.architecture import every
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.machine import Accelerator, PublishedPort
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import bundling
-from vmtailor.pipeline.bundles import load_bundle
+from vmtailor.pipeline.bundles import load_bundle, machine_of
 from vmtailor.pipeline.running import run as running
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
 
@@ -132,6 +133,32 @@ def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkey
         "x86_64", Store(tmp_path / "cache")
     )
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "mips64", "pdp11"])
+def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on each host: KVM works, and its guests are of this processor; all others are emulated."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    device = tmp_path / "kvm"
+    device.touch()
+    monkeypatch.setattr(kvm, "DEVICE", device)
+    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.WORKS))
+    options(tmp_path, "exit")
+    bundle = load_bundle(tmp_path)
+    own = {"x86_64": "x86_64", "aarch64": "arm64", "mips64": "mips64el", "pdp11": ""}[machine]
+    for row in every():
+        chosen = best_accelerator(row.name, Store(tmp_path / "cache"))
+        assert chosen is (Accelerator.KVM if row.name == own else Accelerator.TCG), row.name
+        foreign = replace(bundle, architecture=row.name, machine=row.kinds[0])
+        argv = qemu_command.command(machine_of(tmp_path, foreign, accelerator=chosen))
+        assert argv[0] == row.emulator.program
+        assert argv[argv.index("-accel") + 1].partition(",")[0] == str(chosen)
+        model = argv[argv.index("-cpu") + 1]
+        assert model == ("host" if row.name == own else row.emulator.cpu_model), row.name
+    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.HANGS))
+    assert {best_accelerator(row.name, Store(tmp_path / "other")) for row in every()} == {Accelerator.TCG}
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
-from vmtailor.model.architecture import of_host
+from vmtailor.model.architecture import every, of_host
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
@@ -81,13 +81,15 @@ class Check:
 
 
 def tools() -> tuple[Tool, ...]:
-    """The table of outside tools."""
+    """The table of outside tools, for this host's processor: its machines' emulator is required, and its compiler is no
+    cross compiler."""
+    own = {row.name for row in every() if row.is_host}
     table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
     return tuple(
         Tool(
             name=row["name"],
             package=row["package"],
-            need=Need(row["need"]),
+            need=Need.REQUIRED if row.get("machines") in own else Need(row["need"]),
             why=row["why"],
             program=row.get("program", ""),
             file=tuple(row.get("file", ())),
@@ -95,6 +97,7 @@ def tools() -> tuple[Tool, ...]:
             minimum=row.get("minimum", ""),
         )
         for row in table["tool"]
+        if row.get("cross") not in own
     )
 
 

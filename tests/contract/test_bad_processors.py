@@ -14,6 +14,8 @@ import pytest
 from tests.fakes.program import Ended, assert_clear, run_program
 from tests.fakes.tars import file, tar_of, write_layout
 
+from vmtailor.base import natives
+from vmtailor.base.errors import HostError
 from vmtailor.model.architecture import Architecture, every
 
 pytestmark = pytest.mark.contract
@@ -68,8 +70,65 @@ def test_a_cross_compiler_that_is_missing(row: Architecture, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)
+def test_a_c_library_that_is_missing(row: Architecture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cross compiler is there, and finds no header: what its packages are is said, the library among them."""
+    compiler = shutil.which(f"{row.kernel.cross}gcc")
+    if compiler is None:
+        pytest.skip(f"no compiler of {row.title} is here")
+    alone = tmp_path / "bin" / f"{row.kernel.cross}gcc"
+    alone.parent.mkdir()
+    alone.write_text(f'#!/bin/sh\nexec {compiler} -nostdinc "$@"\n')
+    alone.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{alone.parent}:{os.environ['PATH']}")
+    there = natives.locate()
+    monkeypatch.setattr(natives, "locate", lambda: there)
+    monkeypatch.setattr(natives, "FOLDER", tmp_path / "made")
+    (tmp_path / "made" / row.name).mkdir(parents=True)
+    with pytest.raises(HostError, match="could not be compiled") as caught:
+        natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages)
+    assert caught.value.exit_code == 3
+    library = next(name for name in row.kernel.cross_packages if name.startswith("libc6-dev-"))
+    assert "apt-get install" in caught.value.hint and library in caught.value.hint
+    assert "No such file or directory" in caught.value.details
+
+
+@pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)
 def test_a_program_of_another_processor_in_an_image(row: Architecture, tmp_path: Path) -> None:
     assert_clear(fit(tmp_path, image(tmp_path, row.image)), 2, "/prog", HOST.title, f"in an image for {row.title}")
+
+
+@pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)
+def test_a_library_of_another_processor_somewhere_in_an_image(row: Architecture, tmp_path: Path) -> None:
+    """What is never started is a warning, with the file, each time; it is no reason to refuse the image. (What ends the
+    fit here is a CPU that there is not.)"""
+    if shutil.which(row.emulator.program) is None or shutil.which(f"{row.kernel.cross}gcc") is None:
+        pytest.skip(f"no emulator or compiler of {row.title} is here")
+    tar = tar_of(file("prog", program(row), mode=0o755), file("usr/lib/old.so", program(HOST)))
+    reference = f"oci:{write_layout(tmp_path / 'layout', [tar], CONFIG, (row.image,))}"
+    cache = str(tmp_path / "cache")
+    for _ in range(2):
+        ended = fit(tmp_path, reference, "--cpu-model", "abacus", XDG_CACHE_HOME=cache)
+        assert_clear(ended, 2, "emulates no CPU 'abacus'")
+        said = " ".join(ended.stderr.split())
+        assert f"is for {row.title}, and /usr/lib/old.so ({HOST.title}) would not start there" in said
+        assert "/prog" not in said
+
+
+@pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)
+def test_packages_that_are_missing(row: Architecture, tmp_path: Path) -> None:
+    """A mirror without this processor's packages."""
+    for needed in (row.emulator.program, f"{row.kernel.cross}gcc", "apt-get"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not here")
+    path = path_without(tmp_path / "bin", "apt-get")
+    script = tmp_path / "bin" / "apt-get"
+    script.write_text(
+        '#!/bin/sh\ncase " $* " in *" update "*) echo "E: 404 Not Found" >&2; exit 100;; esac\n'
+        f'exec {shutil.which("apt-get")} "$@"\n'
+    )
+    script.chmod(0o755)
+    ended = fit(tmp_path, image(tmp_path, row.image, of=row), PATH=path, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert_clear(ended, 3, f"the package lists of {row.title} cannot be fetched", "have this architecture")
 
 
 def test_an_architecture_that_is_not_in_the_index(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,11 +16,12 @@ from tests.fakes.tars import read_flat
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import run
+from vmtailor.drivers.image.entry_point import machine_of
 from vmtailor.drivers.image.image_packages import read_inventory
-from vmtailor.model.architecture import of_host
+from vmtailor.model.architecture import Architecture, every, of_host
 from vmtailor.model.exercise import ReadyKind
 from vmtailor.stages.exercise_file import load
-from vmtailor.stages.image import fetch
+from vmtailor.stages.image import ImageOptions, fetch
 
 pytestmark = [
     pytest.mark.contract,
@@ -30,8 +32,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/image.toml"))
 
 
-def build(name: str, out: Path, cache: Path) -> Path:
-    run([sys.executable, str(EXAMPLES / "build.py"), name, str(out), "--cache", str(cache)], timeout_s=600)
+def build(name: str, out: Path, cache: Path, *more: str) -> Path:
+    run([sys.executable, str(EXAMPLES / "build.py"), name, str(out), "--cache", str(cache), *more], timeout_s=600)
     return out
 
 
@@ -61,6 +63,27 @@ def test_an_example(name: str, tmp_path: Path, cache: Path) -> None:
     # A package's licence travels with it.
     if installed:
         assert any(path.startswith("usr/share/doc/") and path.endswith("/copyright") for path in flat)
+
+
+@pytest.mark.parametrize("row", [row for row in every() if not row.is_host], ids=lambda row: row.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_for_another_processor(
+    name: str, row: Architecture, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """From that processor's packages, without running a program of it: all that is executed is for it."""
+    if shutil.which(f"{row.kernel.cross}gcc") is None:
+        pytest.skip(f"no compiler of {row.title} is here")
+    packages = tmp_path_factory.getbasetemp() / f"packages-{row.name}"
+    layout = build(name, tmp_path / name, packages, "--arch", row.name)
+    image = fetch(f"oci:{layout}", Store(tmp_path / "cache"), ImageOptions(architecture=row.image))
+    assert image.config.architecture == row.image
+    with (EXAMPLES / name / "image.toml").open("rb") as file:
+        spec = tomllib.load(file)
+    installed = {package.name: package for package in read_inventory(Path(image.archive)).packages}
+    assert installed.keys() >= set(spec.get("packages", ()))
+    machines = [machine_of(data[:64]) for info, data in read_flat(Path(image.archive)).values() if info.isreg()]
+    found = {number for number in machines if number is not None}
+    assert found and found <= set(row.elf), found
 
 
 def test_two_builds_give_the_same_bytes(tmp_path: Path, cache: Path) -> None:

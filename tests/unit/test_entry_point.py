@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fakes.tars import directory, file, layers_of, symlink, tar_of
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image.entry_point import check_entry_point, interpreter_of
+from vmtailor.drivers.image.entry_point import check_entry_point, interpreter_of, strangers
 from vmtailor.drivers.image.layers import Layer, merge, read_tree
 from vmtailor.model.image import Image, ImageConfig
 
@@ -60,6 +61,28 @@ def test_a_program_of_another_processor_is_named(tmp_path: Path) -> None:
     assert "--arch" in caught.value.hint
     with pytest.raises(UserInputError, match="'/b' of oci:x is a program for machine 22 of ELF"):
         checked(tmp_path, ("/a",), program("a", b"#!/b\n"), program("b", for_machine(22)))
+
+
+def test_programs_of_other_processors_are_found_wherever_they_are(tmp_path: Path) -> None:
+    """Those that machines are fitted for; neither objects, nor firmware, nor what is no program at all."""
+    others = ["usr/lib/x86_64-linux-gnu/libold.so", "opt/tool"]
+    entries = (
+        program("a", for_machine(183)),
+        *(file(name, for_machine(62)) for name in others),
+        file("lib/firmware/dsp", for_machine(164)),
+        file("lib/bpf", for_machine(247)),
+        file("src/a.o", for_machine(62)[:16] + b"\x01\x00" + for_machine(62)[18:]),
+        file("short", b"\x7fELF\x02"),
+        file("text", b"x" * 64),
+        symlink("link", "opt/tool"),
+    )
+    archive = tmp_path / "flat.tar"
+    merge(layers_of(tmp_path, [tar_of(*entries)]), archive)
+    tree = read_tree([Layer(archive, "flat")])
+    image = Image("oci:x", "sha256:0", ImageConfig("arm64"), str(archive), "0", 1, 1)
+    assert strangers(tree, image) == tuple((f"/{name}", "x86-64") for name in sorted(others))
+    assert strangers(tree, replace(image, config=ImageConfig("amd64"))) == (("/a", "arm64"),)
+    assert strangers(tree, replace(image, config=ImageConfig("pdp11"))) == ()
 
 
 @pytest.mark.parametrize(

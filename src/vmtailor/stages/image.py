@@ -5,30 +5,33 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from vmtailor.base import output
 from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.regular_file import open_regular
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
-from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point
+from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
-from vmtailor.model.architecture import every, of_host
+from vmtailor.model.architecture import every, of_host, of_image
 from vmtailor.model.image import Image, ImageConfig
 from vmtailor.model.systems.subject import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.
 VERSION = "2"
 #: The same for the check of what is started.
-_START = "3"
+_START = "4"
+#: So many files are named that are for another processor than the image.
+_MOST_NAMED = 3
 #: Where our own files lie in a machine; an image's files there would be hidden.
 RESERVED = ".vmtailor"
 
@@ -393,10 +396,12 @@ def _overridden(config: ImageConfig, options: ImageOptions) -> ImageConfig:
 
 
 def _check_start(image: Image, store: Store) -> None:
-    """Check entry point and reserved names in the archive; the answer is remembered, since a large one takes long."""
+    """Check entry point and reserved names in the archive, and say which programs are for another processor; the answer
+    is remembered, since a large one takes long."""
     facts = repr((image.config.argv[:1], image.config.env, image.config.working_dir, image.config.architecture))
     passed = store.root / "images" / f"{digest('start', _START, image.archive_sha256, facts)[:40]}.ok"
     if passed.is_file():
+        _note(passed.read_bytes().decode("utf-8", "replace"))
         return
     tree = layers.read_tree([Layer(Path(image.archive), "of the merged image")], layers.OWN)
     if tree.lookup(f"/{RESERVED}", follow=False) is not None:
@@ -405,4 +410,21 @@ def _check_start(image: Image, store: Store) -> None:
             hint="leave it out of the image",
         )
     check_entry_point(tree, image)
-    records.write_atomic(passed, b"", private=True)
+    said = _mixed(strangers(tree, image), image)
+    records.write_atomic(passed, said.encode("utf-8", "replace"), private=True)
+    _note(said)
+
+
+def _mixed(found: Sequence[tuple[str, str]], image: Image) -> str:
+    """What is said of a mixed image; empty where it is none."""
+    row = of_image(image.config.architecture)
+    if not found or row is None:
+        return ""
+    named = ", ".join(f"{path[:200]} ({other})" for path, other in found[:_MOST_NAMED])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"! {image.reference} is for {row.title}, and {named}{more} would not start there"
+
+
+def _note(said: str) -> None:
+    if said:
+        output.note(said)

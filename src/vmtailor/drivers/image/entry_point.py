@@ -18,6 +18,9 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HEAD_BYTES = 8192
 SCRIPT_BYTES = 256
 _PT_INTERP = 3
+_ET_EXEC, _ET_DYN = 2, 3
+#: An ELF file says its machine in these.
+_HEADER_BYTES = 20
 
 
 def check_entry_point(tree: LayerTree, image: Image) -> str:
@@ -99,6 +102,32 @@ def _check_machine(image: Image, name: str, head: bytes) -> None:
         f"'{name[:200]}' of {image.reference} is a program for {other}, in an image for {row.title}",
         hint="build the image for one processor, or say which with --arch",
     )
+
+
+def strangers(tree: LayerTree, image: Image) -> tuple[tuple[str, str], ...]:
+    """The programs and libraries of an image that are for a processor of another family than the image says: path, and
+    for which. `tree` is of the image's flat archive. Those for what no machine is fitted for are not meant: firmware of
+    devices, programs for the kernel's own machine."""
+    row = of_image(image.config.architecture)
+    if row is None:
+        return ()
+    others = {number: one.title for one in every() for number in one.elf if number not in row.elf}
+    found = []
+    with Path(image.archive).open("rb") as file:
+        for path, node in tree.walk():
+            if node.kind == tarfile.REGTYPE and node.size >= _HEADER_BYTES:
+                file.seek(node.offset)
+                head = file.read(_HEADER_BYTES)
+                other = others.get(machine_of(head) or 0)
+                if other is not None and _is_loaded(head):
+                    found.append((f"/{path}", other))
+    return tuple(found)
+
+
+def _is_loaded(head: bytes) -> bool:
+    """Whether an ELF file is executed or loaded by programs: no object file, no kernel module."""
+    kind: int = struct.unpack_from(">H" if head[5] == 2 else "<H", head, 16)[0]
+    return kind in (_ET_EXEC, _ET_DYN)
 
 
 def machine_of(head: bytes) -> int | None:

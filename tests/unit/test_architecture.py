@@ -245,13 +245,14 @@ def test_system_calls_have_their_numbers_from_either_form_of_table() -> None:
     assert call_tables.read_table(lambda path: None, tables) == ()
 
 
-def test_programs_of_32_bits_take_what_the_family_calls_it() -> None:
-    tree = read_tree()
-    for name, symbol in (("x86_64", "IA32_EMULATION"), ("arm64", "COMPAT")):
-        rules = demand_rules.load(row=architecture.named(name))
-        demands = Demands(tree.facts, rules, {symbol: "y"}, lambda path: b"\x7fELF\x01")
-        demands.program("/old", "here")
-        assert {one for found in demands.result() for one in found.symbols} == {symbol}
+@pytest.mark.parametrize("name", architecture.names())
+def test_what_is_left_out_is_neither_policy_nor_platform(name: str) -> None:
+    """A symbol stands in one place: kept for a reason, or left out for one."""
+    row = architecture.named(name)
+    left = [symbol for one in row.left_out for symbol in one.symbols]
+    assert len(set(left)) == len(left) and all(one.reason for one in row.left_out)
+    for entry in (*row.platform, *row.policy):
+        assert not set(left) & entry["symbols"].keys() if "symbols" in entry else True, entry["id"]
 
 
 # ---- which architecture a fit is for

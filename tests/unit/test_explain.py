@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from vmtailor.base.terminal import Console
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
@@ -86,6 +88,35 @@ def test_a_symbol_without_a_prompt_that_ran_is_out_too() -> None:
     found = ask("CRYPTO_ECC", dataclasses.replace(RUN, plan=plan))
     assert found.standing is Standing.OUT and "its code ran on the baseline" in found.summary
     assert gone in plan.gone and gone not in plan.left_out  # repair could not set it
+
+
+def of_processor(architecture: str, changes: Sequence[Change]) -> FitRun:
+    """The run, had it been of another processor, with these changes."""
+    plan = dataclasses.replace(RUN.plan, architecture=architecture, changes=tuple(changes))
+    return dataclasses.replace(RUN, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "words"),
+    [
+        ("mips64el", "STRICT_KERNEL_RWX", "no page table maps"),
+        ("mips64el", "CONFIG_KVM_GUEST", "no paravirtualisation"),
+        ("mips64el", "vmap_stack", "no guard pages"),
+        ("arm64", "ARM64_SSBD", "no symbol since 5.10"),
+    ],
+)
+def test_what_no_kernel_of_a_processor_has_says_why(architecture: str, name: str, words: str) -> None:
+    run = of_processor(architecture, [c for c in RUN.plan.changes if c.id != name.removeprefix("CONFIG_").upper()])
+    found = ask(name, run)
+    assert found.kind is NameKind.SYMBOL and found.standing is Standing.OUT
+    assert words in found.summary and named(architecture).title in found.summary
+
+
+def test_protection_that_is_left_out_says_why_beside_what_would_bring_it_in() -> None:
+    gone = dataclasses.replace(RUN.plan.gone[0], id="RANDOMIZE_BASE")
+    run = of_processor("arm64", [gone, *RUN.plan.changes])
+    found = ask("RANDOMIZE_BASE", run)
+    assert "nokaslr" in dict(found.facts)["as protection"] and found.brings_in
 
 
 def test_circles_of_dependencies_end() -> None:

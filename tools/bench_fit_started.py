@@ -64,7 +64,7 @@ def _served(bundle: Path, answer: Answer, program: Sequence[str]) -> Started:
         running.kill()
         running.wait()
     if page is None:
-        return Started(f"answers nothing through a published port within {WITHIN_S:.0f} s", False)
+        return Started(f"ends, or answers nothing within {WITHIN_S:.0f} s, through a published port", False)
     good = answer.text in page
     return Started(f"serves {len(page)} bytes through a published port" + ("" if good else ", not its page"), good)
 

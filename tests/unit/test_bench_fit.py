@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -25,6 +27,68 @@ def test_another_processor_has_goals_of_its_own(bench: ModuleType) -> None:
     assert (usual[memory].goal, other[memory].goal) == ("≤ 32", "≤ 24")
     assert other[memory].good(24 << 20, None) and not other[memory].good(25 << 20, None)
     assert other["verified"] is usual["verified"]
+
+
+def test_each_margin_has_a_column_and_goals_of_figures_are_for_none(bench: ModuleType) -> None:
+    run = fit_run()
+    times = bench.Timing(1200, 5, 5, 10**8, processor_s=654.0)
+    document = fit_document(run)
+    usual = bench.Result("web", document, run, times)
+    wider = bench.Result("web", document, run, times, margin="default")
+    head, rows, missed = bench.table_of([usual, wider])
+    assert head[2::2] == ["web", "web (default margin)"]
+    assert {row[0]: row[2] for row in rows}["the first fit's processor time (s)"] == "654.0"
+    assert "web: cold fit (s)" in missed and "web (default margin): cold fit (s)" not in missed
+    failed = replace(wider, run=replace(run, verified=False))
+    assert "web (default margin): verified" in bench.table_of([failed])[2]
+
+
+PROGRAM = """
+import http.server, signal, sys
+verb, *words = sys.argv[1:]
+assert verb == "run"
+if words[0] != "-p":
+    print(open(words[-1]).read())
+    sys.exit(3)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+address, port, inner = words[1].split(":")
+assert inner == "80"
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(open(words[-1], "rb").read())
+
+http.server.HTTPServer((address, int(port)), Page).serve_forever()
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected", "words"),
+    [
+        (("made to measure", 3, 0), "made to measure", True, "ends with 3"),
+        (("made to measure", 0, 0), "made to measure", False, "ends with 3"),
+        (("made to measure", 3, 0), "no", False, 'prints "no"'),
+        (("made to measure", 0, 80), "a page made to measure", True, "serves 22 bytes through a published port"),
+        (("made to measure", 0, 80), "another page", False, "not its page"),
+    ],
+)
+def test_a_bundle_is_run_as_a_user_would(
+    answer: tuple[str, int, int], text: str, expected: bool, words: str, tmp_path: Path
+) -> None:
+    started, bundle, program = load_tool("bench_fit_started"), tmp_path / "bundle", tmp_path / "program.py"
+    bundle.write_text(text)
+    program.write_text(PROGRAM)
+    found = started.did(bundle, started.Answer(*answer), (sys.executable, str(program)))
+    assert found.expected is expected and words in found.what, found
+    assert started.did(bundle, None) is None
+
+
+def test_a_machine_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    started = load_tool("bench_fit_started")
+    found = started.did(tmp_path, started.Answer("page", port=80), (sys.executable, "-c", "raise SystemExit(5)"))
+    assert not found.expected and "answers nothing" in found.what
 
 
 def test_goals_and_what_misses_them(bench: ModuleType) -> None:

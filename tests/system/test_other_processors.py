@@ -188,7 +188,7 @@ def test_lighttpd(lighttpd: Foreign, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_changes_are_tried_on_its_bundle(lighttpd: Foreign, tmp_path: Path) -> None:
     """A word of the command line, counted exactly; and what says why it cannot be tried."""
-    words = ("--judge", "instructions", "-n", "1", "--try", "rcu-expedited,SOUND=n,cron", "--json")
+    words = ("--judge", "instructions", "-n", "1", "--try", "rcu-expedited,SOUND=n,cron,pci-or-mmio", "--json")
     ended = run_program(tmp_path, "boot", lighttpd.bundle, *words, "-o", tmp_path / "out", timeout_s=FIT_S)
     assert ended.code == 0, ended.stderr[-2000:]
     trials = {one["id"]: one for one in json.loads(ended.stdout)["trials"]}
@@ -196,6 +196,8 @@ def test_changes_are_tried_on_its_bundle(lighttpd: Foreign, tmp_path: Path) -> N
     assert measured["low"] == measured["high"] and trials["rcu-expedited"]["verdict"] in ("better", "worse", "same")
     assert trials["SOUND=n"]["problem"] == "the machine is like this already"
     assert "no units" in trials["cron"]["problem"]
+    foreign = f"pci-or-mmio is for x86_64, and this machine is of {lighttpd.row.name}"
+    assert trials["pci-or-mmio"]["problem"] == foreign
     assert_nothing_left(ended)
 
 

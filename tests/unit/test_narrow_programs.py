@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
+import pytest
 from tests.fakes.kernel_tree import read_tree
 
 from vmtailor.analysis.demands import demand_rules
@@ -20,6 +22,8 @@ from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.model import architecture
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.reach import Nearness, Reach, ReachedFile
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
 
 
 def test_programs_of_32_bits_take_what_the_family_calls_it() -> None:
@@ -64,3 +68,14 @@ def test_calls_that_only_programs_of_32_bits_have_are_known_by_their_tables() ->
     assert facts.narrow == {"futex_time64": "futex", "fcntl64": "fcntl64"}
     known = facts.syscall("futex_time64")
     assert known is not None and str(known[0]) == "FUTEX" and facts.syscall("not_ours") is None
+
+
+@pytest.mark.parametrize("row", architecture.every(), ids=lambda row: row.name)
+def test_the_guests_init_names_the_same_symbols(row: architecture.Architecture) -> None:
+    """What it says of a program that the kernel cannot execute is what the row says of it."""
+    header = (NATIVE / "arch" / row.name / "arch.h").read_text()
+    (macro,) = re.findall(r"#define ARCH_PROGRAMS_OF_32_BITS\(head\) (.*)", header)
+    assert re.findall(r'"(\w+)"', macro) == [symbol for one in row.kernel.of_32_bits for symbol in one.symbols]
+    for one in row.kernel.of_32_bits:
+        assert not one.mask or f"(head)[36] & {one.mask:#x}" in macro  # in the first byte of the flags
+        assert not one.machine or f"(head)[18] == {one.machine}" in macro

@@ -15,6 +15,7 @@ from vmtailor.analysis.demands.demand import Demand, Demands
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.ksource.facts import Place
 from vmtailor.base.errors import UserInputError
+from vmtailor.model.architecture import named
 from vmtailor.model.evidence import EvidenceKind, Strength
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.image import ImageConfig, Port
@@ -88,6 +89,15 @@ def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
 )  # fmt: skip
 def test_a_call_demands(event: SyscallEvent, symbols: set[str]) -> None:
     assert symbols_of(event) == symbols
+
+
+@pytest.mark.parametrize(("name", "symbols"), [("arm64", {"ARM64_MTE"}), ("x86_64", set())])
+def test_a_rule_is_of_its_processor(name: str, symbols: set[str]) -> None:
+    """Memory with tags: another processor has not the symbol."""
+    rules = demand_rules.load(row=named(name))
+    demands = Demands(FACTS, rules, EVERYTHING)
+    demands.event(call("mmap", "NULL", "4096", "PROT_READ|PROT_MTE", "MAP_PRIVATE|MAP_ANONYMOUS", "-1", "0"))
+    assert {symbol for found in demands.result() for symbol in found.symbols} == symbols
 
 
 @pytest.mark.parametrize(

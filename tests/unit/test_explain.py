@@ -112,6 +112,12 @@ def test_what_no_kernel_of_a_processor_has_says_why(architecture: str, name: str
     assert words in found.summary and named(architecture).title in found.summary
 
 
+def test_a_record_of_a_processor_that_is_not_known_is_explained_all_the_same() -> None:
+    run = of_processor("abacus", RUN.plan.changes)
+    assert answers.answer(run, "KVM_GUEST", catalogue.load(), demand_rules.load()) is not None
+    assert answers.answer(run, "ARM64_SSBD", catalogue.load(), demand_rules.load()) is None
+
+
 def test_protection_that_is_left_out_says_why_beside_what_would_bring_it_in() -> None:
     gone = dataclasses.replace(RUN.plan.gone[0], id="RANDOMIZE_BASE")
     run = of_processor("arm64", [gone, *RUN.plan.changes])

@@ -27,7 +27,7 @@ from vmtailor.cli.explaining.programs import explain_for
 from vmtailor.cli.saved import TraceLines, cached_tree, load_run
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
-from vmtailor.model.architecture import names
+from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
@@ -232,9 +232,9 @@ def _print(answer: LookupAnswer, json: bool, console: Console) -> None:
 def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
     if (beside := units.answer(run, what) or tuned.answer(run, what)) is not None:
         return beside
-    rules = demand_rules.load()
     # A plan may be somebody else's, of an architecture that this version does not know: any entry's words will do then.
     architecture = run.plan.architecture if run.plan.architecture in names() else None
+    rules = demand_rules.load(row=named(architecture) if architecture else None)
     found = answers.answer(run, what, catalogue.load(architecture=architecture), rules)
     if not tree or (found is not None and (found.kind is not NameKind.SYMBOL or found.standing is Standing.IN)):
         return found

@@ -8,6 +8,7 @@ calls   = ["fcntl"]
 words   = ["F_SETLK", "F_GETLK"]   # any of these stands in the arguments; may be left out
 text    = '"tls"'                  # a regular expression that the arguments, joined by ", ", contain; may be left out
 kernel  = ">=6.6"                  # bounds of versions; may be left out
+arch    = ["arm64"]                # on these processors only; may be left out
 only_seen = true                   # that a program could is no reason, only that one did; may be left out
 symbols = ["FILE_LOCKING"]
 reason  = "why"
@@ -81,6 +82,7 @@ class CallRule:
     words: tuple[str, ...] = ()
     text: str = ""
     kernel: str = ""
+    arch: tuple[str, ...] = ()
     only_seen: bool = False
 
     @cached_property
@@ -238,14 +240,15 @@ def load(folder: Traversable | Path | None = None, row: Architecture | None = No
     """All rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError when two
     have one id."""
     every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
+    row = row or presumed()
     found = Rules(
-        tuple(rule for one in every for rule in one.calls),
+        tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
         tuple(rule for one in every for rule in one.paths),
         tuple(rule for one in every for rule in one.arguments),
         tuple(rule for one in every for rule in one.company),
         tuple(rule for one in every for rule in one.harmless),
         tuple(rule for one in every for rule in one.untold),
-        (row or presumed()).kernel.of_32_bits,
+        row.kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_rows.require_unique(ids, "rules of data/demand")

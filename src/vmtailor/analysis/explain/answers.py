@@ -14,7 +14,7 @@ from vmtailor.analysis.changes.causes import cause_of
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
-from vmtailor.model.architecture import named
+from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.evidence import Evidence, EvidenceKind
 from vmtailor.model.fit import FitRun
@@ -160,15 +160,19 @@ def _left_out(run: FitRun, row: Change, catalogue: Catalogue, rules: Rules) -> E
 
 
 def _why_left_out(run: FitRun, name: str) -> str:
-    """Why kernels of the family are without a protection; empty where its data does not say."""
+    """Why kernels of the family are without a protection; empty where its data does not say, or nothing is known of
+    the family: the record may be somebody else's."""
+    if run.plan.architecture not in names():
+        return ""
     return next((one.reason for one in named(run.plan.architecture).left_out if name in one.symbols), "")
 
 
 def _never(run: FitRun, name: str) -> Explained | None:
     """A protection that the baseline has not either, because its family has none, or no symbol for it."""
-    why, title = _why_left_out(run, name), named(run.plan.architecture).title
+    why = _why_left_out(run, name)
     if not why:
         return None
+    title = named(run.plan.architecture).title
     return Explained(name, NameKind.SYMBOL, Standing.OUT, f"{name} is out, for all kernels of {title}: {why}")
 
 

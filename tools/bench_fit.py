@@ -51,7 +51,7 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.pipeline.inputs import prepare
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.build import collect, located
 
@@ -70,6 +70,8 @@ ANSWERS = {
     "lighttpd": Answer("made to measure", port=80),
     "nginx": Answer("made to measure", port=80),
 }
+#: Kinds of the cache of which a cold fit makes one more each.
+RESULTS = ("trace", "kernel", machines.COUNTED)
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
@@ -110,7 +112,7 @@ def spent_s() -> float:
 
 def results_in_cache() -> list[int]:
     """How many traces, kernels and measurements there are: a cold fit makes one more of each."""
-    return [len([*(cache_root() / kind).glob("[0-9a-f]*")]) for kind in ("trace", "kernel", "measured")]
+    return [len([*(cache_root() / kind).glob("[0-9a-f]*")]) for kind in RESULTS]
 
 
 def cold_cache(folder: Path, name: str) -> Path:

@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.fit_run_data import fit_run
 from tests.fakes.tools import load_tool
 
+from vmtailor.cli import cache
 from vmtailor.stages.report import fit_document
 
 
@@ -41,6 +42,10 @@ def test_each_margin_has_a_column_and_goals_of_figures_are_for_none(bench: Modul
     assert "web: cold fit (s)" in missed and "web (default margin): cold fit (s)" not in missed
     failed = replace(wider, run=replace(run, verified=False))
     assert "web (default margin): verified" in bench.table_of([failed])[2]
+
+
+def test_a_cold_fit_is_told_by_kinds_that_the_cache_has() -> None:
+    assert set(load_tool("bench_fit").RESULTS) <= cache._KINDS.keys()
 
 
 PROGRAM = """

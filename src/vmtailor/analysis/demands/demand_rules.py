@@ -8,7 +8,7 @@ calls   = ["fcntl"]
 words   = ["F_SETLK", "F_GETLK"]   # any of these stands in the arguments; may be left out
 text    = '"tls"'                  # a regular expression that the arguments, joined by ", ", contain; may be left out
 kernel  = ">=6.6"                  # bounds of versions; may be left out
-arch    = ["arm64"]                # on these processors only; may be left out
+arch    = ["NAME"]                 # on these processors only; may be left out
 only_seen = true                   # that a program could is no reason, only that one did; may be left out
 symbols = ["FILE_LOCKING"]
 reason  = "why"

@@ -31,6 +31,7 @@
 static struct report {
     const char *name;
     struct list argv;
+    bool errors; /* its standard error is sent, too */
 } reports[MOST_REPORTS];
 
 static size_t count, next;
@@ -47,6 +48,8 @@ void reports_read(void) {
     for (char *record = text; record < end; record += strlen(record) + 1) {
         if (strncmp(record, "name ", 5) == 0 && count < MOST_REPORTS)
             reports[count++].name = record + 5;
+        else if (strcmp(record, "errors") == 0 && count > 0)
+            reports[count - 1].errors = true;
         else if (strncmp(record, "arg ", 4) == 0 && count > 0 && list_add(&reports[count - 1].argv, record + 4))
             continue;
         else
@@ -65,9 +68,10 @@ static void take_out(struct watch *watch, short events) {
         loop_remove(watch);
 }
 
-static pid_t start(struct list *argv, int to) {
+static pid_t start(struct list *argv, int to, bool errors) {
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    pid_t pid = child_start(argv, (struct stdio){nothing, to >= 0 ? to : nothing, nothing, false}, false, NULL);
+    int out = to >= 0 ? to : nothing;
+    pid_t pid = child_start(argv, (struct stdio){nothing, out, errors ? out : nothing, false}, false, NULL);
     close(nothing);
     return pid;
 }
@@ -85,7 +89,7 @@ static void shut_down(void) {
     line_drain();
     line_text(WIRE_EXIT, "0 0 ");
     tracer_end();
-    running = settings.argv.count > 0 ? start(&settings.argv, -1) : -1;
+    running = settings.argv.count > 0 ? start(&settings.argv, -1, false) : -1;
     if (running < 0)
         end_now("there is no command to shut down by");
 }
@@ -101,7 +105,7 @@ static void go_on(void) {
         end_now("pipe2");
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     loop_add(&out, ends[0], POLLIN, take_out);
-    running = start(&reports[next].argv, ends[1]);
+    running = start(&reports[next].argv, ends[1], reports[next].errors);
     close(ends[1]);
     if (running < 0)
         end_now("fork");

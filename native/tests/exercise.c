@@ -92,6 +92,12 @@ void line_send(char type, const void *payload, size_t length) {
     say_bytes(type == WIRE_RESULT ? "result" : type == WIRE_NOTE ? "note" : "frame", payload, length);
 }
 
+void line_file(const char *name, const void *data, size_t length) {
+    char what[100];
+    snprintf(what, sizeof what, "file %s", name);
+    say_bytes(what, data, length);
+}
+
 void line_text(char type, const char *format, ...) {
     char text[1024];
     va_list args;

@@ -211,6 +211,18 @@ def test_a_program_that_ends_before_it_is_ready(drive: Drive) -> None:
 # --- the load ---
 
 
+def test_what_a_step_says_on_its_standard_error_is_sent_though_it_is_right(drive: Drive) -> None:
+    load = (command("one", repeat=2), command("quiet"), command("two"))
+    said = ("err no limit\\n", "exit 0", "err again\\n", "exit 0", "exit 0", f"err {'x' * 2000}", "exit 0")
+    did = drive(exercise(HEALTHY, *load), "err not yet\\n", "exit 1", "wait 600", "exit 0", RESTS, *said)
+    files = [text for text in did.what if text.startswith("file ")]
+    assert files[0] == "file step-errors step 0\\nno limit\\nagain\\n\\n"
+    assert [text[:30] for text in files[1:]] == ["file step-errors step 2\\n" + "x" * (30 - 25)] and len(
+        files[1]
+    ) < 1100
+    assert all(result["right"] == result["done"] for result in did.results)
+
+
 def test_steps_are_done_one_after_the_other_each_as_often_as_it_says(drive: Drive) -> None:
     load = (command("one", repeat=3), replace(WEB, repeat=7), command("two"))
     did = drive(exercise(HEALTHY, *load), "exit 0", RESTS, *["exit 0"] * 3, f"out {CONTENT}", "exit 0", "exit 0")

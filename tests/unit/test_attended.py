@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ import pytest
 
 from vmtailor.analysis.guests import attended
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.natives import locate
 from vmtailor.booting.attended import with_attendant
 from vmtailor.drivers.guest import attendant_volume
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.guest.wire import OPEN_KEY
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import Blocks, Counters, Stretch, Totals
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.system_exercise import STOP, SystemExercise, SystemReadyKind
+from vmtailor.model.boots.system_exercise import STOP, Saying, SystemExercise, SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Patience
 from vmtailor.model.exercise import ReadyKind, StepKind
 from vmtailor.model.guest import READY_STEP, GuestNote, GuestReport, Mark, StepResult
@@ -39,6 +42,9 @@ argv = ["true"]
 [[load]]
 kind = "host-command"
 argv = ["curl", "http://127.0.0.1:{port:80}/"]
+[[says]]
+name = "engine"
+argv = ["docker", "info"]
 [stop]
 argv = ["systemctl", "poweroff"]
 timeout_s = 60
@@ -58,6 +64,7 @@ def test_a_systems_exercise() -> None:
     )
     assert [step.kind for step in found.load] == [StepKind.COMMAND, StepKind.HOST_COMMAND]
     assert (found.ports, found.step_timeout_s, found.stop) == ((80, 8080), 30.0, ("systemctl", "poweroff"))
+    assert found.says == (Saying("engine", ("docker", "info"), errors=True),)
     inside = found.inside()
     step = inside.ready.step
     assert step is not None and step.argv == ("systemctl", "is-active", "multi-user.target")
@@ -82,6 +89,11 @@ def test_a_systems_exercise() -> None:
         ("[ready]\nkind='tcp'\nport=1\n[stop]\nsignal='TERM'", "stop.signal is not known"),
         ("[ready]\nkind='tcp'\nport=1\n[[load]]\nkind='host-command'\nargv=['{port:5}']", "asks for port 5"),
         ("[ready]\nkind='tcp'\nport=1\n[expect]\nexit_code=0", "expect is not known"),
+        ("[ready]\nkind='tcp'\nport=1\n[[says]]\nname='E x'\nargv=['x']", "says[1].name must be a word"),
+        ("[ready]\nkind='tcp'\nport=1\n[[says]]\nname='x'", "says[1].argv must be a list"),
+        ("[ready]\nkind='tcp'\nport=1\n[[says]]\nname='x'\nargv=['x']\nshell=true", "says[1].shell is not known"),
+        ("[ready]\nkind='tcp'\nport=1\n" + 2 * "[[says]]\nname='x'\nargv=['x']\n", "says[2].name is x, as another"),
+        ("[ready]\nkind='tcp'\nport=1\n" + 9 * "[[says]]\nname='x'\nargv=['x']\n", "at most 8"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(text: str, words: str) -> None:
@@ -114,6 +126,16 @@ def test_what_the_attendant_is_told() -> None:
     assert b"hold 1" not in attendant_volume.config_bytes(alone, OPEN_KEY)
     with pytest.raises(UserInputError, match="NUL"):
         attendant_volume.config_bytes(replace(alone, stop=("a\0b",)), OPEN_KEY)
+
+
+def test_what_the_system_is_asked_of_itself_is_on_the_attendants_disk(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    attendant_volume.write(volume, locate(), SystemRoot("/dev/vda1"), parsed(GOOD), OPEN_KEY)
+    told = subprocess.run(["debugfs", "-R", "cat /reports", volume], check=True, capture_output=True).stdout
+    records = [one.decode() for one in told.split(b"\0")]
+    assert [one for one in records if one.startswith("name ")][-1] == "name says-engine"
+    assert records[-5:] == ["name says-engine", "arg docker", "arg info", "errors", ""] and records.count("errors") == 1
+    assert records.count("arg --priority=warning") == 1
 
 
 def test_the_machine_starts_from_the_attendants_disk() -> None:

@@ -143,6 +143,7 @@ static void command_ended(int status) {
         job_again();
     else {
         job_report_verdict();
+        job_report_errors();
         load_next();
     }
 }

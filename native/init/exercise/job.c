@@ -35,6 +35,14 @@ void job_report_verdict(void) {
     job_report(items, verdict_print(&job.verdict, items, sizeof items));
 }
 
+void job_report_errors(void) {
+    char text[sizeof job.errors + 32];
+    if (job.errors_length == 0)
+        return;
+    int length = snprintf(text, sizeof text, "step %d\n%.*s\n", job.number, (int)job.errors_length, job.errors);
+    line_file("step-errors", text, (size_t)length);
+}
+
 void job_report_fault(const char *why) {
     char items[300];
     int length = snprintf(items, sizeof items, "done=1%cright=0%csame=1%cwhy=%.200s%c", 0, 0, 0, why, 0);
@@ -60,6 +68,10 @@ static void take_out(struct watch *watch, short events) {
         while (part > 0 && job.last_words[part - 1] == '\n')
             part--;
         job.last_words[part] = '\0';
+        size_t room = sizeof job.errors - job.errors_length;
+        part = length < room ? length : room;
+        memcpy(job.errors + job.errors_length, data, part);
+        job.errors_length += part;
     } else if (job.tool) {
         size_t part = length < sizeof job.said - job.said_length ? length : sizeof job.said - job.said_length;
         memcpy(job.said + job.said_length, data, part);
@@ -142,7 +154,7 @@ void job_start(int number, const struct step *step, uint64_t ready_deadline) {
     job.step = step;
     job.began = now_ns();
     job.killed = false;
-    job.said_length = 0;
+    job.said_length = job.errors_length = 0;
     job.out.fd = job.err.fd = -1;
     verdict_start(&job.verdict);
     free(job.match.back);

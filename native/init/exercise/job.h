@@ -29,6 +29,8 @@ struct job {
     char said[1900];
     size_t said_length;
     char last_words[200];
+    char errors[1024]; /* what it said on its standard error, all times together */
+    size_t errors_length;
 };
 
 extern struct job job;
@@ -43,6 +45,8 @@ void job_finish(void);
 /* Send a result: the client's own items, the verdict on a command, or one fault. */
 void job_report(const char *items, size_t length);
 void job_report_verdict(void);
+/* Send what a command of the load said on its standard error, as part of the file of that name. */
+void job_report_errors(void);
 void job_report_fault(const char *why);
 
 #endif

@@ -16,9 +16,12 @@ from vmtailor.drivers.image.image_config import WORD_BYTES
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.boots.system_exercise import READY_TIMEOUT_S as SYSTEM_READY_TIMEOUT_S
 from vmtailor.model.boots.system_exercise import (
+    SAYS_MAX,
+    SAYS_NAME,
     STEP_TIMEOUT_S,
     STOP,
     UNIT,
+    Saying,
     SystemExercise,
     SystemReady,
     SystemReadyKind,
@@ -191,13 +194,31 @@ def parse_system(document: Mapping[str, Any], origin: str) -> SystemExercise:
     command = stop.argv() if stop.has("argv") else STOP
     stop_timeout_s = stop.seconds("timeout_s", SYSTEM_STOP_TIMEOUT_S)
     stop.end()
+    says = _says(top)
     top.end()
     for number, step in enumerate(steps, 1):
         asked = {int(found) for word in step.argv for found in HOST_PORT.findall(word)}
         if step.kind is StepKind.HOST_COMMAND and not asked <= set(ports):
             missing = ", ".join(map(str, sorted(asked - set(ports))))
             raise top.wrong(f"load[{number}].argv", f"asks for port {missing}, which `ports` does not name")
-    return SystemExercise(origin, ready, steps, ports, step_timeout_s, command, stop_timeout_s)
+    return SystemExercise(origin, ready, steps, ports, step_timeout_s, command, stop_timeout_s, says)
+
+
+def _says(top: _Table) -> tuple[Saying, ...]:
+    """What the system is asked of itself."""
+    found: list[Saying] = []
+    tables = top.tables("says")
+    if len(tables) > SAYS_MAX:
+        raise top.wrong("says", f"asks {len(tables)} things; at most {SAYS_MAX} can be asked")
+    for table in tables:
+        name = table.text("name") or ""
+        if not SAYS_NAME.fullmatch(name):
+            raise table.wrong("name", f"must be a word in lower case, such as engine, not {shown(name, 60)}")
+        if any(one.name == name for one in found):
+            raise table.wrong("name", f"is {name}, as another one's")
+        found.append(Saying(name, table.argv(), errors=True))
+        table.end()
+    return tuple(found)
 
 
 def _system_ready(table: _Table) -> SystemReady:

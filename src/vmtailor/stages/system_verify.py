@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.guests import attended, kernel_log, machines
+from vmtailor.analysis.guests import attended, kernel_log, machines, sayings
 from vmtailor.analysis.guests.boots import differences
 from vmtailor.analysis.guests.degraded import degraded, new_complaints
 from vmtailor.base.errors import GuestError
@@ -84,6 +84,13 @@ def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
         raise GuestError(
             f"the system does not pass its exercise on its own kernel: {found.boot.problem}",
             hint="mend the system or the exercise first: a machine can only be fitted to a system that works",
+            details=found.words,
+        )
+    silent = [one.name for one in target.exercise.says if one.name not in sayings.asked(found.report)]
+    if silent:
+        raise GuestError(
+            f"{', '.join(silent)} cannot be asked: the system has no such program",
+            hint="name one that it has in [[says]] of the exercise, or leave it out",
             details=found.words,
         )
     return found

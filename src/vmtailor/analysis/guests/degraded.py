@@ -5,19 +5,21 @@ exercise passes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from vmtailor.analysis.guests import kernel_log
+from vmtailor.analysis.guests import kernel_log, sayings
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.system_exercise import ASKED
 from vmtailor.model.watched.system_run import SystemRun
 
-#: The file in which the attendant sends the errors of the system's own log.
-ERRORS = "errors"
+#: The files in which the attendant sends the errors of the system's own log, and its warnings with them.
+ERRORS, WARNINGS = "errors", "warnings"
 
 
 def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[str]] = ()) -> tuple[str, ...]:
-    """What `after` lost, in sentences: units that newly failed, errors newly in the system's log, and complaints of
-    the kernel that are new, numbers aside. `expected`: messages that a smaller machine is known for."""
+    """What `after` lost, in sentences: units that newly failed, errors and warnings newly in the system's log,
+    complaints of the kernel that are new, numbers aside; complaints in what the exercise asks the system of itself; and
+    what steps newly say on their standard error. `expected`: messages that a smaller machine is known for."""
     patterns = tuple(expected)
     units = new_units(before.boot, after.boot)
     complaints = new_complaints(before, after, patterns)
@@ -26,8 +28,40 @@ def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[
     return (
         *(f"unit {name} failed, which it did not on the baseline" for name in units),
         *(f"the system logs an error: {text}" for text in errors if _plain(text) not in said),
+        *_warnings(before, after, {*said, *map(_plain, errors)}, patterns),
         *(f"the kernel complains: {text}" for text in complaints),
+        *_asked(before, after, patterns),
+        *_of_steps(before, after, patterns),
     )
+
+
+def _warnings(
+    before: SystemRun, after: SystemRun, said: set[str], expected: tuple[re.Pattern[str], ...]
+) -> Iterator[str]:
+    """Warnings newly in the system's log. A baseline that was recorded without them tells nothing."""
+    if not sayings.has(before.report, WARNINGS):
+        return
+    known = [*sayings.lines(before.report, WARNINGS), *map(_plain, before.boot.kernel_warnings)]
+    for text in sayings.new(sayings.lines(after.report, WARNINGS), known, expected):
+        if _plain(text) not in said:
+            yield f"the system logs a warning: {text}"
+
+
+def _asked(before: SystemRun, after: SystemRun, expected: tuple[re.Pattern[str], ...]) -> Iterator[str]:
+    for name in sayings.asked(before.report):
+        file = f"{ASKED}{name}"
+        if not sayings.has(after.report, file) and not after.boot.failures:
+            yield f"{name} says nothing any more: its program is not found"
+        for text in sayings.new(sayings.lines(after.report, file), sayings.lines(before.report, file), expected):
+            if sayings.complains(text):
+                yield f"{name} says: {text}"
+
+
+def _of_steps(before: SystemRun, after: SystemRun, expected: tuple[re.Pattern[str], ...]) -> Iterator[str]:
+    known = [text for _, text in sayings.of_steps(before.report)]
+    told = {text: number for number, text in reversed(sayings.of_steps(after.report))}
+    for text in sayings.new([text for _, text in sayings.of_steps(after.report)], known, expected):
+        yield f"load step {told[text]} says on its standard error: {text}"
 
 
 def new_units(before: Boot, after: Boot) -> list[str]:

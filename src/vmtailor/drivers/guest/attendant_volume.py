@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.guest.guest_volume import exercise_records, records
 from vmtailor.drivers.rootfs.rootfs import Extra, ExtraKind, build
-from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
+from vmtailor.model.boots.system_exercise import ASKED, Saying, SystemExercise, SystemReadyKind
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.systems.units import PROPERTIES
 
@@ -33,18 +33,11 @@ class SystemRoot:
     init: str = "/sbin/init"
 
 
-@dataclass(frozen=True)
-class Saying:
-    """A command whose output tells how the system stands, after the load. `name`: of the file that it comes as."""
-
-    name: str
-    argv: tuple[str, ...]
-
-
-#: What systemd says of its units, and what its log has of errors; other inits have no such commands, and send nothing.
+#: What systemd says of its units, and what its log has of errors and of warnings; other inits have no such commands,
+#: and send nothing.
 FAILED_UNITS = Saying("failed-units", ("systemctl", "--failed", "--plain", "--no-legend", "--no-pager", "--full"))
 ERRORS = Saying("errors", ("journalctl", "--boot", "--priority=err", "--no-pager", "--output=cat", "--lines=2000"))
-
+WARNINGS = replace(ERRORS, name="warnings", argv=(*ERRORS.argv[:2], "--priority=warning", *ERRORS.argv[3:]))
 #: All of its units, with what each needs.
 UNITS = Saying("units", ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "*"))
 #: Bytes of what one command says that are sent; the rest is cut off.
@@ -57,17 +50,18 @@ def write(
     root: SystemRoot,
     exercise: SystemExercise,
     key: bytes,
-    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS, UNITS),
+    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS, WARNINGS, UNITS),
 ) -> None:
     """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
-    the key is in it. Raises HostError where a tool is missing."""
+    the key is in it. `sayings`: asked before those of the exercise. Raises HostError where a tool is missing."""
+    asked = (replace(one, name=f"{ASKED}{one.name}") for one in exercise.says)
     entries = [
         *(Extra(name, ExtraKind.DIRECTORY, mode=0o755) for name in _FOLDERS),
         Extra("attendant", data=natives.attendant, mode=0o755),
         Extra("client", data=natives.client, mode=0o755),
         Extra("system", data=f"{root.device} {root.type} {'rw' if root.writable else 'ro'} {root.init}\n".encode()),
         Extra("config", data=config_bytes(exercise, key), mode=0o600),
-        Extra("reports", data=_reports(sayings)),
+        Extra("reports", data=_reports((*sayings, *asked))),
     ]
     with temporary.held_folder() as folder:
         empty = folder / "empty.tar"
@@ -100,4 +94,6 @@ def _reports(sayings: Sequence[Saying]) -> bytes:
         out += f"name {one.name}\0".encode()
         for word in one.argv:
             out += f"arg {word}\0".encode()
+        if one.errors:
+            out += b"errors\0"
     return bytes(out)

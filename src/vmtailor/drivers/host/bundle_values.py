@@ -16,7 +16,7 @@ from vmtailor.base.files import plain_files
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
-from vmtailor.model.boots.system_exercise import UNIT, SystemExercise, SystemReadyKind
+from vmtailor.model.boots.system_exercise import SAYS_MAX, SAYS_NAME, UNIT, SystemExercise, SystemReadyKind
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, Step, StepKind
 
@@ -123,6 +123,12 @@ def require_system_exercise(exercise: SystemExercise, where: Path) -> None:
     if not exercise.stop or not exercise.stop[0]:
         raise _wrong(where, "nothing shuts the system down")
     _require_clean(exercise.stop, where)
+    if len(exercise.says) > SAYS_MAX:
+        raise _wrong(where, f"the system is asked {len(exercise.says)} things of itself")
+    for one in exercise.says:
+        if not SAYS_NAME.fullmatch(one.name) or not one.argv or not one.argv[0]:
+            raise _wrong(where, f"'{plain(one.name[:80])}' is nothing to ask a system")
+        _require_clean(one.argv, where)
 
 
 def require_cpu_s(seconds: float | None, where: Path) -> None:

@@ -12,6 +12,10 @@ from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, St
 
 #: What shuts a system down where its exercise names nothing. QEMU ends at a reset, which needs no power management.
 STOP = ("reboot",)
+#: What an exercise asks a system of itself comes as files with names that begin so; names, and how many there may be.
+ASKED = "says-"
+SAYS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+SAYS_MAX = 8
 #: Names of units.
 UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,200}\.[a-z]{4,10}")
 READY_TIMEOUT_S, STEP_TIMEOUT_S, STOP_TIMEOUT_S = 300.0, 120.0, 120.0
@@ -39,11 +43,22 @@ class SystemReady:
     timeout_s: float = READY_TIMEOUT_S
 
 
-# vmtailor/system-exercise/1: first.
+@dataclass(frozen=True)
+class Saying:
+    """A command whose output tells how the system stands, after the load. `name`: of the file that it comes as;
+    `errors`: its standard error comes with it."""
+
+    name: str
+    argv: tuple[str, ...]
+    errors: bool = False
+
+
+# vmtailor/system-exercise/1: first; what the system is asked of itself came later.
 @dataclass(frozen=True)
 class SystemExercise:
     """`load`: commands run in the system, as root; host commands from outside, through `ports` (of the guest).
-    `step_timeout_s`: of each command and request. `stop`: the command that shuts the system down."""
+    `step_timeout_s`: of each command and request. `stop`: the command that shuts the system down. `says`:
+    what is asked of the system after the load, by names of the user's."""
 
     SCHEMA: ClassVar[str] = "vmtailor/system-exercise/1"
 
@@ -54,6 +69,7 @@ class SystemExercise:
     step_timeout_s: float = STEP_TIMEOUT_S
     stop: tuple[str, ...] = STOP
     stop_timeout_s: float = STOP_TIMEOUT_S
+    says: tuple[Saying, ...] = ()
 
     @property
     def host_steps(self) -> tuple[Step, ...]:

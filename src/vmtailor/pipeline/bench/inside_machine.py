@@ -26,7 +26,7 @@ from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.distribution.choice import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
-from vmtailor.drivers.guest.attendant_volume import Saying, SystemRoot
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
@@ -38,7 +38,7 @@ from vmtailor.model.bench.machines import VM, BenchInside, BenchMachine
 from vmtailor.model.bench.results import RuntimeIdentity
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
 from vmtailor.model.exercise import Expect, Step, StepKind
 from vmtailor.model.image import Image

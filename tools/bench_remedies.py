@@ -63,6 +63,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change: str = ""
     loader: int | None = None
     hardware: bool = False
+    arrives: str = ""
     why: str = ""
 
 
@@ -72,6 +73,7 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     kernel: str = ""
     add: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     loader: int | None = None
 
@@ -98,13 +100,15 @@ class Boots:
 class Row:
     """What became of a remedy. `gains`: virtual seconds saved in each span, None where it was not tried. `decided`: the
     last of them that is larger than what boots of the same machine differ by, None where none is. `gone`: messages;
-    `there`: as many the machine has as it is."""
+    `there`: as many the machine has as it is. `arrived`: what the remedy brings in place of something was seen; None
+    where it brings nothing."""
 
     remedy: Remedy
     gains: tuple[float, ...] | None
     decided: float | None
     there: int
     gone: int
+    arrived: bool | None = None
 
 
 def say(text: str) -> None:
@@ -114,12 +118,17 @@ def say(text: str) -> None:
 def published(path: Path = REMEDIES) -> Published:
     found = msgspec.convert(tomllib.loads(path.read_text()), Published)
     for one in found.remedy:
-        re.compile(one.lines)
+        re.compile(one.lines), re.compile(one.arrives)
         if one.work not in found.work or one.machine not in found.machine:
             raise ValueError(f"{one.what}: no such work or machine")
         if bool(one.words or one.change or one.loader is not None) == bool(one.why):
             raise ValueError(f"{one.what}: either it is tried, or why it is not")
     return found
+
+
+def title_of(remedy: Remedy) -> str:
+    """What the folder of its boots is called."""
+    return re.sub(r"\W+", "-", remedy.what.lower())[:40].strip("-")
 
 
 def of_machines(found: Published, names: Sequence[str] | None) -> Published:
@@ -154,7 +163,8 @@ def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
     gains = tuple(_mean(one) - _mean(two) for one, two in zip(before.spans, after.spans, strict=True))
     seen = zip(gains, before.spans, after.spans, strict=True)
     decided = [gain for gain, one, two in seen if abs(gain) > max(_spread(one), _spread(two))]
-    return Row(remedy, gains, decided[-1] if decided else None, there, gone)
+    arrived = any(re.search(remedy.arrives, line) for line in after.messages) if remedy.arrives else None
+    return Row(remedy, gains, decided[-1] if decided else None, there, gone, arrived)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -197,7 +207,8 @@ class Machines:
         folder = self._out / name / title
         if not (folder / "boots.json").is_file():
             vm = self._disk(name)
-            line = " ".join(((vm / "cmdline").read_text().strip(), *words))
+            own = self._machines[name].words
+            line = " ".join(((vm / "cmdline").read_text().strip(), *own, *words))
             argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--timeout", str(TIMEOUT_S),
                     "--machine", "q35", "--json", "-o", str(folder)]  # fmt: skip
             waits = self._waits(name, remedy)
@@ -283,11 +294,18 @@ def verdict(row: Row) -> str:
         return f"not tried: {row.remedy.why}"
     if row.gains is None:
         return "no container ran any more"
+    if (doubt := _doubt(row)) or row.decided is None:
+        return doubt or "less than boots of one machine differ by"
+    return "real" if row.decided > 0 else "costs more than it saves"
+
+
+def _doubt(row: Row) -> str:
+    """Why its figures say nothing."""
+    if row.arrived is False:
+        return "cannot tell: what it brings did not arrive"
     if row.remedy.hardware and not row.there:
         return "cannot tell: the machine as it is shows nothing of it"
-    if row.decided is None:
-        return "less than boots of one machine differ by"
-    return "real" if row.decided > 0 else "costs more than it saves"
+    return ""
 
 
 def arguments() -> argparse.Namespace:
@@ -316,8 +334,7 @@ def main() -> None:
         before[name] = boots
     rows = []
     for one in found.remedy:
-        title = re.sub(r"\W+", "-", one.what.lower())[:40].strip("-")
-        after = None if one.why else machines.booted(one.machine, title, one)
+        after = None if one.why else machines.booted(one.machine, title_of(one), one)
         rows.append(judged(one, before[one.machine], after))
     publish(out, chosen.page, "remedies", table(found, before, rows))
 

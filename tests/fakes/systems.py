@@ -104,12 +104,14 @@ mount -o remount,rw /
 ifconfig lo 127.0.0.1 up
 echo "tiny: up"
 """
-APPLETS = "sh mount umount reboot httpd ifconfig touch sleep grep"
+APPLETS = "sh mount umount reboot httpd ifconfig touch sleep grep wget"
 
 
-def busybox_tree(root: Path, kernel: Path, modules: Path, release: str, *, rc: str = RC) -> Path:
+def busybox_tree(
+    root: Path, kernel: Path, modules: Path, release: str, *, rc: str = RC, more_modules: tuple[str, ...] = ()
+) -> Path:
     """A system of one program, with a packaged kernel inside and the modules that its disk needs: it starts in seconds.
-    `modules`: lib/modules/RELEASE."""
+    `modules`: lib/modules/RELEASE; `more_modules`: names of those beside what its disk needs."""
     put(root, "bin/busybox", Path("/usr/bin/busybox").read_bytes())
     for name in APPLETS.split():
         put(root, f"bin/{name}", "-> busybox")
@@ -124,7 +126,7 @@ def busybox_tree(root: Path, kernel: Path, modules: Path, release: str, *, rc: s
         (root / name).mkdir()
     put(root, f"boot/vmlinuz-{release}", kernel.read_bytes())
     for path in modules.rglob("*.ko*"):
-        if path.name.split(".ko")[0].replace("-", "_") in DISK_MODULES:
+        if path.name.split(".ko")[0].replace("-", "_") in (*DISK_MODULES, *more_modules):
             put(root, f"usr/lib/modules/{release}/{path.relative_to(modules)}", path.read_bytes())
     put(root, "lib", "-> usr/lib")
     return root
@@ -153,16 +155,21 @@ def ext4(out: Path, content: Path, *, size_mib: int = 16, offset: int = 0, uuid:
     return out
 
 
-def partitioned(out: Path, content: Path, label: str = "gpt", boot: Path | None = None) -> Path:
+def partitioned(out: Path, content: Path, label: str = "gpt", boot: Path | None = None, *, root_mib: int = 16) -> Path:
     """A disk with a table: a partition to start from, one for /boot where there is a tree for it, and the root."""
     with out.open("wb") as file:
-        file.truncate(64 * MIB)
+        file.truncate((root_mib + 48) * MIB)
     first = "uefi" if label == "gpt" else "linux"
     middle = "size=16M,type=linux\n" if boot is not None else ""
-    tool("sfdisk", "-q", out, data=f"label: {label}\nstart=2048,size=4M,type={first}\n{middle}size=20M,type=linux\n")
+    tool(
+        "sfdisk",
+        "-q",
+        out,
+        data=f"label: {label}\nstart=2048,size=4M,type={first}\n{middle}size={root_mib + 4}M,type=linux\n",
+    )
     if boot is not None:
         ext4(out, boot, offset=5 * MIB, uuid=BOOT_UUID)
-    return ext4(out, content, offset=(21 if boot is not None else 5) * MIB)
+    return ext4(out, content, size_mib=root_mib, offset=(21 if boot is not None else 5) * MIB)
 
 
 def patched(path: Path, at: int, data: bytes) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,22 @@ def kernel() -> KernelBaseline:
     return packaged.provide(choice.of_host(), presumed(), Store())
 
 
+def tree_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:
+    return systems.busybox_tree(folder / "root", Path(kernel.vmlinuz), Path(kernel.modules_dir), kernel.release, rc=rc)
+
+
 def disk_of(folder: Path, kernel: KernelBaseline, rc: str = systems.RC) -> Path:
-    root = systems.busybox_tree(folder / "root", Path(kernel.vmlinuz), Path(kernel.modules_dir), kernel.release, rc=rc)
-    return systems.ext4(folder / "disk.raw", root, size_mib=48)
+    return systems.ext4(folder / "disk.raw", tree_of(folder, kernel, rc), size_mib=48)
+
+
+def partitioned(folder: Path, kernel: KernelBaseline) -> Path:
+    return systems.partitioned(folder / "disk.raw", tree_of(folder, kernel), root_mib=48)
+
+
+def qcow2(folder: Path, kernel: KernelBaseline) -> Path:
+    made = folder / "disk.qcow2"
+    systems.tool("qemu-img", "convert", "-c", "-O", "qcow2", partitioned(folder, kernel), made)
+    return made
 
 
 def boot(
@@ -85,6 +99,20 @@ def test_a_system_is_driven_and_shuts_down_and_its_disk_stays_as_it_is(kernel: K
     assert disk.read_bytes() == before and not ended.left_over and not ended.left_files
     console = (tmp_path / "out" / "base-1" / "console.log").read_text(errors="replace")
     assert "tiny: up" in console and "reboot: Restarting system" in console
+
+
+@pytest.mark.parametrize("make", [partitioned, qcow2])
+def test_a_system_on_a_partition_is_driven_and_its_disk_stays_as_it_is(
+    make: Callable[[Path, KernelBaseline], Path], kernel: KernelBaseline, tmp_path: Path
+) -> None:
+    disk = make(tmp_path, kernel)
+    before = disk.read_bytes()
+    # On the instruction clock, as it is fitted: all but the program on the host.
+    asked = EXERCISE.replace('kind = "host-command"', 'kind = "command"')
+    ended, found = boot(tmp_path, disk, asked, "--memory", "256M", "--clock", "instructions")
+    assert ended.code == 0, ended.stderr
+    assert found["outcome"] == "ready" and not found["failures"] and found["container"]["requests"] == 6
+    assert disk.read_bytes() == before and not ended.left_over and not ended.left_files
 
 
 def test_ready_by_a_line_of_the_console_and_what_goes_wrong_is_said(kernel: KernelBaseline, tmp_path: Path) -> None:

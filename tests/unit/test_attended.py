@@ -201,6 +201,13 @@ def test_what_goes_wrong_is_said(
     assert found.outcome is outcome and words in found.problem
 
 
+def test_a_kernel_without_messages_says_no_farewell() -> None:
+    silent = (("no-kernel-log", ""),)
+    assert attended.boot_of(gathered(*ALL, lines=(), files=silent), parsed(GOOD), "").outcome is Outcome.READY
+    asked = attended.boot_of(gathered(*ALL[:2], lines=(), files=silent), parsed(GOOD), "")
+    assert "ended by itself during the exercise" in asked.problem
+
+
 SYSTEMD = """\
 ● web.service loaded failed failed A web server
   odd line

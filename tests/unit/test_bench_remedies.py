@@ -57,6 +57,19 @@ def test_hardware_that_is_not_there_proves_nothing(tool: Any) -> None:
     )
 
 
+def test_what_a_remedy_brings_must_have_arrived(tool: Any) -> None:
+    (brings,) = (one for one in tool.published().remedy if one.what.startswith("a credential by fw_cfg"))
+    before = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("cloud-init: none",))
+    for said, words in (("a credential arrived", "real"), ("another", "cannot tell: what it brings did not arrive")):
+        after = tool.Boots(((1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), (said,))
+        assert tool.verdict(tool.judged(brings, before, after)) == words
+
+
+def test_each_row_has_a_folder_of_its_own(tool: Any) -> None:
+    titles = [(one.machine, tool.title_of(one)) for one in tool.published().remedy]
+    assert len(set(titles)) == len(titles)
+
+
 def test_the_table_has_a_line_for_each(tool: Any) -> None:
     found = tool.published()
     boots = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered",))

@@ -6,12 +6,13 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.files.holes import copy_with_holes, has_room
 
 #: Where a file has content: megabyte, and how much of it.
 STRETCHES = st.lists(st.tuples(st.integers(0, 15), st.integers(1, 5000)), max_size=5)
@@ -62,3 +63,20 @@ def test_a_full_disk_leaves_nothing_and_what_is_there_stays(tmp_path: Path, monk
     with pytest.raises(FileExistsError):
         copy_with_holes(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"mine"
+
+
+def test_a_copy_needs_room_for_its_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = tmp_path / "disk"
+    sparse(disk, [(0, 5000), (9, 5000)], 1 << 40)
+    needed = disk.stat().st_blocks * 512
+    for free, fits in ((needed, True), (needed - 1, False)):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        monkeypatch.setattr("fcntl.ioctl", refuse)
+        assert has_room(disk, tmp_path) is fits
+    monkeypatch.setattr("fcntl.ioctl", lambda *_: 0)  # a file system that copies by reference
+    assert has_room(disk, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["disk"]
+
+
+def refuse(*_: object) -> int:
+    raise OSError(errno.EOPNOTSUPP, "not here")

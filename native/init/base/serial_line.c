@@ -127,6 +127,8 @@ static void send_kernel_log(void) {
     int length = klogctl(KLOG_READ_ALL, log, sizeof log);
     if (length > 0)
         line_file("kernel-log", log, (size_t)length);
+    else if (length < 0 && errno == ENOSYS)
+        line_file("no-kernel-log", "", 0);
 }
 
 void line_drain(void) {

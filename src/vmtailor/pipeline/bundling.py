@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.files.holes import copy_with_holes, has_room
 from vmtailor.base.progress import step
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
@@ -65,6 +65,17 @@ def _require_same(disk: UsersDisk, sealed: Bundle) -> None:
             f"{disk.file} changed while it was fitted: what was proven is not what it holds now",
             hint="shut down what writes to it (a running machine, a download), and fit it again",
         )
+
+
+def require_room(out: Path, disk: Path) -> None:
+    """Fail before the long work when the bundle's copy of a disk would not fit. Raises HostError."""
+    parent = out.absolute().parent
+    with disk_full_is_a_host_error(parent):
+        if not has_room(disk, parent):
+            raise HostError(
+                f"no space is left in {parent} for the bundle's copy of {disk}",
+                hint="free some, or name a folder elsewhere with -o",
+            )
 
 
 def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) -> FitRun:

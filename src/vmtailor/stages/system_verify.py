@@ -4,6 +4,7 @@ and what the system said of itself, on the baseline."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,12 @@ from vmtailor.model.watched.system_run import SystemRun
 #: Host seconds that a boot may take beside what the exercise itself allows.
 BOOT_S = 900.0
 _TAIL_LINES = 40
+#: What programs say that ask for something outside of their machine.
+_NO_NETWORK = re.compile(
+    r"network (?:is )?unreachable|no route to host|connection timed out|bad address|could not resolve"
+    r"|temporary failure in name resolution|temporary failure resolving|name or service not known",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
     if found.boot.failures:
         raise GuestError(
             f"the system does not pass its exercise on its own kernel: {found.boot.problem}",
-            hint="mend the system or the exercise first: a machine can only be fitted to a system that works",
+            hint=_hint(found.boot.failures),
             details=found.words,
         )
     silent = [one.name for one in target.exercise.says if one.name not in sayings.asked(found.report)]
@@ -94,6 +101,15 @@ def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
             details=found.words,
         )
     return found
+
+
+def _hint(failures: tuple[str, ...]) -> str:
+    if any(_NO_NETWORK.search(text) for text in failures):
+        return (
+            "a guest reaches nothing outside of its machine: let the exercise ask for what is in the system (its own "
+            "server over loopback, files, images that it has)"
+        )
+    return "mend the system or the exercise first: a machine can only be fitted to a system that works"
 
 
 def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:

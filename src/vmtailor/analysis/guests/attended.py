@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from vmtailor.analysis.cost import counters as counting
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import kernel_log, virtual_time
+from vmtailor.analysis.guests import kernel_log, sayings, virtual_time
 from vmtailor.analysis.guests.boots import to_init, wrong_steps
 from vmtailor.analysis.timeline import bootmarks
 from vmtailor.model.architecture import named
@@ -23,6 +23,8 @@ from vmtailor.model.guest import READY_STEP, GuestReport
 
 #: The file in which the attendant sends what systemd says of failed units.
 FAILED_UNITS = "failed-units"
+#: What it sends in place of the kernel's log where the kernel has none.
+SILENT = "no-kernel-log"
 #: The file in which it sends its units with what each needs.
 UNITS = "units"
 _UNIT = re.compile(r"^(?:[●×*] )?(\S+\.[a-z]+)\s+\S+\s+failed\b")
@@ -81,7 +83,7 @@ def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, shut_do
     if report.marks and shut_down:
         found += wrong_steps(report, exercise.inside())
         shutdown = report.mark("stop") is not None
-        if shutdown and not lost and not found and not _said_farewell(gathered):
+        if shutdown and not lost and not found and not (_is_silent(report) or _said_farewell(gathered)):
             found.append("it did not shut down: the machine ended without a word of its kernel")
         if not shutdown and not lost and not found:
             found.append("the machine ended by itself during the exercise")
@@ -99,6 +101,11 @@ def _unready(report: GuestReport, exercise: SystemExercise) -> list[str]:
     )
     why = f": {result.why}" if result is not None and result.why else ""
     return [f"the system did not become ready ({what}) within {ready.timeout_s:g} s{why}"]
+
+
+def _is_silent(report: GuestReport) -> bool:
+    """A kernel that was compiled without messages: that it ended by itself, after it was asked to, must do."""
+    return sayings.has(report, SILENT)
 
 
 def _said_farewell(gathered: Gathered) -> bool:

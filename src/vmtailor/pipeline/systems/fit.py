@@ -36,6 +36,8 @@ def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask |
     inputs.refuse_for_images(options)
     times = Times()
     with subjects.on_disk(options, partition=partition) as found:
+        if found.disk is not None:
+            bundles.require_room(options.out, found.disk.path)
         with times.of("prepare"):
             given = inputs.prepare(options, found)
         disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)

@@ -69,7 +69,7 @@ def fit(folder: Path, disk: Path, exercise: str, out: Path) -> Ended:
         pytest.param("sleep 9999\n", READY.format(port=80, timeout_s=5), ("did not become ready (http) within 5 s",),
                      id="never ready"),
         pytest.param("reboot -f\n", WORKS, ("the machine ended by itself",), id="starts again and again"),
-        pytest.param("", WORKS + STEP.format(argv='["wget", "-q", "-T", "5", "http://example.org/"]'),
+        pytest.param("", WORKS + STEP.format(argv='["wget", "-q", "-T", "5", "http://192.0.2.1/"]'),
                      ("load step 1 (wget", "reaches nothing outside of its machine"), id="wants a network"),
         pytest.param("", WORKS + '[[says]]\nname = "engine"\nargv = ["docker", "info"]\n',
                      ("engine cannot be asked", "[[says]]"), id="asks what is not there"),

@@ -70,7 +70,8 @@ def fit(
             "--try",
             metavar="CHANGE",
             show_default=False,
-            help="Of a system: changes of the catalogue beside the kernel (words and units), several with commas, "
+            help="Of a system: changes of the catalogue beside the kernel (words and units), or "
+            "sysctl.NAME=VALUE, several with commas, "
             "'a+b' as one. Each is tried alone on the fitted machine; those that are faster stay if the exercise "
             "passes with all of them. Repeatable.",
         ),

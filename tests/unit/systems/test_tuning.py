@@ -21,7 +21,7 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import Console
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.timeline import ConsoleCost, KernelInfo, Timeline
-from vmtailor.model.change import Figure
+from vmtailor.model.change import ChangeKind, Figure
 from vmtailor.model.fit import FitRun
 from vmtailor.model.machine import Machine
 from vmtailor.model.systems.subject import Init, InitKind
@@ -143,6 +143,11 @@ def test_units_of_systemd_are_not_for_another_init(given: SystemInputs, stages: 
 
 def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
     assert [one.change.id for one in choosing.for_system(("audit+cron", "rsyslog"))] == ["audit+cron", "rsyslog"]
+    (setting,) = choosing.for_system(("sysctl.vm.swappiness=10",))[0].change.settings
+    assert (setting.kind, setting.name, setting.value) == (ChangeKind.COMMAND_LINE, "sysctl.vm.swappiness", "10")
+    for wrong in ("sysctl.vm.swappiness", "sysctl.=1", "sysctl.x=1 init=/bin/sh", "systemd.unit=x"):
+        with pytest.raises(UserInputError, match="no change"):
+            choosing.for_system((wrong,))
     for wanted, words in (("initrd-small", "root file system"), ("memory", "machine"), ("all", "all changes")):
         with pytest.raises(UserInputError, match=words):
             choosing.for_system((wanted,))

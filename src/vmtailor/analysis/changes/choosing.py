@@ -14,19 +14,21 @@ from vmtailor.model.change import Cause, Change, ChangeKind, Reason, Setting
 #: Behind an id of the catalogue: its change of the configuration, not that of the command line.
 CONFIGURATION = "/configuration"
 _SYMBOL = re.compile(r"(?:CONFIG_)?([A-Z0-9][A-Za-z0-9_]*)=([^\s+]+)")
+#: A setting of the kernel's, which kernels since 5.8 take from their command line, before any program runs.
+_SYSCTL = re.compile(r"(sysctl\.[a-z][\w./-]*)=([\w.,:/-]+)")
 
 
 def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
     """What can be tried on a machine with an init of its own: by id, or by that of the catalogue's file; `all` for
-    every one. Raises UserInputError for one that is not there."""
+    every one; `sysctl.NAME=VALUE`. Raises UserInputError for one that is not there."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
         if "+" in name:
             chosen[name] = joined(name, for_machine)
             continue
-        found = _by_id(name)
+        found = _by_id(name) or _sysctl(name)
         if not found:
-            ids = ", ".join(one.change.id for one in candidates())
+            ids = ", ".join([*(one.change.id for one in candidates()), "sysctl.NAME=VALUE"])
             raise UserInputError(f"no change {name!r} can be tried on a machine", hint=f"there are: {ids}")
         chosen.update((one.change.id, one) for one in found)
     return tuple(chosen.values())
@@ -46,6 +48,15 @@ def for_system(wanted: Sequence[str]) -> tuple[Candidate, ...]:
                     hint="vmtailor boot DISK --try tries it on the system's own kernel",
                 )
     return found
+
+
+def _sysctl(name: str) -> list[Candidate]:
+    if not (match := _SYSCTL.fullmatch(name)):
+        return []
+    key = match[1].removeprefix("sysctl.")
+    setting = Setting(ChangeKind.COMMAND_LINE, match[1], match[2])
+    asked = Reason(Cause.USER, "user:try", "asked for")
+    return [Candidate(Change(name, f"{key} is {match[2]} from the start", (setting,), (asked,)))]
 
 
 def _by_id(name: str) -> list[Candidate]:

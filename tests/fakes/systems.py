@@ -104,7 +104,7 @@ mount -o remount,rw /
 ifconfig lo 127.0.0.1 up
 echo "tiny: up"
 """
-APPLETS = "sh mount umount reboot httpd ifconfig touch sleep grep wget"
+APPLETS = "sh mount umount reboot httpd ifconfig touch sleep grep"
 
 
 def busybox_tree(

@@ -138,6 +138,12 @@ def test_what_looks_like_a_warning(line: str, complains: bool) -> None:
     assert sayings.complains(line) is complains
 
 
+def test_what_an_engine_complains_of_is_told_by_its_name() -> None:
+    assert sayings.complaints(run(says_engine=f"{INFO}WARNING: x\n", step_errors="error\n").report) == [
+        "engine says: WARNING: x"
+    ]
+
+
 def test_a_step_that_newly_says_something_on_its_standard_error_is_a_loss() -> None:
     before = run(step_errors="step 0\nslow 3\n\n")
     after = run(step_errors="step 0\nslow 9\n\nstep 4\nno limit: discarded\n\nstep 5\nno limit: discarded\n")

@@ -66,6 +66,13 @@ def asked(report: GuestReport) -> tuple[str, ...]:
     return tuple(name.removeprefix(ASKED) for name, _ in report.files if name.startswith(ASKED))
 
 
+def complaints(report: GuestReport) -> list[str]:
+    """What looks like a warning in the answers to what the exercise asks, in sentences."""
+    return [
+        f"{name} says: {line}" for name in asked(report) for line in lines(report, f"{ASKED}{name}") if complains(line)
+    ]
+
+
 def new(after: Iterable[str], before: Iterable[str], expected: Iterable[re.Pattern[str]] = ()) -> Iterator[str]:
     """Lines that say what none said before, each once. `expected`: what a smaller machine is known for."""
     known, patterns = {shape(line) for line in before}, tuple(expected)

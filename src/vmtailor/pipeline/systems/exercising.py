@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.guests import attended as judging
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machines, sayings
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
@@ -36,6 +36,8 @@ from vmtailor.stages.subject import OpenedSubject
 
 #: Where a system's own kernel is put, in the folder of its boots.
 OWN = "own-kernel"
+#: Complaints that are told.
+_MOST_NOTES = 10
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,12 @@ class Exercised:
 
 
 class _Noting:
-    """Boots, and notes which units the system calls failed."""
+    """Boots, and notes which units the system calls failed, and what it complains of where the exercise asks it."""
 
     def __init__(self, natives: Natives) -> None:
         self._natives = natives
         self.failed: dict[str, int] = {}
+        self.said: dict[str, str] = {}
         self.boots = 0
 
     def __call__(
@@ -66,12 +69,17 @@ class _Noting:
         self.boots += 1
         for name in judging.failed_units(gathered.report):
             self.failed[name] = self.failed.get(name, 0) + 1
+        for text in sayings.complaints(gathered.report):
+            self.said.setdefault(sayings.shape(text), text)
         return found, gathered
 
     @property
     def notes(self) -> tuple[str, ...]:
         names = ", ".join(plain(name)[:100] for name in list(self.failed)[:20])
-        return (f"{plural(len(self.failed), 'unit', 'units')} failed: {names}",) if self.failed else ()
+        failed = (f"{plural(len(self.failed), 'unit', 'units')} failed: {names}",) if self.failed else ()
+        said = [plain(text)[:300] for text in self.said.values()]
+        more = (f"and {len(said) - _MOST_NOTES} more",) if len(said) > _MOST_NOTES else ()
+        return (*failed, *said[:_MOST_NOTES], *more)
 
 
 def exercised(

@@ -108,7 +108,7 @@ def test_a_system_on_a_partition_is_driven_and_its_disk_stays_as_it_is(
     disk = make(tmp_path, kernel)
     before = disk.read_bytes()
     # On the instruction clock, as it is fitted: all but the program on the host.
-    asked = EXERCISE.replace('kind = "host-command"', 'kind = "command"')
+    asked = EXERCISE.replace('kind = "host-command"\nargv = ["true"]', 'kind = "command"\nargv = ["sleep", "0"]')
     ended, found = boot(tmp_path, disk, asked, "--memory", "256M", "--clock", "instructions")
     assert ended.code == 0, ended.stderr
     assert found["outcome"] == "ready" and not found["failures"] and found["container"]["requests"] == 6

@@ -19,7 +19,7 @@ from vmtailor.base.files import records
 from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_values
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.exercise import Step, StepKind
 from vmtailor.model.guest import GuestReport
@@ -147,6 +147,10 @@ def test_a_subject_that_no_fit_writes(tmp_path: Path, subject: Any, driven: list
         replace(EXERCISE, stop=("a\0b",)),
         replace(EXERCISE, ports=(0,)),
         replace(EXERCISE, load=(Step(StepKind.COMMAND),)),
+        replace(EXERCISE, says=(Saying("a\nb", ("x",)),)),
+        replace(EXERCISE, says=(Saying("engine", ()),)),
+        replace(EXERCISE, says=(Saying("engine", ("a\0b",)),)),
+        replace(EXERCISE, says=(Saying("engine", ("x",)),) * 9),
     ],
 )
 def test_an_exercise_that_no_file_could_say(tmp_path: Path, exercise: SystemExercise) -> None:
@@ -156,6 +160,8 @@ def test_an_exercise_that_no_file_could_say(tmp_path: Path, exercise: SystemExer
 
 def test_an_exercise_that_a_file_says(tmp_path: Path) -> None:
     bundle_values.require_system_exercise(EXERCISE, tmp_path)
+    asks = replace(EXERCISE, says=(Saying("engine", ("docker", "info"), errors=True),))
+    bundle_values.require_system_exercise(asks, tmp_path)
 
 
 def test_a_disk_that_holds_no_system_and_a_container_that_has_none(tmp_path: Path) -> None:

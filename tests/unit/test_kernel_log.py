@@ -110,3 +110,9 @@ def test_initcalls_of_a_kernel_without_names_are_named_by_its_table() -> None:
         "<7>[    0.2] initcall b_init+0x0/0x0 returned 0 after 3 usecs",
         *log.splitlines()[2:],
     ]
+
+
+def test_what_a_busy_host_makes_a_guest_say_is_expected() -> None:
+    busy = ["hrtimer: interrupt took 9559049 ns", "cpu0: Worker [411] processing SEQNUM=1479 is taking a long time"]
+    killed = "cpu0: Worker [411] processing SEQNUM=1479 killed"
+    assert new_complaints([*busy, killed], [], expected_messages()) == [killed]

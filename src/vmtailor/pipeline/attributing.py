@@ -1,56 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the traced boot cost, put down to functions, files and symbols. Places of the baseline's code that were found
-for one image are known for the next."""
+"""What a counted boot of a baseline cost, put down to functions, files and symbols. Places of the baseline's code that
+were found for one subject are known for the next."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vmtailor.analysis.cost import attribution, counters
-from vmtailor.analysis.cost.attribution import Attribution
+from vmtailor.analysis.cost.attribution import Attribution, Place
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.ksource import facts
-from vmtailor.base.cache.store import digest
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
 from vmtailor.drivers.kernel import symbolizer
+from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
 from vmtailor.drivers.qemu import plugin_file
-from vmtailor.model.trace import Trace
+from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.frames import SourceFrames
+from vmtailor.model.kernel import KernelBaseline
+from vmtailor.model.trace import LoadedModule, Trace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.inputs import FitInputs
 from vmtailor.stages.plan import Tree
 
 
+@dataclass(frozen=True, eq=False)
+class Code:
+    """A baseline's code: its kernel with symbols and debug information, its source, and its configuration."""
+
+    kernel: KernelBaseline
+    source: SourceTree
+    tree: Tree
+    config: Mapping[str, str]
+    table: SymbolTable
+    architecture: str
+    store: Store
+
+    def places(self, frames: Mapping[int, SourceFrames]) -> dict[int, Place]:
+        """Address → what the instruction there belongs to."""
+        return attribution.places(
+            frames,
+            attribution.Conditions(self.tree.facts, facts.reader(self.source.path)),
+            enabled={name: value for name, value in self.config.items() if value in ("y", "m")},
+            choosable=self.tree.kconfig.prompted,
+            always=self.tree.always(),
+        )
+
+    def of_image(self, addresses: NDArray[np.uint64], more: Mapping[int, SourceFrames]) -> dict[int, Place]:
+        """The places of addresses of the kernel's image, and of those that have the frames `more`."""
+        known = KnownPlaces(self.store, self._key())
+        asked = known.without(addresses)
+        found = self.places(symbolizer.symbolize(Path(self.kernel.debug_vmlinux), asked) | dict(more))
+        known.add({address: found.get(address) for address in asked})
+        return known.places | found
+
+    def _key(self) -> str:
+        """What the place of an address depends on: the baseline (its modules aside), the source, and the code that
+        reads it."""
+        baseline = replace(self.kernel, debug_modules_dir="")
+        return digest(
+            records.to_bytes(baseline),
+            self.source.digest,
+            self.architecture,
+            *(keys.code_of(module.__name__) for module in (attribution, symbolizer)),
+        )
+
+
 def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> Attribution:
     """What every function, file and symbol of the baseline's kernel cost in the coverage boot."""
+    options = inputs.options
+    code = Code(inputs.kernel, inputs.source, tree, inputs.config, inputs.table, options.architecture, options.store)
     counts = plugin_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
     of_modules = inputs.table.in_modules(where)
-    known = KnownPlaces(inputs.options.store, _key(inputs))
-    image = known.without(where[~of_modules])
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
     files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
-    frames = symbolizer.symbolize(Path(inputs.kernel.debug_vmlinux), image)
-    frames |= symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
-    found = attribution.places(
-        frames,
-        attribution.Conditions(tree.facts, facts.reader(inputs.source.path)),
-        enabled={name: value for name, value in inputs.config.items() if value in ("y", "m")},
-        choosable=tree.kconfig.prompted,
-        always=tree.always(),
-    )
-    known.add({address: found.get(address) for address in image})
+    frames = symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
+    return _by_phase(counts, code.of_image(where[~of_modules], frames))
+
+
+def of_system(
+    code: Code,
+    counts: Counters,
+    modules: Sequence[LoadedModule],
+    path_of: Callable[[str], str],
+    symbol_of: Callable[[str], str | None],
+) -> Attribution:
+    """The same for a system with an init of its own. A module is told of as a whole: a system has dozens, and their
+    debug information is as large as the kernel's. `modules`: those that were loaded at the end; `path_of`: a module's
+    path in the tree, without ending, or ""; `symbol_of`: that path → its symbol."""
+    where = attribution.addresses(counts)
+    of_modules = code.table.in_modules(where)
+    found = code.of_image(where[~of_modules], {})
+    return _by_phase(counts, found | in_modules(where[of_modules], modules, path_of, symbol_of))
+
+
+def in_modules(
+    addresses: NDArray[np.uint64],
+    modules: Sequence[LoadedModule],
+    path_of: Callable[[str], str],
+    symbol_of: Callable[[str], str | None],
+) -> dict[int, Place]:
+    """Address → the module that lies there, for those that lie in one."""
+    found: dict[int, Place] = {}
+    for one in modules:
+        path = path_of(one.name)
+        place = (f"[{one.name}]", f"{path}.ko" if path else "", (symbol_of(path) or "") if path else "")
+        inside = addresses[(addresses >= np.uint64(one.base)) & (addresses < np.uint64(one.base + one.bytes))]
+        found |= dict.fromkeys(inside.tolist(), place)
+    return found
+
+
+def _by_phase(counts: Counters, where: Mapping[int, Place]) -> Attribution:
     phase_of = {id(stretch): phase.value for phase, stretch in counters.phased(counts)}
-    return attribution.attribute(counts, known.places | found, lambda stretch: phase_of.get(id(stretch), stretch.begin))
-
-
-def _key(inputs: FitInputs) -> str:
-    """What the place of an address depends on: the baseline (its modules aside), the source, and the code that reads
-    it."""
-    baseline = replace(inputs.kernel, debug_modules_dir="")
-    return digest(
-        records.to_bytes(baseline),
-        inputs.source.digest,
-        inputs.options.architecture,
-        *(keys.code_of(module.__name__) for module in (attribution, symbolizer)),
-    )
+    return attribution.attribute(counts, where, lambda stretch: phase_of.get(id(stretch), stretch.begin))

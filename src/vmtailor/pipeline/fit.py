@@ -123,7 +123,7 @@ def finished(findings: Findings, times: Times, folder: Path, begun: Ahead) -> Fi
         if fitted.verification.passed:
             sides = fit_sides.both_sides(findings, fitted, begun)
             baseline, tailored = sides.baseline, sides.tailored
-            ledger, remainder = fit_sides.ledger(findings, fitted, sides)
+            ledger, remainder = fit_sides.ledger(findings.costs, fitted, sides)
         else:
             ledger, remainder = (), ()
             baseline = unmeasured("baseline", fit_sides.baseline_facts(findings))

@@ -5,23 +5,24 @@ and what the system said of itself, on the baseline."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import attended, kernel_log, machines, sayings
-from vmtailor.analysis.guests.boots import differences
+from vmtailor.analysis.guests.boots import differences, marks_at
 from vmtailor.analysis.guests.degraded import degraded, new_complaints
 from vmtailor.base.errors import GuestError
 from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.guest import attendant_volume
-from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.drivers.guest.attendant_volume import MODULES, USUAL, SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.boots.system_exercise import Saying, SystemExercise
 from vmtailor.model.boots.workload import FIXED_KEY, Attended, Patience, Until, Workload
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.trial import Verification
@@ -55,38 +56,60 @@ def clock_for(exercise: SystemExercise) -> Clock:
     return Clock.WALL if exercise.host_steps else Clock.INSTRUCTIONS
 
 
-def workload(target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOWN) -> Attended:
+@dataclass(frozen=True)
+class Counts:
+    """A run in which every block of the kernel is counted. `table`: the kernel's symbols; `file`: gets the plugin's
+    counts."""
+
+    table: SymbolTable
+    file: Path
+
+
+def workload(
+    target: SystemTarget, folder: Path, *, until: Until = Until.SHUTDOWN, reports: Sequence[Saying] = USUAL
+) -> Attended:
     """How a system is driven. Its attendant's disk is written into `folder`; `until`: how far it goes, without the load
-    unless through the whole exercise."""
+    unless through the whole exercise; `reports`: what it is asked for in the end."""
     exercise = replace(target.exercise, load=()) if until is not Until.SHUTDOWN else target.exercise
     volume = folder / f"attendant-to-{until}"
-    attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY)
+    attendant_volume.write(volume, target.natives, target.root, exercise, FIXED_KEY, reports)
     all_s = BOOT_S + exercise.ready.timeout_s + len(exercise.load) * exercise.step_timeout_s + exercise.stop_timeout_s
     return Attended(exercise, volume, FIXED_KEY, all_s, until=until)
 
 
 def run(
-    target: SystemTarget, scratch: Path, patience: Patience | None = None, *, until: Until = Until.SHUTDOWN
+    target: SystemTarget,
+    scratch: Path,
+    patience: Patience | None = None,
+    *,
+    until: Until = Until.SHUTDOWN,
+    counts: Counts | None = None,
 ) -> SystemRun:
-    """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept."""
+    """The exercise, once: the whole of it, or as far as `until`. Nothing that the system writes is kept. `counts` is
+    heeded on the instruction clock, and changes nothing of what happens there."""
     machine = target.machine if target.machine.clock is Clock.INSTRUCTIONS else machines.with_time(target.machine)
-    work = workload(target, scratch, until=until).unhurried(machine.clock, patience)
-    found, gathered = booter(target.natives)(machine, work, scratch)
+    reports = USUAL if counts is None else (*USUAL, MODULES)
+    work = workload(target, scratch, until=until, reports=reports).unhurried(machine.clock, patience)
+    found, gathered = booter(target.natives, counts)(machine, work, scratch)
+    if counts is not None and gathered.counts:
+        counts.file.write_bytes(gathered.counts)
     return SystemRun(found, gathered.report, _words(found, gathered))
 
 
-def booter(natives: Natives) -> Callable[[Machine, Workload, Path], tuple[Boot, Gathered]]:
+def booter(
+    natives: Natives, counts: Counts | None = None
+) -> Callable[[Machine, Workload, Path], tuple[Boot, Gathered]]:
     """Boots as `run` does, on whichever clock the machine has."""
 
     def booted(machine: Machine, work: Workload, scratch: Path) -> tuple[Boot, Gathered]:
-        return boot(machine, work, scratch, counting=_settled(machine, natives))
+        return boot(machine, work, scratch, counting=_settled(machine, natives, counts))
 
     return booted
 
 
-def baseline(target: SystemTarget, scratch: Path) -> SystemRun:
+def baseline(target: SystemTarget, scratch: Path, counts: Counts | None = None) -> SystemRun:
     """The exercise on the system's own kernel. Raises GuestError where it does not pass there."""
-    found = run(target, scratch)
+    found = run(target, scratch, counts=counts)
     if found.boot.failures:
         raise GuestError(
             f"the system does not pass its exercise on its own kernel: {found.boot.problem}",
@@ -137,12 +160,15 @@ def judge(exercise: SystemExercise, before: SystemRun, after: SystemRun) -> Veri
     )
 
 
-def _settled(machine: Machine, natives: Natives) -> Counting | None:
+def _settled(machine: Machine, natives: Natives, counts: Counts | None) -> Counting | None:
     """On the instruction clock the plugin lets disks finish before the guest goes on: its time would depend on the
     host's otherwise."""
     if machine.clock is not Clock.INSTRUCTIONS:
         return None
-    return counting(natives, PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture))
+    if counts is None:
+        return counting(natives, PluginConfig(mode=PluginMode.COVERAGE, architecture=machine.architecture))
+    marks = marks_at(counts.table, natives.attendant_marks())
+    return counting(natives, PluginConfig(marks=marks, architecture=machine.architecture))
 
 
 def _words(found: Boot, gathered: Gathered) -> str:

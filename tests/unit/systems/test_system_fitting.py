@@ -103,7 +103,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[Runs], list[SystemTarge
     def stand_in(runs: Runs) -> list[SystemTarget]:
         seen: list[SystemTarget] = []
 
-        def run(target: SystemTarget, scratch: Path, patience: object = None, *, until: object = None) -> SystemRun:
+        def run(target: SystemTarget, scratch: Path, patience: object = None, **_: object) -> SystemRun:
             seen.append(target)
             return runs(target)
 

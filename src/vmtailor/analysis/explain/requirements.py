@@ -83,8 +83,8 @@ class Met(StrEnum):
 class SymbolStanding:
     """One symbol of a requirement. `value`: y, m, n, or "" where the kernel's source has no such symbol. `used`: the
     first reason by which the trace asked for it, with its `reference`; empty where it did not. `instructions`: what its
-    code cost on the way to ready where it is there, and in the whole trace of the baseline where it is not; None where
-    nothing is on record."""
+    code cost on the way to ready where it is there (in the baseline, where the tailored kernel has no debug information
+    to tell by), and in the whole trace of the baseline where it is not; None where nothing is on record."""
 
     name: str
     value: str
@@ -169,7 +169,7 @@ def against_configuration(
 
 def against_run(asked: Requirements, bundle: str, run: FitRun, known: Knows | None = None) -> HeldAgainst:
     """Against what a fit built, with what its trace asked for, and what each symbol cost."""
-    here = dict(run.tailored.symbol_costs)
+    here = dict(run.baseline.symbol_costs) | dict(run.tailored.symbol_costs)
     standings: dict[str, SymbolStanding] = {}
     for change in run.plan.symbols:
         reason = next((r for r in change.reasons if r.cause is Cause.DEMANDED), None)

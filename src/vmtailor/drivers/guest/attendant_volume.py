@@ -40,6 +40,10 @@ ERRORS = Saying("errors", ("journalctl", "--boot", "--priority=err", "--no-pager
 WARNINGS = replace(ERRORS, name="warnings", argv=(*ERRORS.argv[:2], "--priority=warning", *ERRORS.argv[3:]))
 #: All of its units, with what each needs.
 UNITS = Saying("units", ("systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}", "*"))
+#: The modules that are loaded, and where they lie.
+MODULES = Saying("modules", ("cat", "/proc/modules"))
+#: What every run of an exercise is asked for.
+USUAL = (FAILED_UNITS, ERRORS, WARNINGS, UNITS)
 #: Bytes of what one command says that are sent; the rest is cut off.
 MOST_SAID = 256 << 10
 
@@ -50,7 +54,7 @@ def write(
     root: SystemRoot,
     exercise: SystemExercise,
     key: bytes,
-    sayings: Sequence[Saying] = (FAILED_UNITS, ERRORS, WARNINGS, UNITS),
+    sayings: Sequence[Saying] = USUAL,
 ) -> None:
     """Write the disk: ext4, which the system's own root asks of the kernel anyway. Readable by its owner only, since
     the key is in it. `sayings`: asked before those of the exercise. Raises HostError where a tool is missing."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
 from vmtailor.analysis.cost import loops, side_figures, waterfall
+from vmtailor.analysis.cost.attribution import Attribution
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_READY, KernelFacts
@@ -73,26 +74,41 @@ def both_sides(findings: Findings, fitted: Built | Fitted, begun: Ahead | None =
     counted already."""
     inputs = findings.inputs
     before, after = machines.both(baseline_asked(inputs), tailored_asked(inputs, fitted), begun)
-    where = {row.function: row.file for row in findings.costs.rows}
+    where = files_of(findings.costs)
     baseline = side_of(inputs, baseline_facts(findings), "baseline", inputs.baseline, before, where)
     tailored = side_of(inputs, tailored_facts(fitted), "tailored", fitted.machine, after, where)
+    return Sides(before, after, replace(baseline, symbol_costs=by_symbol(findings.costs)), tailored)
+
+
+def files_of(costs: Attribution) -> dict[str, str]:
+    """Function → the file of the source tree that it is in."""
+    return {row.function: row.file for row in costs.rows}
+
+
+def by_symbol(costs: Attribution) -> tuple[tuple[str, int], ...]:
+    """Configuration symbol → instructions from kernel entry to ready, the most first."""
     wanted = {phase.value for phase in TO_READY}
-    costs: dict[str, int] = defaultdict(int)
-    for row in findings.costs.rows:
+    found: dict[str, int] = defaultdict(int)
+    for row in costs.rows:
         if row.symbol and row.phase in wanted:
-            costs[row.symbol] += row.instructions
-    return Sides(before, after, replace(baseline, symbol_costs=_most_first(costs)), tailored)
+            found[row.symbol] += row.instructions
+    return _most_first(found)
+
+
+def by_folder(found: Measured, where: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """Folder of the source tree → instructions from kernel entry to ready, the most first. `where`: function → its
+    file."""
+    folders: dict[str, int] = defaultdict(int)
+    for row in found.exact[0].functions:
+        if row.phase in TO_READY:
+            folders[waterfall.folder_of(where.get(row.function, ""))] += row.instructions
+    return _most_first(folders)
 
 
 def side_of(
     inputs: FitInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: Mapping[str, str]
 ) -> Side:
     """The figures of one machine, with its conditions. `where`: function → its file, for costs by folder."""
-    first = found.exact[0]
-    folders: dict[str, int] = defaultdict(int)
-    for row in first.functions:
-        if row.phase in TO_READY:
-            folders[waterfall.folder_of(where.get(row.function, ""))] += row.instructions
     side = side_figures.make_side(
         kernel,
         name,
@@ -102,7 +118,7 @@ def side_of(
         loops=loops.table(machine.architecture),
         min_memory_bytes=found.min_memory_bytes,
         memory=found.memory,
-        subsystems=_most_first(folders),
+        subsystems=by_folder(found, where),
         initcalls=found.initcalls,
     )
     subject = MeasuredMachine(machine, inputs.table, inputs.exercise, inputs.natives)
@@ -144,10 +160,11 @@ def tailored_facts(fitted: Built | Fitted) -> KernelFacts:
     )
 
 
-def ledger(findings: Findings, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
-    """What was measured as one change, judged from the boots of both machines, and what no symbol accounts for."""
+def ledger(costs: Attribution, fitted: Fitted, sides: Sides) -> tuple[tuple[Change, ...], tuple[Part, ...]]:
+    """What was measured as one change, judged from the boots of both machines, and what no symbol accounts for.
+    `costs`: of the baseline's code."""
     table = loops.table(fitted.machine.architecture)
-    trace = waterfall.traced(findings.costs, table)
+    trace = waterfall.traced(costs, table)
     first, last = sides.before.exact, sides.after.exact
     rows = (
         _direct(sides, table),

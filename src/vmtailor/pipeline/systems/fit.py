@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vmtailor import __version__
@@ -12,7 +13,8 @@ from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
 from vmtailor.drivers.kernel import kbuild
-from vmtailor.model.fit import FitRun, Side, Untouched, Warning
+from vmtailor.model.change import Change
+from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.systems.subject import InitKind
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitsMode
@@ -100,13 +102,19 @@ def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> F
         with times.of("changes beside the kernel"):
             fitted, tuned = tuning.chosen(found, fitted)
         choice = trimming.with_tuned(choice, tuned.kept) if choice is not None else None
+    ledger: tuple[Change, ...] = ()
+    remainder: tuple[Part, ...] = ()
     with times.of("measure"):
         if fitted.verification.passed:
-            baseline, tailored = sides.both_sides(found, fitted)
+            measured = sides.both_sides(found, fitted)
+            baseline, tailored = measured.baseline, measured.tailored
+            if found.costs is not None:
+                ledger, remainder = fit_sides.ledger(found.costs, fitted, measured)
         else:
             baseline = unmeasured("baseline", sides.baseline_facts(found))
             tailored = unmeasured("tailored", fit_sides.tailored_facts(fitted))
     run = record(found, fitted, baseline, tailored, times.seconds, choice, tuned)
+    run = replace(run, ledger=ledger, remainder=remainder)
     bundling.fill(folder, run, found, fitted)
     return run
 

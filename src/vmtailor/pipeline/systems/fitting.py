@@ -4,11 +4,13 @@ those of every fit (pipeline/fitting.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from vmtailor.analysis.cost import loops
+from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
@@ -29,15 +31,17 @@ from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.systems import exercising, inputs, planning, tracing
+from vmtailor.pipeline.systems import counting, exercising, inputs, planning, tracing
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.pipeline.systems.planning import HEAD_BYTES, SystemPlanInputs
 from vmtailor.stages import system_trace, system_verify
 from vmtailor.stages.plan import Tree, Wishes
 from vmtailor.stages.system_trace import SystemTraceInputs, chunks_of
-from vmtailor.stages.system_verify import SystemTarget
+from vmtailor.stages.system_verify import Counts, SystemTarget
 
 _RUN, _VERIFICATION = "run.json", "verification.json"
+#: The plugin's counts, beside the run of the exercise on the baseline.
+COUNTS = "run.counts"
 #: Under the tracer an exercise has so many times its time.
 TRACED_TIMES = 8
 #: Messages of a machine that failed, of which is asked what they ask for.
@@ -47,13 +51,14 @@ _MOST_MESSAGES = 40
 @dataclass(eq=False)
 class SystemFindings:
     """What is known so far of the fit of one system. `folder`: of the trace; `before`: its exercise on its own
-    kernel."""
+    kernel; `costs`: what that kernel's code cost meanwhile, None where that was not counted."""
 
     inputs: SystemInputs
     trace: SystemTrace
     folder: Path
     before: SystemRun
     before_key: str
+    costs: Attribution | None = None
     trials: list[Trial] = field(default_factory=list)
     compiled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
@@ -69,6 +74,13 @@ class SystemFindings:
     @property
     def source(self) -> SourceTree:
         return self.inputs.source
+
+    @cached_property
+    def ran(self) -> Mapping[str, SymbolCost]:
+        """What the code of each symbol cost on the baseline, without loops that only emulation causes."""
+        if self.costs is None:
+            return {}
+        return self.costs.by_symbol(without=loops.functions(loops.table(self.options.architecture)))
 
     @cached_property
     def _asked(self) -> tuple[SystemPlanInputs, SystemDemands]:
@@ -94,7 +106,7 @@ class SystemFindings:
             drop=(*options.drop, *drop),
             partitioned=disk is not None and disk.root != 0,
         )
-        return planning.make_system_plan(made, demands, wishes, as_modules=False, tried=tried)
+        return planning.make_system_plan(made, demands, wishes, as_modules=False, ran=self.ran, tried=tried)
 
     def machine_of(self, made: Plan, kernel: KernelFiles) -> Machine:
         """The fitted kernel: no initial RAM disk, no ACPI; the system's own words."""
@@ -149,20 +161,21 @@ def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
 
 
 def find(given: SystemInputs) -> SystemFindings:
-    """The exercise on the system's own kernel, and once more with everything seen."""
+    """The exercise on the system's own kernel, with every block counted, and once more with everything seen."""
     before, key = ran_before(given)
     record, folder = traced(given, before.boot.seconds)
-    return SystemFindings(given, record, folder, before, key)
+    costs = counting.costs(given, before, given.options.store.path("system-run", key) / COUNTS)
+    return SystemFindings(given, record, folder, before, key, costs)
 
 
 def ran_before(given: SystemInputs) -> tuple[SystemRun, str]:
     """The exercise on the baseline, with the name of that run. Raises GuestError where it does not pass."""
     target, store = target_of(given, given.baseline), given.options.store
-    key = run_key(given, target)
+    key = run_key(given, target, "counted")
 
     def fill(folder: Path) -> None:
         with step("the exercise on the system's own kernel"), temporary.held_folder(given.scratch) as scratch:
-            found = system_verify.baseline(target, scratch)
+            found = system_verify.baseline(target, scratch, Counts(given.table, folder / COUNTS))
         records.save(found, folder / _RUN)
 
     return records.load(SystemRun, store.get("system-run", key, fill) / _RUN), key

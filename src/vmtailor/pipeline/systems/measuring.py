@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import keys
 from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.measuring.fit_sides import Sides
 from vmtailor.pipeline.measuring.machines import Asked, Measured
 from vmtailor.pipeline.systems.fitting import SystemFindings, target_of
 from vmtailor.pipeline.systems.inputs import SystemInputs
@@ -36,24 +38,28 @@ def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: s
     return Asked(title, key, boots, given.options.store, given.scratch, subject)
 
 
-def both_sides(found: SystemFindings, fitted: Fitted) -> tuple[Side, Side]:
+def both_sides(found: SystemFindings, fitted: Fitted) -> Sides:
     """Baseline and tailored machine: same machine type, memory and disk."""
     given = found.inputs
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
     first = asked_of(given, given.baseline, given.table, "the baseline")
     second = asked_of(given, fitted.machine, table, "the tailored machine", first.key)
     before, after = machines.one_beside_the_other(first, second)
-    return (
-        _side(given, baseline_facts(found), "baseline", given.baseline, before),
-        _side(given, fit_sides.tailored_facts(fitted), "tailored", fitted.machine, after),
-    )
+    where = fit_sides.files_of(found.costs) if found.costs is not None else {}
+    baseline = _side(given, baseline_facts(found), "baseline", given.baseline, before, where)
+    tailored = _side(given, fit_sides.tailored_facts(fitted), "tailored", fitted.machine, after, where)
+    if found.costs is not None:
+        baseline = replace(baseline, symbol_costs=fit_sides.by_symbol(found.costs))
+    return Sides(before, after, baseline, tailored)
 
 
-def _side(given: SystemInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured) -> Side:
+def _side(
+    given: SystemInputs, kernel: KernelFacts, name: str, machine: Machine, found: Measured, where: Mapping[str, str]
+) -> Side:
     side = side_figures.make_side(
         kernel, name, found.exact, device_boot=found.exact[0], wall_boots=found.wall,
         loops=loops.table(machine.architecture), min_memory_bytes=found.min_memory_bytes, memory=found.memory,
-        initcalls=found.initcalls,
+        initcalls=found.initcalls, subsystems=fit_sides.by_folder(found, where) if where else (),
     )  # fmt: skip
     subject = MeasuredMachine(machine, given.table, given.exercise.inside(), given.natives)
     return replace(

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.expecting import Expected, lasting, plan_lines, seconds_of, within
+from vmtailor.analysis.bench.expecting import Expected, cells_within, cost_of, lasting, plan_lines, seconds_of, within
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
 from vmtailor.model.bench.results import BenchTrial, SuiteName
+from vmtailor.pipeline.bench.in_time import Schedule
 
 RUNTIMES = ("native", "docker")
 CHEAP = BenchTest(SuiteName.STARTUP, "report", cost=2.0)
@@ -47,8 +48,12 @@ def test_what_ran_is_expected_to_take_what_it_took_and_the_rest_as_much_longer()
     expected = Expected(trials)
     for one in trials[:9]:
         expected.done(took(one, 4.0))
-    # One of the cheap ones is left, which take 4 s each; of the others it is believed by then: (60 + 36) / (60 + 18).
-    assert expected.seconds == pytest.approx(4.0 + 50.0 * 96 / 78)
+    # One of the cheap ones is left, which take 4 s each; of the others it is believed by then: (60 + 36) / (60 + 18) of
+    # all, and so much more of either runtime, for what it did itself: five trials of one, four of the other.
+    host = 96 / 78
+    mine = {trials[n].runtime: sum(one.runtime == trials[n].runtime for one in trials[:9]) for n in range(2)}
+    slower = [(4.0 * n + 60 * host) / (2.0 * n + 60) for n in mine.values()]
+    assert sorted(mine.values()) == [4, 5] and expected.seconds == pytest.approx(4.0 + 25.0 * sum(slower))
     for one in trials[9:]:
         expected.done(took(one, 4.0))
     assert expected.seconds == 0.0
@@ -56,11 +61,28 @@ def test_what_ran_is_expected_to_take_what_it_took_and_the_rest_as_much_longer()
     assert expected.seconds == 0.0
 
 
+def test_a_runtime_that_is_slow_is_expected_to_be_slow_at_what_it_has_not_done() -> None:
+    trials = planned(CHEAP, MIDDLE)
+    expected = Expected(trials)
+    for one in trials[:10]:
+        expected.done(took(one, 60.0 if one.runtime == "docker" else 2.0))
+    found = {name: expected.of(next(o for o in trials[10:] if o.runtime == name)) for name in RUNTIMES}
+    assert found["docker"] > 4 * MIDDLE.cost and found["docker"] > 2 * found["native"]
+    # What the others took for this very test says more than what it costs.
+    (first,) = [one for one in trials[10:] if one.runtime == "native" and one.block == 0]
+    expected.done(took(first, 50.0))
+    later = next(one for one in trials[10:] if one.runtime == "docker")
+    assert expected.of(later) > 50.0
+
+
 def test_an_earlier_run_is_learned_from_as_far_as_it_is_of_the_plan() -> None:
     trials = planned(CHEAP)
     elsewhere = took(PlannedTrial(OTHER, "native", 1), 1000.0)
     assert Expected(trials, [elsewhere]).seconds == 20.0
-    assert Expected(trials, [took(trials[0], 3.0)]).seconds == 27.0
+    host = 63 / 62  # four more of one runtime at 3 s; five of the other, which was not seen, as much as all are slower
+    assert Expected(trials, [took(trials[0], 3.0)]).seconds == pytest.approx(
+        12.0 + 15.0 * host / ((3 + 60 * host) / 62)
+    )
 
 
 def test_nothing_is_left_out_of_what_fits() -> None:
@@ -84,6 +106,72 @@ def test_what_is_kept_fits_or_could_not_be_less(most_s: float) -> None:
     kept, _ = within(planned(CHEAP, MIDDLE, DEAR, OTHER), most_s)
     assert {one.test.suite for one in kept} == {SuiteName.STARTUP, SuiteName.MEMORY}
     assert seconds_of(kept) <= most_s or len({one.test for one in kept}) == 2
+
+
+def test_what_has_begun_goes_on_and_stands_for_its_suite() -> None:
+    kept, out = within(planned(CHEAP, MIDDLE, OTHER), 40.0, cost_of, {CHEAP})
+    assert {one.test for one in kept} == {CHEAP, OTHER} and out == [MIDDLE]
+
+
+def test_cells_are_left_out_dearest_first_until_the_rest_fits() -> None:
+    trials = planned(CHEAP, OTHER)
+    kept, out = cells_within(trials, 600.0, cost_of)
+    assert [(one.test.test, one.trials) for one in out] == [("least", 5)] and seconds_of(kept) <= 600.0
+    assert cells_within(trials, -1.0, cost_of)[0] == [] and len(cells_within(trials, -1.0, cost_of)[1]) == 4
+    assert cells_within(trials, 1e6, cost_of) == (trials, [])
+
+
+class Clock:
+    """Tells what it is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_within(
+    most_s: float, factors: dict[str, float], *tests: BenchTest
+) -> tuple[Clock, list[PlannedTrial], list[str]]:
+    """A run on a host on which a trial takes so many times what it costs, by runtime."""
+    clock, did, said = Clock(), list[PlannedTrial](), list[str]()
+    schedule = Schedule(planned(*tests), (), most_s, most_s, clock)
+    said += schedule.fit(cells=False)
+    while True:
+        said += schedule.fit()
+        one = schedule.next()
+        if one is None:
+            return clock, did, said
+        seconds = one.test.cost * factors[one.runtime]
+        clock.now += seconds
+        did.append(one)
+        schedule.expected.done(took(one, seconds))
+
+
+def test_a_run_ends_in_time_on_a_host_that_is_as_slow_as_it_may_be() -> None:
+    clock, did, said = run_within(300.0, {"native": 1.0, "docker": 1.0}, CHEAP, MIDDLE, DEAR)
+    assert not said and len(did) == 30 and clock.now == 270.0
+    clock, did, said = run_within(300.0, {"native": 2.0, "docker": 5.0}, CHEAP, MIDDLE, DEAR)
+    assert clock.now <= 300.0 + 5 * DEAR.cost  # but for the trial that runs when time is up
+    assert said and all("left out, to end within" in row for row in said)
+    assert {one.test for one in did} | {MIDDLE, DEAR} == {CHEAP, MIDDLE, DEAR}
+    assert len(did) + sum(10 for row in said if "trials of it" not in row) <= 30
+
+
+@given(st.floats(0.2, 30.0), st.floats(0.2, 30.0), st.floats(50.0, 1500.0))
+def test_no_run_is_longer_than_it_may_be_by_more_than_a_trial(native: float, docker: float, most_s: float) -> None:
+    factors = {"native": native, "docker": docker}
+    clock, did, _ = run_within(most_s, factors, CHEAP, MIDDLE, DEAR, OTHER)
+    last = did[-1].test.cost * factors[did[-1].runtime] if did else 0.0
+    assert clock.now <= most_s + last
+
+
+def test_what_an_earlier_run_did_is_not_paid_for_again() -> None:
+    trials = planned(CHEAP, DEAR)
+    there = [took(one, one.test.cost) for one in trials[:-1]]
+    schedule = Schedule(trials, there, 30.0, 30.0, Clock())
+    assert schedule.fit(cells=False) == [] and [one.key for one in schedule.left] == [trials[-1].key]
 
 
 def test_the_plan_counts_cells_and_samples_without_warm_ups() -> None:

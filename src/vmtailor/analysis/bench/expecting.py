@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run will take: before it begins, from what its tests cost; while it runs, from what they took. And what is
-left out of it so that it ends in time. Pure."""
+"""How long a run will take: before it begins, from what its tests cost; while it runs, from what they took, runtime by
+runtime. And what is left out of it so that it ends in time. Pure."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
 from vmtailor.model.bench.results import BenchTrial
 
-#: How a test is named that is left out so that a run ends in time.
+#: How what is left out so that a run ends in time is named.
 LEFT_OUT = "left out, to end within"
 #: So many seconds of what was told before weigh against what trials took: the first few say little of the rest.
 _TRUSTED_S = 60.0
@@ -25,62 +26,119 @@ def _of(test: BenchTest) -> _Key:
 
 
 class Expected:
-    """What is still to be waited for. It learns from every trial that is done."""
+    """What trials are expected to take. It learns from every one that is done: how long each runtime takes for each
+    test, and how much longer than tests cost a runtime takes in all."""
 
     def __init__(self, planned: Sequence[PlannedTrial], done: Iterable[BenchTrial] = ()) -> None:
         self._costs = {_of(one.test): one.test.cost for one in planned}
-        self._left: dict[_Key, int] = defaultdict(int)
-        self._took: dict[_Key, list[float]] = defaultdict(list)
-        self._cost_s = self._real_s = _TRUSTED_S
-        for one in planned:
-            self._left[_of(one.test)] += 1
+        self._left = {one.key: one for one in planned}
+        self._took: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._cost_s: dict[str, float] = defaultdict(float)
+        self._real_s: dict[str, float] = defaultdict(float)
         for trial in done:
             self.done(trial)
 
     def done(self, trial: BenchTrial) -> None:
         """One of those planned is done; another one is passed over."""
-        key = (trial.suite, trial.test, trial.count, trial.variant)
-        if not self._left.get(key):
+        if self._left.pop(trial.key, None) is None:
             return
-        self._left[key] -= 1
-        self._took[key].append(trial.seconds)
-        self._cost_s += self._costs[key]
-        self._real_s += trial.seconds
+        key = (trial.suite, trial.test, trial.count, trial.variant)
+        self._took[key][trial.runtime].append(trial.seconds)
+        self._cost_s[trial.runtime] += self._costs[key]
+        self._real_s[trial.runtime] += trial.seconds
+
+    def dropped(self, trials: Iterable[PlannedTrial]) -> None:
+        """These will not be done."""
+        for one in trials:
+            self._left.pop(one.key, None)
+
+    def of(self, one: PlannedTrial) -> float:
+        """Seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as much
+        longer as this runtime takes for the rest; otherwise what it costs, as much longer."""
+        took = self._took.get(_of(one.test), {})
+        if own := took.get(one.runtime):
+            return statistics.median(own)
+        slower = self._slower(one.runtime)
+        if took:
+            return slower * statistics.median(
+                statistics.median(values) / self._slower(name) for name, values in took.items()
+            )
+        return slower * one.test.cost
+
+    def _slower(self, runtime: str) -> float:
+        """How much longer than tests cost a runtime takes: as all do until it has been seen for long enough."""
+        host = (sum(self._real_s.values()) + _TRUSTED_S) / (sum(self._cost_s.values()) + _TRUSTED_S)
+        return (self._real_s[runtime] + host * _TRUSTED_S) / (self._cost_s[runtime] + _TRUSTED_S)
 
     @property
     def seconds(self) -> float:
-        """Until the last one is done: a test that ran takes what it took, another one what it costs, times how much
-        longer than they cost the others took."""
-        slower = self._real_s / self._cost_s
-        return sum(
-            count * (statistics.median(took) if (took := self._took.get(key)) else slower * self._costs[key])
-            for key, count in self._left.items()
-        )
+        """Until the last one is done."""
+        return sum(self.of(one) for one in self._left.values())
+
+
+def cost_of(one: PlannedTrial) -> float:
+    """What a trial costs before any of them ran."""
+    return one.test.cost
 
 
 def seconds_of(planned: Iterable[PlannedTrial]) -> float:
     """What trials cost, in seconds, before any of them ran."""
-    return sum(one.test.cost for one in planned)
+    return sum(map(cost_of, planned))
 
 
-def within(planned: Sequence[PlannedTrial], most_s: float) -> tuple[list[PlannedTrial], list[BenchTest]]:
+def within(
+    planned: Sequence[PlannedTrial],
+    most_s: float,
+    seconds: Callable[[PlannedTrial], float] = cost_of,
+    begun: Collection[BenchTest] = (),
+) -> tuple[list[PlannedTrial], list[BenchTest]]:
     """The trials that fit into so many seconds, and the tests that are left out for it, in whole: the cheapest one that
-    is enough, otherwise the dearest. Of every suite one stays, and one of those that count, so it may not be enough."""
+    is enough, otherwise the dearest. `begun`: tests of which trials were done; they go on. Of every suite one stays,
+    and one of those that count, so it may not be enough."""
     cost: dict[BenchTest, float] = defaultdict(float)
     for one in planned:
-        cost[one.test] += one.test.cost
+        cost[one.test] += seconds(one)
     out: list[BenchTest] = []
     while (over := sum(cost.values()) - most_s) > 0:
-        kinds = defaultdict(list)
-        for test in cost:
-            kinds[test.suite, test.variant == CLOCK].append(test)
-        spare = sorted((test for kind in kinds.values() if len(kind) > 1 for test in kind), key=lambda test: cost[test])
+        kinds = defaultdict(set)
+        for test in (*cost, *begun):
+            kinds[test.suite, test.variant == CLOCK].add(test)
+        spare = sorted(
+            (test for test in cost if test not in begun and len(kinds[test.suite, test.variant == CLOCK]) > 1),
+            key=lambda test: cost[test],
+        )
         if not spare:
             break
         chosen = next((test for test in spare if cost[test] >= over), spare[-1])
         out.append(chosen)
         del cost[chosen]
     return [one for one in planned if one.test in cost], out
+
+
+@dataclass(frozen=True)
+class CellOut:
+    """A test in one runtime that is not gone on with. `trials`: how many more there would have been."""
+
+    test: BenchTest
+    runtime: str
+    trials: int
+
+
+def cells_within(
+    planned: Sequence[PlannedTrial], most_s: float, seconds: Callable[[PlannedTrial], float]
+) -> tuple[list[PlannedTrial], list[CellOut]]:
+    """The same, cell by cell: where tests cannot be left out in whole any more, the cells that would take longest are,
+    until the rest fits. Nothing need stay."""
+    cells: dict[tuple[BenchTest, str], list[PlannedTrial]] = defaultdict(list)
+    for one in planned:
+        cells[one.test, one.runtime].append(one)
+    cost = {cell: sum(map(seconds, trials)) for cell, trials in cells.items()}
+    out = []
+    while cost and sum(cost.values()) > most_s:
+        dearest = max(cost, key=lambda cell: cost[cell])
+        out.append(CellOut(*dearest, len(cells[dearest])))
+        del cost[dearest]
+    return [one for one in planned if (one.test, one.runtime) in cost], out
 
 
 def plan_lines(planned: Sequence[PlannedTrial], there: int, left_s: float) -> list[str]:

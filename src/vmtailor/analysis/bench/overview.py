@@ -4,6 +4,7 @@ empty: what was not measured says why."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -147,9 +148,20 @@ def tip_of(cell: Cell) -> str:
     return "\n".join([*lines, *doubts_of(cell)])
 
 
+def counted_words(cell: Cell) -> str:
+    """Why so few samples are enough: counts do not scatter as times do, and this is how far they do."""
+    middle = statistics.median(cell.values)
+    spread = 100 * (max(cell.values) - min(cell.values)) / abs(middle) if middle else 0.0
+    boots = f"{len(cell.values)} counted boots" if len(cell.values) > 1 else "one counted boot"
+    if len(cell.values) < 2:
+        return boots
+    return f"{boots}, {'the same' if spread == 0 else f'within {spread:.2g} %'}"
+
+
 def doubts_of(cell: Cell) -> list[str]:
-    """What speaks against a cell, in words."""
-    found = [word for word, there in (("unstable", cell.unstable), ("noisy host", cell.noisy)) if there]
+    """What speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
+    found = [counted_words(cell)] if cell.key.variant == CLOCK and cell.values else []
+    found += [word for word, there in (("unstable", cell.unstable), ("noisy host", cell.noisy)) if there]
     if cell.summary is not None and cell.summary.two_modes:
         found.append("two modes")
     if cell.failures:

@@ -91,7 +91,8 @@ def bench(
         float | None,
         typer.Option(
             "--within", min=1.0, max=100_000.0,
-            help="Minutes that the trials may take, by what they cost: tests are left out for it, and named.",
+            help="Minutes that all of it may take: by what trials cost and then by what they take, tests are left "
+            "out for it, and named.",
             show_default=False,
         ),
     ] = None,

@@ -13,6 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/6: until when.
 # vmtailor/bench-job/5: engines within a machine.
 # vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
 # vmtailor/bench-job/3: the image's reference.
@@ -24,10 +25,11 @@ class BenchJob:
     `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
     `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
     among the runtimes; `kvm`: it works here, so that they can be timed, too.
-    `reference`: the image as the user named it. `within_s`: how long its trials may take; None: as long as they do.
+    `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
+    `until_s`: its end then, on the monotonic clock, which the scope shares.
     `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/5"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/6"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -49,5 +51,6 @@ class BenchJob:
     kvm: bool = False
     reference: str = ""
     within_s: float | None = None
+    until_s: float | None = None
     inside: BenchInside | None = None
     inside_runtimes: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import math
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,9 @@ TAG = "bench:1"
 CALL_BACK = "/callback"
 BENCH = "/bench/bench"
 TIMED_OUT = "it did not end in time"
+#: So much longer than the run as a whole its last command may take, and why it is ended then.
+AFTER_END_S = 120.0
+RUN_OVER = "the run had to end, and it had not"
 
 
 class TrialFailed(VmtailorError):
@@ -85,8 +89,16 @@ class BenchRun:
         wanted = replace(self.spec(command, limits, network), volumes=tuple(volumes))
         with self.placed(runtime, wanted) as spec:
             driver = self.runtimes[runtime]
-            found = timed(driver.run_words(spec), deadline_s=deadline_s, env=driver.environment())
+            most_s = min(deadline_s, self.left_s())
+            found = timed(driver.run_words(spec), deadline_s=most_s, env=driver.environment())
+        if found.returncode is None and most_s < deadline_s:
+            raise TrialFailed(RUN_OVER, found.said)
         return succeeded(found)
+
+    def left_s(self) -> float:
+        """How long the run can go on, and its last command; at least a second."""
+        until_s = self.job.until_s
+        return math.inf if until_s is None else max(1.0, until_s + AFTER_END_S - time.monotonic())
 
     @contextlib.contextmanager
     def placed(self, runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:

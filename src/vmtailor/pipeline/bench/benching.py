@@ -7,6 +7,7 @@ import hashlib
 import random
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ _LONGEST_S = 7 * 86400.0
 class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
-    `require_kvm`: machines have to be timed. `within_s`: how long trials may take; tests are left out for it.
+    `require_kvm`: machines have to be timed. `within_s`: how long it may take from now on; tests are left out for it.
     `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host."""
 
     suites: tuple[SuiteName, ...]
@@ -79,6 +80,7 @@ def bench(options: BenchOptions) -> BenchResults:
         "", "", str(options.out.absolute()), options.only,
         _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
         _tree(NETPERF, options.netperf_source), within_s=options.within_s,
+        until_s=None if options.within_s is None else time.monotonic() + options.within_s,
         inside_runtimes=described if options.inside else (),
     )  # fmt: skip
     _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))

@@ -18,9 +18,8 @@ from typing import Any
 
 from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.expecting import LEFT_OUT, Expected, lasting, plan_lines, seconds_of, within
+from vmtailor.analysis.bench.expecting import lasting, plan_lines
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
-from vmtailor.analysis.bench.wording import title_of
 from vmtailor.base import output, terminal
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
@@ -46,6 +45,7 @@ from vmtailor.model.bench.results import (
 )
 from vmtailor.pipeline.bench import results_file
 from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.in_time import Schedule
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.known import SUITES
@@ -175,8 +175,7 @@ def _trials(
     out = Path(job.out)
     host = this_host(run.cgroups.version, kvm=job.kvm)
     before = results_file.earlier(out, job, host.id)
-    planned, shortened = _planned(job, run, booted)
-    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)] + shortened
+    left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]
     left_out += cannot_tell(job)
     for name in job.suites if job.runtimes else ():
@@ -188,27 +187,49 @@ def _trials(
             output.note(f"! {name}: {error.message}")
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
     known = results_file.going_on(before, known)
-    done = {trial.key for trial in known.trials}
-    left = [one for one in planned if one.key not in done]
-    records.save(results_file.having(out, known), out)
-    expected = Expected(planned, known.trials)
-    for line in (*plan_lines(planned, len(planned) - len(left), expected.seconds), *(f"! {row}" for row in shortened)):
+    planned = _planned(job, run, booted)
+    schedule = Schedule(planned, known.trials, job.within_s, job.until_s)
+    shortened = schedule.fit(cells=False)
+    kept = [*(one for one in planned if one.key in schedule.done), *schedule.left]
+    for line in (*plan_lines(kept, len(schedule.done), schedule.expected.seconds), *(f"! {row}" for row in shortened)):
         output.note(line)
+    known = _without(known, shortened)
+    records.save(results_file.having(out, known), out)
+    return _each(run, schedule, booted, known)
+
+
+def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside], known: HostRun) -> HostRun:
+    """Every trial in its turn, each of them kept before the next one begins."""
+    out = Path(run.job.out)
+    there = f", {len(known.trials)} were there" if known.trials else ""
     began = time.monotonic()
-    with step(f"{len(left)} trials" + (f", {len(done)} were there" if done else "")) as progress:
-        for one in left:
-            past, to_wait = time.monotonic() - began, expected.seconds
+    with step(f"{len(schedule.left)} trials{there}") as progress:
+        while True:
+            shortened = schedule.fit()
+            for row in shortened:
+                output.note(f"! {row}")
+            known = _without(known, shortened)
+            one = schedule.next()
+            if one is None:
+                break
+            past, to_wait = time.monotonic() - began, schedule.expected.seconds
             what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
             progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
             tried = _tried(run, one, booted)
-            expected.done(tried)
+            schedule.expected.done(tried)
             known = replace(known, trials=(*known.trials, tried))
             records.save(results_file.having(out, known), out)
+    records.save(results_file.having(out, known), out)
     return known
 
 
-def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -> tuple[list[PlannedTrial], list[str]]:
-    """All trials in their order; and, in words, the tests that are left out so that they end in time."""
+def _without(known: HostRun, rows: list[str]) -> HostRun:
+    """The same, where more is left out."""
+    return replace(known, left_out=tuple(dict.fromkeys((*known.left_out, *rows))))
+
+
+def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -> list[PlannedTrial]:
+    """All trials in their order."""
     tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     timed = [name for name, one in booted.items() if job.kvm and isinstance(one, Booted)]
     planned = [
@@ -216,17 +237,7 @@ def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -
         for test in tests
         for trial in plan([test], [*run.runtimes, *(timed if timed_too(test) else ())], job.repeat, job.seed)
     ]
-    planned += plan(machine_tests(job), list(booted), REPEAT, job.seed)
-    if job.within_s is None:
-        return planned, []
-    kept, out = within(planned, job.within_s)
-    words = [
-        f"{title_of(test.suite, test.test, test.count, test.variant)}: {LEFT_OUT} {lasting(job.within_s)}"
-        for test in out
-    ]
-    if (cost_s := seconds_of(kept)) > job.within_s:
-        words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(job.within_s)}")
-    return kept, words
+    return [*planned, *plan(machine_tests(job), list(booted), REPEAT, job.seed)]
 
 
 def _unusable(one: RuntimeIdentity) -> bool:

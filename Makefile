@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
 # What `make bench` runs (`make bench-published`: the SUITES); a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
-# crun is a runtime that a file describes.
+# crun is a runtime that a file describes. UNIXBENCH_SOURCE, IOZONE_SOURCE, NETPERF_SOURCE: trees of the published
+# programs, which `make bench-published` then runs in place of ours.
 SUITES ?= startup,efficiency,memory,isolation,unixbench
 comma := ,
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/crun.toml,vm:stock
+
+PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
 .PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-remedies bench-analyze setup-bench bench-image bench-engines bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
@@ -32,7 +35,8 @@ help:
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, within 85 minutes, and the report; what does not fit is named (root)"
 	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"
-	@echo "                    SUITES=startup BENCHED=native,podman: a part of them"
+	@echo "                    SUITES=startup BENCHED=native,podman: a part of them; UNIXBENCH_SOURCE=, IOZONE_SOURCE=,"
+	@echo "                    NETPERF_SOURCE=DIR: the published programs in place of ours"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
@@ -133,7 +137,7 @@ bench-published: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
 	for suite in $(subst $(comma), ,$(SUITES)); do \
 	  if test $$suite = unixbench; then more="--n 1,2,3,4 --repeat 3"; else more=; fi; \
-	  $(BIN)/vmtailor bench $$suite $$more --on $(BENCHED) -o $(BUILD)/bench/published.json || exit 1; done
+	  $(BIN)/vmtailor bench $$suite $$more --on $(BENCHED) $(PUBLISHED) -o $(BUILD)/bench/published.json || exit 1; done
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json --published -o $(BUILD)/bench/published.md
 

@@ -28,6 +28,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.pipeline.bench.suites import isolation
 from vmtailor.pipeline.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -129,3 +130,14 @@ def test_the_limit_is_on_the_whole_disk(tmp_path: Path, partition: bool) -> None
     assert write_limit(tmp_path, 5, tmp_path / "sys") is None  # no block device of that number
     (place / f"{os.major(device)}:{os.minor(device)}").symlink_to(part)
     assert write_limit(tmp_path, 5, tmp_path / "sys") == WriteLimit(254, 32, "/dev/vdz", 5)
+
+
+@pytest.mark.parametrize("requests", [isolation.QUICK_REQUESTS, isolation.REQUESTS])
+def test_patience_follows_from_what_is_asked(requests: int) -> None:
+    """A server that is slow undisturbed is waited for, and its t2 as many times as long as that of a fast one."""
+    assert requests / isolation.SLOWEST == requests * 0.04  # 30,000 requests at 100 a second are no failure
+    for rate in (100_000, 1000, isolation.PATIENCE * isolation.LEAST_RATE):
+        t1 = requests / rate
+        assert isolation.patience(t1, requests) == max(isolation.LEAST_PATIENCE_S, 20 * t1)
+    assert isolation.patience(requests / isolation.SLOWEST, requests) == requests / 10
+    assert isolation.patience(0.001, requests) == isolation.LEAST_PATIENCE_S

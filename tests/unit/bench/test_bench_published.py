@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,15 @@ def test_their_cells_are_others_and_say_how_to_get_them_again() -> None:
     tests = {test.test: test for test in Efficiency().tests(job)}
     assert (tests["disk"].variant, tests["tcp-send"].variant, tests["stream"].variant) == ("IOzone", "netperf", "")
     assert "--iozone-source '/a b' --netperf-source /c" in again(job, PlannedTrial(tests["disk"], "native", 1))
+
+
+def test_the_trees_are_passed_on_by_make() -> None:
+    given = {"UNIXBENCH_SOURCE": "/a", "IOZONE_SOURCE": "/b", "NETPERF_SOURCE": "/c"}
+    words = ["make", "--silent", "--dry-run", "bench-published", *(f"{name}={tree}" for name, tree in given.items())]
+    said = subprocess.run(words, cwd=FAKES.parents[1], capture_output=True, text=True, check=True, timeout=60).stdout
+    (line,) = [line for line in said.splitlines() if "published.json ||" in line]
+    assert "--unixbench-source /a --iozone-source /b --netperf-source /c" in line
+    plain = subprocess.run(
+        words[:4], cwd=FAKES.parents[1], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert "-source" not in plain

@@ -90,7 +90,7 @@ def heat_maps(run: HostRun) -> list[HeatMap]:
 
 def _degraded(trials: Sequence[BenchTrial], ratios: Cell | None) -> Degraded:
     silent = [figure.value / 4 for trial in trials for figure in trial.figures if figure.name == SILENT]
-    fates = Counter(note for trial in trials for note in trial.notes)
+    fates = Counter(trial.notes[0] for trial in trials if trial.notes)
     failed = next((trial.failure.reason for trial in trials if trial.failure is not None), "")
     s = ratios.summary if ratios is not None else None
     values = (None, None, None) if s is None else tuple(100 * (x - 1) for x in (s.median, s.low, s.high))

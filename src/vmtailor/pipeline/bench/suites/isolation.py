@@ -9,6 +9,7 @@ every stress has itself, and by a watchdog that looks at the host's memory and d
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.listening import await_listening
 from vmtailor.pipeline.bench.suites.startup import answers
 from vmtailor.pipeline.bench.suites.suite import Suite
@@ -42,13 +43,17 @@ INSTANCES = 5
 REQUESTS, QUICK_REQUESTS, AT_ONCE = 30_000, 3_000, 4
 SETTLE_S, QUICK_SETTLE_S = 3.0, 0.5
 START_S = 60.0
+#: An instance that answers fewer requests a second than this, undisturbed, is no server that others could disturb: so
+#: long t1 may take, by the number of requests.
+SLOWEST = 25.0
 #: What each instance gets with limits, beside its share of the processors: memory, processes, bytes a second to disk.
 MEMORY_BYTES, PIDS, WRITE_BYTES_S = 256 << 20, 256, 10 << 20
 #: Caps of the stresses themselves, and what the watchdog leaves the host.
 MEMORY_SHARE, DISK_BYTES, PROCESSES = 0.4, 1 << 30, 1000
 LEAST_MEMORY, LEAST_DISK = 0.05, 2 << 30
-#: How much longer than undisturbed, and at least, an instance may take until it counts as one that did not report.
-PATIENCE, LEAST_PATIENCE_S = 20.0, 10.0
+#: How much longer than undisturbed, at least, and by the number of requests at most (a second for so many of them), an
+#: instance may take until it counts as one that did not report.
+PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
 #: Steps of priority by which the harness is above what it measures, so that a fork bomb cannot starve it.
 ABOVE = 15
 _TOOK = re.compile(rb"^Time taken for tests:\s+([\d.]+) seconds", re.MULTILINE)
@@ -81,22 +86,29 @@ class Isolation(Suite):
         limits = limits_of(run) if test.variant == LIMITED else NO_LIMITS
         requests = QUICK_REQUESTS if run.quick else REQUESTS
         with _five(run, runtime, test.test, limits) as five:
-            first = _asked(five.addresses, requests, START_S, run)
+            first = _asked(five.addresses, requests, requests / SLOWEST, run)
             if None in first:
                 raise TrialFailed("an instance did not answer undisturbed", five.said())
             before = [took for took in first if took is not None]
-            patience_s = max(LEAST_PATIENCE_S, PATIENCE * max(before))
+            patience_s = patience(max(before), requests)
+            if patience_s < PATIENCE * max(before):
+                run.notes.append(f"who took {patience_s / max(before):.1f} times as long as before did not report")
             with _stress_peer(test.test, five.misbehaving), _above() as above:
                 five.begin()
                 time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
                 after = _asked(five.addresses, requests, patience_s, run, above)
-                run.notes.append(five.fate())
+                run.notes.insert(0, five.fate())
         figures = [BenchFigure(SILENT, float(after.count(None)), "of 4")]
         for number, (t1, t2) in enumerate(zip(before, after, strict=True)):
             figures.append(BenchFigure(T1, t1, "s", False, number))
             if t2 is not None:
                 figures += [BenchFigure(T2, t2, "s", False, number), BenchFigure(RATIO, t2 / t1, "×", False, number)]
         return tuple(figures)
+
+
+def patience(t1_s: float, requests: int) -> float:
+    """Seconds that so many requests may take under stress where they took `t1_s` without."""
+    return min(max(LEAST_PATIENCE_S, PATIENCE * t1_s), requests / LEAST_RATE)
 
 
 def limits_of(run: BenchRun) -> Limits:
@@ -159,7 +171,8 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
 
         wanted, callbacks = held.enter_context(run.calling_back(run.spec([BENCH], limits, links[0].path)))
         folder = run.callback_folder(wanted)
-        seconds = START_S + PATIENCE * 2 if run.quick else START_S + PATIENCE * 10
+        # It ends by itself, but not before the others were waited for.
+        seconds = SETTLE_S + patience(math.inf, QUICK_REQUESTS if run.quick else REQUESTS)
         hog = int(available_bytes() * MEMORY_SHARE)
         words = [BENCH, "after", CALL_BACK, "here", *stress_words(stress, seconds, links[0], hog)]
         process = begun(replace(wanted, command=tuple(words), volumes=(Volume(str(folder), CALL_BACK),)))
@@ -189,8 +202,11 @@ def _asked(
             words = [*ab, "-q", "-n", str(requests), "-c", str(AT_ONCE), "-s", "5", f"http://{address}/"]
             asking.append((held.enter_context(spawn(words, stdout=said, stderr=said)), said))
         deadline = time.monotonic() + patience_s
+        over = time.monotonic() + run.left_s()
         while any(process.poll() is None for process, _ in asking) and time.monotonic() < deadline:
             _watch(run)
+            if time.monotonic() > over:
+                raise TrialFailed(RUN_OVER)
             time.sleep(0.02)
         found = []
         for process, said in asking:

@@ -86,3 +86,17 @@ def test_a_tree_is_removed_and_what_is_not_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "three/stuck").touch()  # a real cgroup's files go with it; this one does not
     assert not remove_tree(tmp_path / "three", patience_s=0.05)
     assert os.getpid() > 0
+
+
+def test_what_was_set_can_be_read_again_under_one_set_of_names(tmp_path: Path) -> None:
+    older, unified = version_1(tmp_path / "v1"), version_2(tmp_path / "v2")
+    for found in (older, unified):
+        found.make("one", FULL)
+    assert older.limits("one") == {
+        "memory_limit": str(1 << 28),
+        "cpu_quota": "50000",
+        "cpu_period": "100000",
+        "pids_limit": "64",
+    }
+    assert unified.limits("one") == {"memory_limit": str(1 << 28), "cpu_quota": "50000 100000", "pids_limit": "64"}
+    assert older.limits("nobody") == {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.bench.isolation import RATIO, SHADES, SILENT, T1, heat_maps, tip
-from vmtailor.analysis.bench.page import bench_page
+from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.described import groups_of
 from vmtailor.drivers.runtimes.instance_cgroups import limit_files

@@ -6,8 +6,8 @@ from __future__ import annotations
 from vmtailor.analysis.bench import describing
 from vmtailor.analysis.bench.cells import cells, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.overview import Shade, overviews
-from vmtailor.analysis.bench.page import bench_page, noise_words
+from vmtailor.analysis.bench.pages.overview import Shade, overviews
+from vmtailor.analysis.bench.pages.page import bench_page, noise_words
 from vmtailor.analysis.bench.parts import SMALLER, part, parts_of
 from vmtailor.analysis.bench.wording import ISOLATION, isolation_row
 from vmtailor.model.bench.job import BenchJob

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.unit.bench.test_bench_verb import results, said
 
+from vmtailor.analysis.bench.pages.published import published_page
 from vmtailor.base.files import records
-from vmtailor.cli.bench.published import published_page
 from vmtailor.model.bench.results import BenchFailure, BenchFigure, BenchResults, BenchTrial, HostNoise, SuiteName
 
 

@@ -16,7 +16,7 @@ from vmtailor.analysis.bench.advising import advise, parse_weights
 from vmtailor.analysis.bench.cells import against
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import compared, sides
-from vmtailor.analysis.bench.page import bench_page
+from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records

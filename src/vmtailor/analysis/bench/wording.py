@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.model.bench.results import Isolated, RuntimeIdentity
+from vmtailor.model.bench.results import HostRun, Isolated, RuntimeIdentity
 
 
 def amount(value: float, unit: str) -> str:
@@ -34,32 +36,50 @@ def title_of(suite: str, test: str, count: int, variant: str) -> str:
 
 #: The columns of the table of isolation.
 ISOLATION = (
-    "runtime", "kernel", "namespaces of its own", "limits it sees", "capabilities", "seccomp", "security module",
-    "cgroup", "program", "version",
+    "runtime", "kernel", "namespaces of its own", "limits", "capabilities", "seccomp", "security module",
+    "cgroup", "program", "records", "version",
 )  # fmt: skip
 
 
-def isolation_row(one: RuntimeIdentity) -> tuple[str, ...]:
-    """Cells of the table of isolation, as `ISOLATION` names them."""
+def isolation_row(one: RuntimeIdentity, records: int = 0) -> tuple[str, ...]:
+    """Cells of the table of isolation, as `ISOLATION` names them. `records`: how many instances said the same while
+    they were measured."""
     if one.missing or one.problem:
         why = f"missing: {one.missing}" if one.missing else f"not measured: {one.problem}"
         return one.runtime, why, *([""] * (len(ISOLATION) - 3)), one.version
     own = [name for name, kind in one.namespaces if kind is Isolated.OWN]
     spaces = "all: another kernel" if one.own_kernel else ", ".join(own) or "none"
-    limits = (("memory", one.memory_limited), ("CPU", one.cpu_limited), ("pids", one.pids_limited))
-    seen = [name for name, there in limits if there]
-    hidden = [name for name, there in limits if there is None]
-    told = ", ".join(seen) or ("none" if not hidden else "")
-    told += f" (not shown inside: {', '.join(hidden)})" if hidden else ""
     kernel = f"{one.kernel} (its own)" if one.own_kernel else one.kernel
     capabilities = "" if one.capabilities is None else str(one.capabilities)
     if one.no_new_privileges:
         capabilities += ", no new ones"
     program = f"as in the image ({one.program_sha256[:12]})" if one.program_sha256 else ""
     return (
-        one.runtime, kernel, spaces, told.strip(), capabilities, one.seccomp, one.lsm or "none", _cgroups(one.cgroup),
-        program, one.version,
+        one.runtime, kernel, spaces, limits_words(one), capabilities, one.seccomp, one.lsm or "none",
+        _cgroups(one.cgroup), program, str(1 + records), one.version,
     )  # fmt: skip
+
+
+def records_of(run: HostRun) -> Counter[str]:
+    """How many instances of each runtime said who they are while they were measured."""
+    return Counter(trial.runtime for trial in run.trials for _ in trial.witnesses)
+
+
+def limits_words(one: RuntimeIdentity) -> str:
+    """Its limits with their values: those that it sees, those on the group above it, and those it is not shown."""
+    values = {
+        "memory": "" if one.memory_bytes is None else amount(float(one.memory_bytes), "B"),
+        "CPU": "" if one.cpus is None else f"{one.cpus:g}",
+        "pids": "" if one.pids is None else str(one.pids),
+    }
+    limited = {"memory": one.memory_limited, "CPU": one.cpu_limited, "pids": one.pids_limited}
+    seen = [f"{name} {values[name]}".strip() for name, there in limited.items() if there]
+    above = [f"{name} {values[name]}".strip() for name in one.limits_above if not limited.get(name)]
+    hidden = [name for name, there in limited.items() if there is None and name not in one.limits_above]
+    parts = [", ".join(seen) or ("" if above or hidden else "none")]
+    parts += [f"not seen inside, on the group above: {', '.join(above)}"] if above else []
+    parts += [f"not shown inside: {', '.join(hidden)}"] if hidden else []
+    return "; ".join(part for part in parts if part)
 
 
 def _cgroups(text: str) -> str:

@@ -14,13 +14,13 @@ from vmtailor.analysis.bench.advising import parse_weights
 from vmtailor.analysis.bench.comparing import Compared, compared, sides
 from vmtailor.analysis.bench.export import csv_of
 from vmtailor.analysis.bench.merging import merged
-from vmtailor.analysis.bench.page import bench_page
+from vmtailor.analysis.bench.pages.page import bench_page
+from vmtailor.analysis.bench.pages.published import published_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.records import to_bytes, write_atomic
 from vmtailor.base.words.text import plain
-from vmtailor.cli.bench.published import published_page
 from vmtailor.cli.bench.tables import show, show_advice, show_compared
 from vmtailor.model.bench.results import BenchResults
 

@@ -13,7 +13,7 @@ from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_ma
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
-from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, title_of
+from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.base.terminal import Console, Table, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
 from vmtailor.model.verdict import Verdict
@@ -60,8 +60,9 @@ def isolation_table(run: HostRun) -> Table:
     shown = [place for place, name in enumerate(ISOLATION) if name not in ("cgroup", "program")]
     for place in shown:
         table.add_column(ISOLATION[place], overflow="fold")
+    records = records_of(run)
     for one in run.identities:
-        row = isolation_row(one)
+        row = isolation_row(one, records[one.runtime])
         table.add_row(*(Text(row[place]) for place in shown))
     return table
 

@@ -80,6 +80,22 @@ class Cgroups:
         for root in self.hierarchies():
             remove_tree(root / name)
 
+    def limits(self, name: str) -> dict[str, str]:
+        """What the files of a cgroup say of its limits, by the names that instances' reports have for them."""
+        files = {
+            "memory_limit": ("memory.max", "memory.limit_in_bytes"),
+            "cpu_quota": ("cpu.max", "cpu.cfs_quota_us"),
+            "cpu_period": ("", "cpu.cfs_period_us"),
+            "pids_limit": ("pids.max", "pids.max"),
+        }
+        found = {}
+        for limit, (unified, older) in files.items():
+            for root in self.hierarchies():
+                file = root / name / (unified if self.unified else older)
+                if file.is_file():
+                    found[limit] = file.read_text()
+        return found
+
     def cpu_s(self) -> float:
         """Processor time that everything in the scope has used, in seconds."""
         if self.unified:

@@ -65,10 +65,23 @@ class HostNoise:
 
 
 @dataclass(frozen=True)
+class Witness:
+    """What one instance said of itself from inside while it was measured. `own`: the namespaces that are its own."""
+
+    kernel: str
+    own: tuple[str, ...]
+    capabilities: int | None
+    seccomp: str
+    lsm: str
+    cgroup: str
+    program_sha256: str
+
+
+@dataclass(frozen=True)
 class BenchTrial:
     """One run of one test in one runtime. `count`: instances at once; `variant`: how (cold, warm, limited); `block`:
     which of the repetitions, 0 the warm-up, whose figures count for nothing. `command`: gives this trial again.
-    `notes`: what happened besides, in words."""
+    `notes`: what happened besides, in words; `witnesses`: of instances that reported who they are."""
 
     suite: SuiteName
     test: str
@@ -83,6 +96,7 @@ class BenchTrial:
     noise: HostNoise | None = None
     command: str = ""
     notes: tuple[str, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str, int, str, int]:
@@ -100,7 +114,9 @@ class Isolated(StrEnum):
 @dataclass(frozen=True)
 class RuntimeIdentity:
     """What an instance said of itself from inside, against the harness. `namespaces`: name → own or shared; `problem`:
-    why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there."""
+    why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there. `…_limited`:
+    as it sees itself, None where it is not shown; `memory_bytes`, `cpus`, `pids`: the limits' values, None where there
+    is none; `limits_above`: those of them that it does not see: they are on the group above its own."""
 
     runtime: str
     version: str = ""
@@ -118,6 +134,10 @@ class RuntimeIdentity:
     cgroup: str = ""
     problem: str = ""
     missing: str = ""
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    limits_above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,12 +155,13 @@ class HostRun:
     left_out: tuple[str, ...] = ()
 
 
+# vmtailor/bench/3: values of limits; witnesses.
 # vmtailor/bench/2: notes of trials.
 @dataclass(frozen=True)
 class BenchResults:
     """Results that can be merged: one entry a host and image."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench/2"
+    SCHEMA: ClassVar[str] = "vmtailor/bench/3"
 
     version: str
     runs: tuple[HostRun, ...] = ()

@@ -9,19 +9,20 @@ import math
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from vmtailor.analysis.bench import limits as seen_limits
 from vmtailor.base.errors import VmtailorError
 from vmtailor.drivers.runtimes.described import DescribedRuntime
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import BenchFailure
+from vmtailor.model.bench.results import BenchFailure, RuntimeIdentity, Witness
 
 NO_LIMITS = Limits()
 #: Limits under which a runtime is asked who it is: it must set them.
@@ -50,12 +51,15 @@ class TrialFailed(VmtailorError):
 
 @dataclass
 class BenchRun:
-    """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared."""
+    """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared. `here`: what the harness reports of
+    itself; `identities`: what each runtime turned out to be, by name."""
 
     job: BenchJob
     folder: Path
     cgroups: Cgroups
     runtimes: Mapping[str, DescribedRuntime]
+    here: Mapping[str, Any] = field(default_factory=dict)
+    identities: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
@@ -64,6 +68,8 @@ class BenchRun:
         self.clock_mhz: float | None = None
         #: What the trial that runs just now has to say besides its figures.
         self.notes: list[str] = []
+        #: What instances said of themselves in it.
+        self.witnesses: list[Witness] = []
         #: What was built for this run, by name: published sets (suites/published_sets.py).
         self.built: dict[str, object] = {}
 
@@ -94,6 +100,22 @@ class BenchRun:
         if found.returncode is None and most_s < deadline_s:
             raise TrialFailed(RUN_OVER, found.said)
         return succeeded(found)
+
+    def witness(self, runtime: str, said: bytes) -> None:
+        """Keep what an instance reported of itself. Raises TrialFailed where that is not what its row is."""
+        one = self.runtimes[runtime].description
+        found, problem = seen_limits.witness(
+            self.identities[runtime],
+            said,
+            self.here,
+            self.job.program_sha256,
+            own_kernel=one.own_kernel,
+            chroot=one.chroot,
+        )
+        if found is not None:
+            self.witnesses.append(found)
+        if problem:
+            raise TrialFailed(problem, said[:2000].decode("utf-8", "replace"))
 
     def left_s(self) -> float:
         """How long the run can go on, and its last command; at least a second."""

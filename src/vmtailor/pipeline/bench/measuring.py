@@ -19,6 +19,7 @@ from typing import Any
 from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.expecting import lasting, plan_lines
+from vmtailor.analysis.bench.limits import with_limits
 from vmtailor.analysis.bench.plan import PlannedTrial, plan
 from vmtailor.base import output, terminal
 from vmtailor.base.errors import HostError, VmtailorError
@@ -44,7 +45,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
 )
 from vmtailor.pipeline.bench import results_file
-from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed, succeeded
 from vmtailor.pipeline.bench.in_time import Schedule
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted
@@ -99,7 +100,7 @@ def measure(job: BenchJob) -> HostRun:
             if identity.problem:
                 output.note(f"! {name}: {identity.problem}")
                 del booted[name]
-        run = BenchRun(job, folder, cgroups, runtimes)
+        run = BenchRun(job, folder, cgroups, runtimes, here, {one.runtime: one for one in found})
         return _trials(job, run, tuple(found), booted)
 
 
@@ -142,23 +143,28 @@ def _identity(
     """What an instance says of itself, under limits."""
     run = BenchRun(job, folder, cgroups, {driver.name: driver})
     version = driver.version()
+    above: dict[str, str] = {}
     try:
-        said = run.run(driver.name, [BENCH, "report"], deadline_s=_REPORT_S, limits=ASKED)
+        with run.placed(driver.name, run.spec([BENCH, "report"], ASKED)) as spec:
+            above = cgroups.limits(spec.name)
+            said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, env=driver.environment()))
     except VmtailorError as error:
         return RuntimeIdentity(driver.name, version, problem=f"{error.message}: {error.details[-500:]}")
     seen = inside.parse(said.stdout)
     if seen is None:
         return RuntimeIdentity(driver.name, version, problem="it did not report what it is")
     one = driver.description
-    return inside.identity(
+    found = inside.identity(
         driver.name, version, seen, here, job.program_sha256, own_kernel=one.own_kernel, chroot=one.chroot
     )
+    return with_limits(found, seen, above)
 
 
 def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> RuntimeIdentity:
     """What an instance says of itself that is a machine."""
     kernel, memory = machine.known.kernel, sizes.mebibytes(machine.known.machine.memory_bytes)
-    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, emulated"
+    how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
+    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, {how}"
     try:
         said = machine.run([BENCH, "report"]).container
         seen = inside.parse(said.stdout.encode()) if said is not None else None
@@ -250,6 +256,7 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
     began = time.monotonic()
     run.clock_mhz = None
     run.notes.clear()
+    run.witnesses.clear()
     figures: tuple[BenchFigure, ...] = ()
     failure = None
     try:
@@ -276,6 +283,7 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
     return BenchTrial(
         test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
         time.monotonic() - began, figures, failure, noise, again(run.job, planned), tuple(run.notes),
+        tuple(run.witnesses),
     )  # fmt: skip
 
 

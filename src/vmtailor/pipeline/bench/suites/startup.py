@@ -82,6 +82,7 @@ def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
         found = succeeded(timed(words, deadline_s=DEADLINE_S, callbacks=callbacks, env=driver.environment()))
     if not found.reports or found.first_output_s is None:
         raise TrialFailed("the instance did not report", found.said)
+    run.witness(runtime, found.stdout)
     return seconds(REPORTED, found.reports[0]), seconds(OUTPUT, found.first_output_s), seconds(EXIT, found.exit_s)
 
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
-from vmtailor.analysis.bench.charts import Curves, Group, curves, group
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.describing import suite_words, test_words
 from vmtailor.analysis.bench.isolation import heat_maps, tip
-from vmtailor.analysis.bench.overview import Overview, overviews
+from vmtailor.analysis.bench.pages.charts import Curves, Group, curves, group
+from vmtailor.analysis.bench.pages.overview import Overview, overviews
 from vmtailor.analysis.bench.parts import is_part, parts_of
 from vmtailor.analysis.bench.unixbench import index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
-from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, title_of
+from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.base import pages
 from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
 
@@ -124,7 +124,8 @@ def _section(number: int, run: HostRun) -> Section:
     indices = [
         IndexPart(index_title(t, facts), t.runtimes, tuple(index_rows(t))) for t in index_tables(found, list(order))
     ]
-    rows = tuple(isolation_row(one) for one in run.identities)
+    records = records_of(run)
+    rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
     few = any(c.summary is not None and c.summary.count < FEW and c.key.variant != CLOCK for c in found)
     return Section(
         run, rows, parts, tuple(overviews(run, found)), links, tuple(indices), tuple(_heat(run)), noise_words(run), few

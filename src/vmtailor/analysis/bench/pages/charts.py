@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, baseline
-from vmtailor.analysis.bench.overview import NO_SUCH_STEP, doubts_of, tip_of
+from vmtailor.analysis.bench.pages.overview import NO_SUCH_STEP, doubts_of, tip_of
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.wording import amount, title_of
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -95,6 +96,7 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
     for trial in run.trials:
         figures = {figure.name: figure.value for figure in trial.figures}
         assert all(value > 0 for value in figures.values())
+        assert len(trial.witnesses) == 1  # every instance said who it is
         assert figures["own report"] <= figures["exit"] and figures["first output"] <= figures["exit"]
     assert nothing_is_left() == []
     again = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
@@ -103,6 +105,15 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
     page = tmp_path / "page.html"
     shown = run_program(tmp_path, "bench", "report", out, "-o", page, timeout_s=RUN_S)
     assert shown.code == 0 and "nspawn" in page.read_text()
+    # What the page gives to be copied, done as it stands: the same cell, and native's beside it.
+    cell = next(trial for trial in run.trials if trial.runtime == "crun" and trial.variant == "cold")
+    program, *command = shlex.split(cell.command)
+    copied = run_program(tmp_path, *command, timeout_s=RUN_S)
+    assert program == "vmtailor" and copied.code == 0, copied.stderr
+    measured = run_of(tmp_path / "again.json")
+    wanted = {trial.key for trial in run.trials if trial.variant == "cold" and trial.runtime in ("native", "crun")}
+    assert {trial.key for trial in measured.trials} == wanted and measured.seed == run.seed
+    assert not [trial.failure for trial in measured.trials if trial.failure]
 
 
 def test_a_runtime_that_is_missing_is_a_row(image: Path, tmp_path: Path) -> None:

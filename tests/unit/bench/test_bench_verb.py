@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.cli.bench import verb
 from vmtailor.cli.bench.verb import counts_of, runtimes_of, suites_of
 from vmtailor.cli.verbs import _BY_NAME, command
+from vmtailor.drivers.runtimes import description
+from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import (
     BenchFailure,
     BenchFigure,
@@ -34,7 +38,10 @@ from vmtailor.model.bench.results import (
 )
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.bench.benching import BenchOptions, bench
+from vmtailor.pipeline.bench.measuring import again, planned_trials
+from vmtailor.pipeline.bench.suites.known import SUITES
 
+CRUN = Path(__file__).parents[3] / "examples/runtimes/crun.toml"
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 TIMES = {"native": 0.001, "docker": 0.5, "lxc": 0.05}
 
@@ -63,6 +70,10 @@ def said(*arguments: str) -> Any:
     return CliRunner().invoke(command(_BY_NAME["bench"]), list(arguments))
 
 
+def options_of(**more: Any) -> BenchOptions:
+    return BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", Path("/none/b.json"), Store(), **more)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -70,6 +81,7 @@ def said(*arguments: str) -> Any:
         (lambda: counts_of("1,0"), "no list of numbers"),
         (lambda: counts_of("many"), "no list of numbers"),
         (lambda: runtimes_of(" , "), "names no runtime"),
+        (lambda: bench(options_of(variant="lukewarm")), "in the way 'lukewarm'"),
         (lambda: parse_weights("startup"), "no SUITE=NUMBER"),
         (lambda: parse_weights("startup=nan"), "no SUITE=NUMBER"),
         (lambda: parse_weights("startup=0"), "all are 0"),
@@ -171,3 +183,45 @@ def test_counts_are_compared_as_counts() -> None:
 def test_no_ratio_is_below_nothing() -> None:
     found = against([1.0, 9.0], [1.1, 8.0], larger_is_better=False)
     assert found is not None and found.low is not None and found.low >= 0
+
+
+def cells_of_command(words: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[object, ...]]:
+    """The cells that a command would measure: what its words become, and what is planned for that."""
+    asked: list[BenchOptions] = []
+
+    def note(options: BenchOptions) -> BenchResults:
+        asked.append(options)
+        return BenchResults("0")
+
+    monkeypatch.setattr(verb, "measure", note)
+    program, name, *rest = shlex.split(words)
+    assert (program, name) == ("vmtailor", "bench")
+    ended = said(*rest)
+    assert ended.exit_code == 0, ended.output
+    (options,) = asked
+    job = job_of(options)
+    return {one.key for one in planned_trials(job, [description.load(name).name for name in options.runtimes])}
+
+
+def job_of(options: BenchOptions) -> BenchJob:
+    return BenchJob(
+        options.suites, options.runtimes, options.counts, options.repeat, options.quick, options.seed or 0,
+        "", "", "", "", "", "", only=options.only, variant=options.variant,
+        unixbench_source=str(options.unixbench_source or ""), netperf_source=str(options.netperf_source or ""),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("netperf", ["", "/a b/netperf"])
+def test_the_command_of_a_cell_measures_that_cell_in_the_same_order_and_no_other(
+    quick: bool, netperf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = BenchJob(
+        tuple(SUITES), ("native", str(CRUN)), (1, 4), 3, quick, 4711, "", "", "", "", "", "", netperf_source=netperf
+    )
+    whole = planned_trials(job, ["native", "crun"])
+    for one in {(trial.test, trial.runtime): trial for trial in whole}.values():
+        found = cells_of_command(again(job, one), monkeypatch)
+        # All of this cell; native's beside it, which it is compared with; nothing else.
+        ways = {"native", one.runtime}
+        assert found == {trial.key for trial in whole if trial.test == one.test and trial.runtime in ways}

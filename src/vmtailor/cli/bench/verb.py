@@ -58,6 +58,21 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Durations at a tenth, marked as such.")] = False,
     only: Annotated[str | None, typer.Option("--only", help="Tests of the suites to run, joined by commas.")] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            "--variant", help="Of tests that are run in several ways, this one: cold, 'with limits' …",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", min=0, max=(1 << 31) - 1,
+            help="Of the order of trials. Default: that of the results that are there; otherwise a new one.",
+            show_default=False,
+        ),
+    ] = None,
     unixbench_source: Annotated[
         Path | None,
         typer.Option(
@@ -149,6 +164,8 @@ def bench(
         require_kvm,
         None if within is None else 60.0 * within,
         inside or "",
+        variant or "",
+        seed,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

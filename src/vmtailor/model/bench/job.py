@@ -13,6 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/7: one variant alone.
 # vmtailor/bench-job/6: until when.
 # vmtailor/bench-job/5: engines within a machine.
 # vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
@@ -22,14 +23,14 @@ BENCH_IMAGE = "oci:build/images/bench"
 class BenchJob:
     """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
     the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
-    `only`: tests to run; empty: all. `counts`: instances at once. `unixbench_source`, `iozone_source`,
-    `netperf_source`: trees of the published programs, which are built and run then; empty: our own. `machines`: those
-    among the runtimes; `kvm`: it works here, so that they can be timed, too.
+    `only`: tests to run, `variant`: of them those that are run in this way; empty: all. `counts`: instances at once.
+    `unixbench_source`, `iozone_source`, `netperf_source`: trees of the published programs, which are built and run
+    then; empty: our own. `machines`: those among the runtimes; `kvm`: it works here, so that they can be timed, too.
     `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
     `until_s`: its end then, on the monotonic clock, which the scope shares.
     `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/6"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/7"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -54,3 +55,4 @@ class BenchJob:
     until_s: float | None = None
     inside: BenchInside | None = None
     inside_runtimes: tuple[str, ...] = ()
+    variant: str = ""

@@ -43,7 +43,9 @@ class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
     `require_kvm`: machines have to be timed. `within_s`: how long it may take from now on; tests are left out for it.
-    `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host."""
+    `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host.
+    `variant`: of the tests, those that are run in this way; `seed`: of the order; None: that of the results that are
+    there, or a new one."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -60,6 +62,8 @@ class BenchOptions:
     require_kvm: bool = False
     within_s: float | None = None
     inside: str = ""
+    variant: str = ""
+    seed: int | None = None
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -76,12 +80,12 @@ def bench(options: BenchOptions) -> BenchResults:
             raise UserInputError("--inside, and no engine is named that would run there", hint="--on native,podman,…")
     here = () if options.inside else described
     job = BenchJob(
-        options.suites, here, options.counts, options.repeat, options.quick, _seed(options.out), "", "", "",
+        options.suites, here, options.counts, options.repeat, options.quick, _seed(options), "", "", "",
         "", "", str(options.out.absolute()), options.only,
         _tree(UNIXBENCH, options.unixbench_source), _tree(IOZONE, options.iozone_source),
         _tree(NETPERF, options.netperf_source), within_s=options.within_s,
         until_s=None if options.within_s is None else time.monotonic() + options.within_s,
-        inside_runtimes=described if options.inside else (),
+        inside_runtimes=described if options.inside else (), variant=options.variant,
     )  # fmt: skip
     _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)
@@ -136,10 +140,12 @@ def _image(options: BenchOptions) -> Image:
         raise
 
 
-def _seed(out: Path) -> int:
-    """That of the results which are there, so that they go on; otherwise a new one."""
-    if out.is_file():
-        runs = records.load(BenchResults, out).runs
+def _seed(options: BenchOptions) -> int:
+    """The one that is asked for; that of the results which are there, so that they go on; otherwise a new one."""
+    if options.seed is not None:
+        return options.seed
+    if options.out.is_file():
+        runs = records.load(BenchResults, options.out).runs
         if runs:
             return runs[-1].seed
     return random.SystemRandom().randrange(1 << 31)
@@ -161,6 +167,13 @@ def _check_tests(job: BenchJob, with_machines: bool) -> None:
                 f"no test {plain(name)[:64]!r} is in {', '.join(job.suites)} with these instances",
                 hint=f"known: {', '.join(sorted(known))}",
             )
+    ways = {test.variant for suite in job.suites for test in SUITES[suite].tests(job)}
+    ways |= {test.variant for test in machine_tests(replace(job, only=()))} if with_machines else set()
+    if job.variant and job.variant not in ways:
+        raise UserInputError(
+            f"no test of {', '.join(job.suites)} is run in the way {plain(job.variant)[:64]!r}",
+            hint=f"known: {'; '.join(sorted(way for way in ways if way)) or 'none'}",
+        )
 
 
 def _packed(options: BenchOptions, image: Image) -> str:

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.expecting import lasting, plan_lines
 from vmtailor.analysis.bench.limits import with_limits
-from vmtailor.analysis.bench.plan import PlannedTrial, plan
+from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
 from vmtailor.base import output, terminal
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
@@ -235,15 +236,27 @@ def _without(known: HostRun, rows: list[str]) -> HostRun:
 
 
 def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -> list[PlannedTrial]:
-    """All trials in their order."""
-    tests = [test for name in job.suites for test in SUITES[name].tests(job) if not job.only or test.test in job.only]
     timed = [name for name, one in booted.items() if job.kvm and isinstance(one, Booted)]
+    return planned_trials(job, list(run.runtimes), list(booted), timed)
+
+
+def planned_trials(
+    job: BenchJob, runtimes: Sequence[str], counted: Sequence[str] = (), timed: Sequence[str] = ()
+) -> list[PlannedTrial]:
+    """All trials of a job in their order. `runtimes`: those that can be measured; `counted`: machines and what runs in
+    one; `timed`: those of them that are timed, too."""
+    tests = [test for name in job.suites for test in SUITES[name].tests(job) if _wanted(test, job)]
     planned = [
         trial
         for test in tests
-        for trial in plan([test], [*run.runtimes, *(timed if timed_too(test) else ())], job.repeat, job.seed)
+        for trial in plan([test], [*runtimes, *(timed if timed_too(test) else ())], job.repeat, job.seed)
     ]
-    return [*planned, *plan(machine_tests(job), list(booted), REPEAT, job.seed)]
+    tests = [test for test in machine_tests(job) if _wanted(test, job)]
+    return [*planned, *plan(tests, list(counted), REPEAT, job.seed)]
+
+
+def _wanted(test: BenchTest, job: BenchJob) -> bool:
+    return (not job.only or test.test in job.only) and (not job.variant or test.variant == job.variant)
 
 
 def _unusable(one: RuntimeIdentity) -> bool:
@@ -300,14 +313,14 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     else:
         described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
         runtimes = "native" if planned.runtime == "native" else f"native,{described}"
-    count = f" --n {planned.test.count}" if planned.test.count > 1 else ""
+    way = f" --variant {shlex.quote(planned.test.variant)}" if planned.test.variant else ""
     quick = " --quick" if job.quick else ""
     trees = (("unixbench", job.unixbench_source), ("iozone", job.iozone_source), ("netperf", job.netperf_source))
     published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
     image = f" --image {shlex.quote(job.reference)}" if job.reference not in ("", BENCH_IMAGE) else ""
     return (
-        f"vmtailor bench {planned.test.suite} --on {runtimes}{within} --only {planned.test.test}{count} "
-        f"--repeat {job.repeat}{quick}{published}{image} -o {AGAIN}"
+        f"vmtailor bench {planned.test.suite} --on {runtimes}{within} --only {planned.test.test} "
+        f"--n {planned.test.count}{way} --repeat {job.repeat} --seed {job.seed}{quick}{published}{image} -o {AGAIN}"
     )
 
 

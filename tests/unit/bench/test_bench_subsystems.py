@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.comparing import compared
+from vmtailor.analysis.bench.comparing import Pair, compared
 from vmtailor.analysis.bench.counted import BEFORE, by_subsystem, counts
 from vmtailor.analysis.bench.parts import part
 from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
@@ -101,7 +101,7 @@ def test_of_subsystems_a_comparison_shows_those_that_moved(capsys: pytest.Captur
         return HostRun(host, "sha256:0", True, 1, (), (), trials)
 
     before, after = run(500.0), run(900.0)
-    show_compared(before, after, compared(before, after))
+    show_compared(Pair(before, after), compared(before, after))
     said = capsys.readouterr().out
     assert "kernel: net" in said and "kernel: mm" not in said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from vmtailor.analysis.bench.advising import advise, parse_weights
 from vmtailor.analysis.bench.cells import against
 from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.comparing import compared, sides
+from vmtailor.analysis.bench.comparing import compared, pairs
 from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -24,6 +25,7 @@ from vmtailor.base.files import records
 from vmtailor.cli.bench import verb
 from vmtailor.cli.bench.verb import counts_of, runtimes_of, suites_of
 from vmtailor.cli.verbs import _BY_NAME, command
+from vmtailor.drivers.host.bench_host import stable_name
 from vmtailor.drivers.runtimes import description
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import (
@@ -121,7 +123,8 @@ def test_results_are_shown_and_written_without_root(tmp_path: Path) -> None:
     written = said("report", str(file), "-o", str(page), "--csv", str(csv))
     assert written.exit_code == 0 and page.stat().st_size > 5000 and csv.read_text().count("\n") == 1 + 48 + 1
     document = json.loads(said("compare", str(file), str(file), "--json").stdout)
-    assert document["schema"] == "vmtailor/bench-compare/1" and len(document["cells"]) == 7
+    assert document["schema"] == "vmtailor/bench-compare/2" and len(document["pairs"]) == 1
+    assert len(document["pairs"][0]["cells"]) == 7 and document["not_compared"] == []
 
 
 def test_compare_refuses_what_is_not_alike() -> None:
@@ -130,9 +133,55 @@ def test_compare_refuses_what_is_not_alike() -> None:
     other = replace(one, runs=(replace(one.runs[0], image_digest="sha256:1"),))
     for second, words in ((full, "quick form"), (other, "different images"), (BenchResults("0"), "holds no run")):
         with pytest.raises(UserInputError, match=words):
-            sides(one, second)
-    same = compared(*sides(one, one))
-    assert {str(c.change.verdict) for c in same if c.change} <= {"same", "undecided"}
+            pairs(one, second)
+    ((same,), _) = pairs(one, one)
+    found = compared(same.before, same.after)
+    assert {str(c.change.verdict) for c in found if c.change} <= {"same", "undecided"} and not same.other_image
+
+
+def test_every_run_of_merged_files_is_compared_with_that_of_its_host() -> None:
+    one = results().runs[0]
+    there = replace(one, host=replace(HOST, name="there"))
+    full = replace(one, quick=False)
+    before, after = BenchResults("0", (there, one)), BenchResults("0", (one, there, full))
+    found, lacking = pairs(before, after)
+    assert [(pair.before.host.name, pair.after.host.name) for pair in found] == [("here", "here"), ("there", "there")]
+    assert len(lacking) == 1 and "quick form" in lacking[0]
+    # A host that the first file does not have is compared with all that it has; one file's runs with its first.
+    found, _ = pairs(before, BenchResults("0", (replace(one, host=replace(HOST, name="new")),)))
+    assert [pair.before.host.name for pair in found] == ["there", "here"]
+    found, _ = pairs(before)
+    assert [(pair.before.host.name, pair.after.host.name) for pair in found] == [("there", "here")]
+    with pytest.raises(UserInputError, match="nothing to compare"):
+        pairs(results())
+
+
+def test_images_of_other_processors_are_compared_and_each_row_says_so(tmp_path: Path) -> None:
+    one = results()
+    elsewhere = replace(HOST, name="there", architecture="y")
+    other = BenchResults("0", (replace(one.runs[0], image_digest="sha256:1", host=elsewhere),))
+    ((pair,), _) = pairs(one, other)
+    assert pair.other_image
+    records.save(one, tmp_path / "a.json")
+    records.save(other, tmp_path / "b.json")
+    shown = said("compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    assert shown.exit_code == 0 and shown.output.count("other image") >= 6 and "Two images" in shown.output
+    document = json.loads(said("compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--json").stdout)
+    assert document["pairs"][0]["other_image"] is True
+
+
+def test_a_host_is_called_by_a_digest_that_stays_and_says_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    name = stable_name(tmp_path, tmp_path)
+    assert re.fullmatch("host-[0-9a-f]{8}", name) and name == stable_name(tmp_path, tmp_path)
+    (tmp_path / "machine-id").write_text("another\n")
+    assert stable_name(tmp_path, tmp_path) != name and "0123" not in name
+    devices = tmp_path / "net"
+    (devices / "eth0/device").mkdir(parents=True)
+    (devices / "eth0/address").write_text("52:54:00:00:00:01\n")
+    of_devices = stable_name(tmp_path / "nothing", devices)
+    assert of_devices.startswith("host-") and of_devices != name
+    assert stable_name(tmp_path / "nothing", tmp_path / "none") == "host"
 
 
 def test_advice_ranks_and_says_when_it_can_tell() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from vmtailor.analysis.bench.advising import advise as analyse
 from vmtailor.analysis.bench.advising import parse_weights
-from vmtailor.analysis.bench.comparing import Compared, compared, sides
+from vmtailor.analysis.bench.comparing import Compared, compared, pairs
 from vmtailor.analysis.bench.export import csv_of
 from vmtailor.analysis.bench.merging import merged
 from vmtailor.analysis.bench.pages.page import bench_page
@@ -62,15 +62,35 @@ def published(files: Sequence[Path], out: Path | None) -> None:
 
 
 def compare(files: Sequence[Path], *, json: bool) -> None:
-    """Two files, cell by cell."""
-    if len(files) != 2:
-        raise UserInputError("compare takes two files of results", hint="vmtailor bench compare BEFORE.json AFTER.json")
-    before, after = sides(records.load(BenchResults, files[0]), records.load(BenchResults, files[1]))
-    found = compared(before, after)
+    """Two files, run by run and cell by cell; or the runs of a merged one."""
+    if len(files) not in (1, 2):
+        raise UserInputError(
+            "compare takes two files of results, or one that has several runs",
+            hint="vmtailor bench compare BEFORE.json AFTER.json",
+        )
+    loaded = [records.load(BenchResults, file) for file in files]
+    found, not_compared = pairs(loaded[0], loaded[1] if len(loaded) > 1 else None)
     if json:
-        printed.document({"schema": "vmtailor/bench-compare/1", "cells": [_document(one) for one in found]})
-    else:
-        show_compared(before, after, found)
+        printed.document(
+            {
+                "schema": "vmtailor/bench-compare/2",
+                "pairs": [
+                    {
+                        "before": one.before.host.id,
+                        "after": one.after.host.id,
+                        "other_image": one.other_image,
+                        "cells": [_document(cell) for cell in compared(one.before, one.after)],
+                    }
+                    for one in found
+                ],
+                "not_compared": not_compared,
+            }
+        )
+        return
+    for one in found:
+        show_compared(one, compared(one.before, one.after))
+    for text in not_compared:
+        printed.note(f"! not compared: {text}")
 
 
 def _document(one: Compared) -> dict[str, Any]:

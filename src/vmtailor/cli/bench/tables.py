@@ -8,7 +8,7 @@ from itertools import groupby
 
 from vmtailor.analysis.bench.advising import Advice
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
-from vmtailor.analysis.bench.comparing import Compared
+from vmtailor.analysis.bench.comparing import Compared, Pair
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
@@ -140,9 +140,10 @@ def _cells(cell: Cell) -> tuple[Text, ...]:
     )
 
 
-def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) -> None:
+def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
     """Two runs, cell by cell."""
     console = for_table()
+    before, after = pair.before, pair.after
     console.print(Text.assemble(("before ", "dim"), (before.host.id, "bold")))
     console.print(Text.assemble(("after  ", "dim"), (after.host.id, "bold")))
     table = Table(box=None, header_style="dim")
@@ -159,6 +160,8 @@ def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) ->
             if change.low is not None and change.high is not None:
                 between = f"{change.low:.2f} … {change.high:.2f}"
             verdict = Text(str(change.verdict), style=_COLOURS[change.verdict])
+        if pair.other_image:
+            verdict = Text.assemble(verdict, (" other image", "yellow"))
         table.add_row(
             Text(title_of(key.suite, key.test, key.count, key.variant)), Text(key.figure), Text(key.runtime),
             _median(one.before), _median(one.after), ratio, between, verdict,
@@ -166,6 +169,9 @@ def show_compared(before: HostRun, after: HostRun, found: Sequence[Compared]) ->
     console.print(table)
     if before.host.id != after.host.id:
         console.print("Two hosts: a ratio tells of both machines, not of the runtime alone.", style="yellow")
+    if pair.other_image:
+        kinds = f"{before.host.architecture} and {after.host.architecture}"
+        console.print(Text(f"Two images, for {kinds}: that they hold the same is not checked.", style="yellow"))
 
 
 def _median(cell: Cell | None) -> Text:

@@ -12,6 +12,7 @@ from vmtailor.base import output as printed
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import to_bytes
+from vmtailor.base.words.text import plain
 from vmtailor.cli.bench import reading
 from vmtailor.cli.bench.tables import show
 from vmtailor.drivers.runtimes import description
@@ -111,6 +112,13 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    host_name: Annotated[
+        str | None,
+        typer.Option(
+            "--host-name", help="What results call this host. Default: a digest by which it is told from others.",
+            show_default=False,
+        ),
+    ] = None,
     require_kvm: Annotated[
         bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
     ] = False,
@@ -166,6 +174,7 @@ def bench(
         inside or "",
         variant or "",
         seed,
+        plain(host_name or "")[:64],
     )
     found = measure(options)
     printed.note(f"written: {options.out}")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import platform
 import re
@@ -15,8 +17,21 @@ _PROC = Path("/proc")
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-def this_host(cgroup: str, *, kvm: bool, name: str = "this host") -> BenchHost:
-    """What it is. `cgroup`: the version; `kvm`: whether it works."""
+def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")) -> str:
+    """A name that stays, and that tells this host from others without telling whose it is: a digest of the identity
+    that it was installed with, or of its network devices' addresses."""
+    texts = []
+    with contextlib.suppress(OSError):
+        texts = [(etc / "machine-id").read_text().strip()]
+    if not any(texts) and devices.is_dir():
+        files = sorted(path / "address" for path in devices.iterdir() if (path / "device").exists())
+        texts = [file.read_text().strip() for file in files if file.is_file()]
+    whole = hashlib.sha256("\n".join(["vmtailor bench host", *texts]).encode())
+    return f"host-{whole.hexdigest()[:8]}" if any(texts) else "host"
+
+
+def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
+    """What it is. `cgroup`: the version; `kvm`: whether it works; `name`: what results call it."""
     text = (_PROC / "cpuinfo").read_text("utf-8", "replace")
     model = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
     return BenchHost(

@@ -13,7 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
-# vmtailor/bench-job/7: one variant alone.
+# vmtailor/bench-job/7: one variant alone; the host's name.
 # vmtailor/bench-job/6: until when.
 # vmtailor/bench-job/5: engines within a machine.
 # vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
@@ -28,7 +28,7 @@ class BenchJob:
     then; empty: our own. `machines`: those among the runtimes; `kvm`: it works here, so that they can be timed, too.
     `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
     `until_s`: its end then, on the monotonic clock, which the scope shares.
-    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run."""
+    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run. `host_name`: in results."""
 
     SCHEMA: ClassVar[str] = "vmtailor/bench-job/7"
 
@@ -56,3 +56,4 @@ class BenchJob:
     inside: BenchInside | None = None
     inside_runtimes: tuple[str, ...] = ()
     variant: str = ""
+    host_name: str = ""

@@ -18,7 +18,8 @@ class SuiteName(StrEnum):
 
 @dataclass(frozen=True)
 class BenchHost:
-    """Where it was measured. `clock_mhz`: of the first processor, before the run; None where nobody tells."""
+    """Where it was measured. `name`: stays, so that runs of one host are found, and those of two not pooled.
+    `clock_mhz`: of the first processor, before the run; None where nobody tells."""
 
     name: str
     kernel: str

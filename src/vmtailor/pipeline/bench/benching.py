@@ -17,6 +17,7 @@ from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
 from vmtailor.base.words.text import plain
+from vmtailor.drivers.host.bench_host import stable_name
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.qemu import kvm
 from vmtailor.drivers.runtimes import description
@@ -45,7 +46,7 @@ class BenchOptions:
     `require_kvm`: machines have to be timed. `within_s`: how long it may take from now on; tests are left out for it.
     `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host.
     `variant`: of the tests, those that are run in this way; `seed`: of the order; None: that of the results that are
-    there, or a new one."""
+    there, or a new one; `host_name`: what results call this host; empty: a name of ours that stays."""
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -64,6 +65,7 @@ class BenchOptions:
     inside: str = ""
     variant: str = ""
     seed: int | None = None
+    host_name: str = ""
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -86,6 +88,7 @@ def bench(options: BenchOptions) -> BenchResults:
         _tree(NETPERF, options.netperf_source), within_s=options.within_s,
         until_s=None if options.within_s is None else time.monotonic() + options.within_s,
         inside_runtimes=described if options.inside else (), variant=options.variant,
+        host_name=options.host_name or stable_name(),
     )  # fmt: skip
     _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)

@@ -180,7 +180,7 @@ def _trials(
     job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted | Inside]
 ) -> HostRun:
     out = Path(job.out)
-    host = this_host(run.cgroups.version, kvm=job.kvm)
+    host = this_host(run.cgroups.version, kvm=job.kvm, name=job.host_name)
     before = results_file.earlier(out, job, host.id)
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]

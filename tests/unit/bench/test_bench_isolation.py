@@ -102,7 +102,7 @@ def test_the_quick_form_has_limits_only_and_says_so() -> None:
     assert {test.variant for test in Isolation().tests(job)} == {LIMITED}
     assert "without limits" in Isolation().left_out(job)[0]
     full = replace(job, quick=False)
-    assert len(Isolation().tests(full)) == 12 and Isolation().left_out(full) == ()
+    assert len(Isolation().tests(full)) == 2 * len(STRESSES) == 14 and Isolation().left_out(full) == ()
     assert not any(test.warm_up for test in Isolation().tests(full))  # t1 is what each trial compares with
 
 

@@ -42,6 +42,7 @@ _STRESSES = {
     "cpu": "computes on all processors",
     "memory": "takes and touches memory",
     "disk": "writes to the disk",
+    "full-disk": "fills a small disk of its own, again and again",
     "net-send": "sends as fast as it can",
     "net-receive": "is sent to as fast as can be",
     "fork-bomb": "begins processes that begin processes",

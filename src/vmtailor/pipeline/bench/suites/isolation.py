@@ -24,6 +24,7 @@ from typing import IO
 from vmtailor.analysis.bench.isolation import RATIO, SILENT, T1, T2
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import require_tool, spawn
+from vmtailor.base.process import run as done
 from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
@@ -36,7 +37,8 @@ from vmtailor.pipeline.bench.suites.listening import await_listening
 from vmtailor.pipeline.bench.suites.startup import answers
 from vmtailor.pipeline.bench.suites.suite import Suite
 
-STRESSES = ("cpu", "memory", "disk", "net-send", "net-receive", "fork-bomb")
+FULL_DISK = "full-disk"
+STRESSES = ("cpu", "memory", "disk", FULL_DISK, "net-send", "net-receive", "fork-bomb")
 LIMITED, UNLIMITED = "with limits", "without limits"
 INSTANCES = 5
 #: Requests that each of the four answers, how many at once, and how long a stress runs before they are sent again.
@@ -51,11 +53,16 @@ MEMORY_BYTES, PIDS, WRITE_BYTES_S = 256 << 20, 256, 10 << 20
 #: Caps of the stresses themselves, and what the watchdog leaves the host.
 MEMORY_SHARE, DISK_BYTES, PROCESSES = 0.4, 1 << 30, 1000
 LEAST_MEMORY, LEAST_DISK = 0.05, 2 << 30
+#: The disk that is filled: a small one of the instance's own, in memory, so that the host's is never the one; and what
+#: fills it, again and again.
+FULL_BYTES, FULL_AT = 64 << 20, "/full"
+FILL = f"while :; do cat /dev/zero >{FULL_AT}/file; done 2>/dev/null"
 #: How much longer than undisturbed, at least, and by the number of requests at most (a second for so many of them), an
 #: instance may take until it counts as one that did not report.
 PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
 #: Steps of priority by which the harness is above what it measures, so that a fork bomb cannot starve it.
 ABOVE = 15
+_MOUNT_S = 20.0
 _TOOK = re.compile(rb"^Time taken for tests:\s+([\d.]+) seconds", re.MULTILINE)
 _COMPLETE = re.compile(rb"^Complete requests:\s+(\d+)", re.MULTILINE)
 _WRONG = re.compile(rb"^(?:Failed requests|Non-2xx responses):\s+([1-9]\d*)", re.MULTILINE)
@@ -126,6 +133,7 @@ def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> 
         "cpu": [*ng, "--cpu", str(4 * len(os.sched_getaffinity(0)))],
         "memory": [*ng, "--vm", "2", "--vm-bytes", str(memory_bytes), "--vm-keep"],
         "disk": [*ng, "--hdd", "2", "--hdd-bytes", str(DISK_BYTES)],
+        FULL_DISK: ["timeout", whole, "sh", "-c", FILL],
         "net-send": [*iperf, "--parallel", "2"],
         "net-receive": [*iperf, "--parallel", "2", "--reverse"],
         "fork-bomb": [BENCH, "fork-bomb", str(PROCESSES), whole],
@@ -175,7 +183,10 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         seconds = SETTLE_S + patience(math.inf, QUICK_REQUESTS if run.quick else REQUESTS)
         hog = int(available_bytes() * MEMORY_SHARE)
         words = [BENCH, "after", CALL_BACK, "here", *stress_words(stress, seconds, links[0], hog)]
-        process = begun(replace(wanted, command=tuple(words), volumes=(Volume(str(folder), CALL_BACK),)))
+        volumes = [Volume(str(folder), CALL_BACK)]
+        if stress == FULL_DISK:
+            volumes.append(Volume(str(held.enter_context(_small_disk(run.folder / FULL_DISK))), FULL_AT))
+        process = begun(replace(wanted, command=tuple(words), volumes=tuple(volumes)))
         for link in links[1:]:
             begun(run.spec(["/usr/sbin/lighttpd", "-D", "-f", "/bench/lighttpd.conf"], limits, link.path))
         five = _Five([link.inside for link in links[1:]], links[0], process, output, folder / "go")
@@ -187,6 +198,17 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
                 raise TrialFailed("the five instances did not get ready", five.said())
             time.sleep(0.01)
         yield five
+
+
+@contextlib.contextmanager
+def _small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of FULL_BYTES, mounted in the scope alone."""
+    folder.mkdir(exist_ok=True)
+    done(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES},mode=1777", "tmpfs", str(folder)], timeout_s=_MOUNT_S)
+    try:
+        yield folder
+    finally:
+        done(["umount", "--lazy", str(folder)], timeout_s=_MOUNT_S, ok=range(256))
 
 
 def _asked(

@@ -47,6 +47,13 @@ def test_what_shows_nothing_inside_is_read_from_the_group_above(seen: dict[str, 
     assert limits_words(found).endswith("on the group above: memory 256.0 MiB, CPU 0.5, pids 256")
 
 
+def test_of_a_limit_inside_and_one_above_the_lower_one_holds() -> None:
+    scope = {"memory_limit": str(16 << 30), "cpu_quota": "-1", "pids_limit": "64"}
+    found = row({**INSIDE, **scope}, V1)
+    assert (found.memory_bytes, found.cpus, found.pids) == (256 << 20, 0.5, 64)
+    assert limits_words(found) == "pids 64; not seen inside, on the group above: memory 256.0 MiB, CPU 0.5"
+
+
 def test_where_there_is_no_limit_none_is_told() -> None:
     assert limits_words(row({**INSIDE, **NONE}, NONE)) == "none"
     assert limits_words(row(INSIDE, {})) == "not shown inside: memory, CPU, pids"

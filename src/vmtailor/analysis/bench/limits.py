@@ -24,8 +24,10 @@ def with_limits(one: RuntimeIdentity, seen: Mapping[str, Any], above: Mapping[st
     found: dict[str, float | None] = {}
     outside = []
     for name, value_of in (("memory", _memory), ("CPU", _cpus), ("pids", _pids)):
-        value = value_of(seen)
-        if value is None and (value := value_of(above)) is not None:
+        value, set_above = value_of(seen), value_of(above)
+        # A chroot sees the caps of the whole scope: what is set above and is less is what holds.
+        if set_above is not None and (value is None or set_above < value):
+            value = set_above
             outside.append(name)
         found[name] = value
     memory, pids = (None if found[name] is None else int(found[name] or 0) for name in ("memory", "pids"))

@@ -73,8 +73,10 @@ def limits_words(one: RuntimeIdentity) -> str:
         "pids": "" if one.pids is None else str(one.pids),
     }
     limited = {"memory": one.memory_limited, "CPU": one.cpu_limited, "pids": one.pids_limited}
-    seen = [f"{name} {values[name]}".strip() for name, there in limited.items() if there]
-    above = [f"{name} {values[name]}".strip() for name in one.limits_above if not limited.get(name)]
+    seen = [
+        f"{name} {values[name]}".strip() for name, there in limited.items() if there and name not in one.limits_above
+    ]
+    above = [f"{name} {values[name]}".strip() for name in one.limits_above]
     hidden = [name for name, there in limited.items() if there is None and name not in one.limits_above]
     parts = [", ".join(seen) or ("" if above or hidden else "none")]
     parts += [f"not seen inside, on the group above: {', '.join(above)}"] if above else []

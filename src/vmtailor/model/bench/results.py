@@ -117,7 +117,7 @@ class RuntimeIdentity:
     """What an instance said of itself from inside, against the harness. `namespaces`: name → own or shared; `problem`:
     why the row is not what it says; empty when it is. `missing`: how to get it, where it is not there. `…_limited`:
     as it sees itself, None where it is not shown; `memory_bytes`, `cpus`, `pids`: the limits' values, None where there
-    is none; `limits_above`: those of them that it does not see: they are on the group above its own."""
+    is none; `limits_above`: those of them that it does not see: they are on the group that it was begun in."""
 
     runtime: str
     version: str = ""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, baseline
@@ -44,12 +44,13 @@ class Group:
 @dataclass(frozen=True)
 class Curve:
     """One runtime over the number of instances, as points of a polygon in a box of 100 by 100. `dots`: each with its
-    words."""
+    words; `failed`: places of those that have no value, with the reason."""
 
     runtime: str
     number: int
     points: str
     dots: tuple[tuple[float, float, str], ...]
+    failed: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def group(cells: Sequence[Cell]) -> Group | None:
     if not values:
         return None
     logarithmic = min(values) > 0 and max(values) / min(values) > 20
-    place = _Scale(min(values) if logarithmic else min(0.0, *values), max(values), logarithmic=logarithmic)
+    place = Scale(min(values) if logarithmic else min(0.0, *values), max(values), logarithmic=logarithmic)
     bars, rows, native = [], [], None
     for cell in cells:
         name = cell.key.runtime
@@ -109,10 +110,11 @@ def group(cells: Sequence[Cell]) -> Group | None:
     )
 
 
-class _Scale:
+class Scale:
     """Values → percent of a picture's width."""
 
-    def __init__(self, least: float, most: float, *, logarithmic: bool) -> None:
+    def __init__(self, least: float, most: float, *, logarithmic: bool, left: float = _LEFT) -> None:
+        self._left = left
         self._log = logarithmic
         self._least = self._of(least)
         self._span = (self._of(most) - self._least) or 1.0
@@ -121,38 +123,48 @@ class _Scale:
         return math.log10(value) if self._log else value
 
     def __call__(self, value: float) -> float:
-        return _LEFT + (_RIGHT - _LEFT) * (self._of(value) - self._least) / self._span
+        return self._left + (_RIGHT - self._left) * (self._of(value) - self._least) / self._span
 
 
 def curves(cells: Sequence[Cell]) -> list[Curves]:
-    """Figures over the number of instances, where there are at least two numbers."""
+    """Figures over the number of instances, where there are at least two numbers. What failed is a point, too, at the
+    lower edge, with its reason."""
     found = []
     known: dict[tuple[str, str, str, str], dict[str, dict[int, Cell]]] = {}
     for cell in cells:
-        if cell.summary is not None and not is_part(cell):
+        if (cell.summary is not None or cell.failures) and not is_part(cell):
             key = (cell.key.suite, cell.key.test, cell.key.figure, cell.key.variant)
             known.setdefault(key, {}).setdefault(cell.key.runtime, {})[cell.key.count] = cell
     for (suite, test, figure, variant), runtimes in known.items():
         counts = sorted({count for by_count in runtimes.values() for count in by_count})
-        if len(counts) < 2:
-            continue
         medians = [c.summary.median for by in runtimes.values() for c in by.values() if c.summary is not None]
+        if len(counts) < 2 or not medians:
+            continue
         top, unit = max(medians), next(iter(next(iter(runtimes.values())).values())).unit
         across = {count: 100 * place / (len(counts) - 1) for place, count in enumerate(counts)}
-        lines = []
-        for number, (name, by_count) in enumerate(runtimes.items()):
-            dots = tuple(
-                (
-                    across[count],
-                    100 - 100 * max(0.0, cell.summary.median) / top if top > 0 else 100.0,
-                    f"{count} instances\n{tip_of(cell)}",
-                )
-                for count, cell in sorted(by_count.items())
-                if cell.summary is not None
-            )
-            lines.append(Curve(name, number, " ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots))
+        lines = tuple(_curve(name, number, by, across, top) for number, (name, by) in enumerate(runtimes.items()))
         title = f"{title_of(suite, test, 1, variant)}: {figure}"
-        found.append(
-            Curves(suite, title, tuple((across[count], count) for count in counts), amount(top, unit), tuple(lines))
-        )
+        found.append(Curves(suite, title, tuple((across[count], count) for count in counts), amount(top, unit), lines))
     return found
+
+
+def _curve(name: str, number: int, by_count: Mapping[int, Cell], across: Mapping[int, float], top: float) -> Curve:
+    dots = tuple(
+        (
+            across[count],
+            100 - 100 * max(0.0, cell.summary.median) / top if top > 0 else 100.0,
+            f"{count} instances\n{tip_of(cell)}",
+        )
+        for count, cell in sorted(by_count.items())
+        if cell.summary is not None
+    )
+    failed = tuple(
+        (across[count], f"{name}, {_instances(count)}: {cell.failures[0].reason}")
+        for count, cell in sorted(by_count.items())
+        if cell.summary is None and cell.failures
+    )
+    return Curve(name, number, " ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots, failed)
+
+
+def _instances(count: int) -> str:
+    return f"{count} instance{'' if count == 1 else 's'}"

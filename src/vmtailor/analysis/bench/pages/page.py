@@ -12,7 +12,10 @@ from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.describing import suite_words, test_words
 from vmtailor.analysis.bench.isolation import heat_maps, tip
 from vmtailor.analysis.bench.pages.charts import Curves, Group, curves, group
+from vmtailor.analysis.bench.pages.distributions import Distribution, distributions
 from vmtailor.analysis.bench.pages.overview import Overview, overviews
+from vmtailor.analysis.bench.pages.published import LayoutTable, layout_tables
+from vmtailor.analysis.bench.pages.relative import Ratios, ratios
 from vmtailor.analysis.bench.parts import is_part, parts_of
 from vmtailor.analysis.bench.unixbench import index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
@@ -57,6 +60,8 @@ class SuitePart:
     words: str
     tests: tuple[Test, ...]
     curves: tuple[Curves, ...]
+    distributions: tuple[Distribution, ...] = ()
+    ratios: tuple[Ratios, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class HeatPart:
 @dataclass(frozen=True)
 class Section:
     """One host's run. `links`: of a test's key to its place on the page; `few`: some cells have so few samples that
-    there is no 95 % interval; `noise`: what the host did besides, in words."""
+    there is no 95 % interval; `noise`: what the host did besides, in words; `layout`: all of it as
+    published tables have it."""
 
     run: HostRun
     isolation: tuple[tuple[str, ...], ...]
@@ -91,6 +97,7 @@ class Section:
     heat: tuple[HeatPart, ...] = ()
     noise: str = ""
     few: bool = False
+    layout: tuple[LayoutTable, ...] = ()
 
 
 def bench_page(results: BenchResults) -> str:
@@ -109,7 +116,8 @@ def _section(number: int, run: HostRun) -> Section:
     keys = dict.fromkeys(_test_key(cell) for cell in cells_of(run))  # in the order in which they were done
     by_test = {key: [cell for cell in found if _test_key(cell) == key] for key in keys}
     links = {key: f"t{number}-{place}" for place, key in enumerate(by_test)}
-    drawn = curves(found)
+    drawn, spread = curves(found), distributions(found)
+    compared = [*ratios(found), *ratios(found, clock=True)]
     parts = tuple(
         SuitePart(
             f"s{number}-{suite}",
@@ -117,6 +125,8 @@ def _section(number: int, run: HostRun) -> Section:
             suite_words(suite),
             tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
             tuple(one for one in drawn if one.suite == suite),
+            tuple(one for one in spread if one.suite == suite),
+            tuple(one for one in compared if one.suite == suite),
         )
         for suite in sorted({key[0] for key in by_test}, key=lambda name: suites.get(name, len(suites)))
     )
@@ -128,7 +138,16 @@ def _section(number: int, run: HostRun) -> Section:
     rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
     few = any(c.summary is not None and c.summary.count < FEW and c.key.variant != CLOCK for c in found)
     return Section(
-        run, rows, parts, tuple(overviews(run, found)), links, tuple(indices), tuple(_heat(run)), noise_words(run), few
+        run,
+        rows,
+        parts,
+        tuple(overviews(run, found)),
+        links,
+        tuple(indices),
+        tuple(_heat(run)),
+        noise_words(run),
+        few,
+        tuple(layout_tables(run)),
     )
 
 

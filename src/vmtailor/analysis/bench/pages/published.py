@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from vmtailor.analysis.bench.cells import NOISY, Cell, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
@@ -34,25 +36,42 @@ def published_page(found: BenchResults, files: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _of_run(run: HostRun) -> Iterable[str]:
-    yield f"## {_cell(run.host.id)}"
-    yield _conditions(run)
+@dataclass(frozen=True)
+class LayoutTable:
+    """One table in the published layout: what is measured down, runtimes across. `note`: behind its title."""
+
+    suite: str
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
+    """All of a run, suite by suite."""
     cells = [cell for cell in cells_of(run) if not is_part(cell)]
     names = [one.runtime for one in run.identities if any(cell.key.runtime == one.runtime for cell in cells)]
     for suite in SuiteName:
         mine = [cell for cell in cells if cell.key.suite == suite]
-        if not mine:
-            continue
-        yield f"### {suite.value}"
         if suite == SuiteName.ISOLATION:
             yield from (_heat(one) for one in heat_maps(run))
         elif suite == SuiteName.UNIXBENCH:
             for table in index_tables(cells, names):
                 header = ("test", *table.runtimes)
-                yield f"**{_cell(index_title(table, dict(run.options)))}**\n\n{_table(header, index_rows(table))}"
-            yield from _medians([cell for cell in mine if cell.key.variant == CLOCK], names)
+                title = index_title(table, dict(run.options))
+                yield LayoutTable(suite, title, "", header, tuple(index_rows(table)))
+            yield from _medians(suite, [cell for cell in mine if cell.key.variant == CLOCK], names)
         else:
-            yield from _medians(mine, names)
+            yield from _medians(suite, mine, names)
+
+
+def _of_run(run: HostRun) -> Iterable[str]:
+    yield f"## {_cell(run.host.id)}"
+    yield _conditions(run)
+    for suite, tables in groupby(layout_tables(run), key=lambda table: table.suite):
+        yield f"### {suite}"
+        for one in tables:
+            yield f"**{_cell(one.title)}**{one.note}\n\n{_table(one.header, one.rows)}"
     if run.left_out:
         yield "**Not measured**"
         yield "\n".join(f"- {_cell(text)}" for text in run.left_out)
@@ -80,7 +99,7 @@ def _conditions(run: HostRun) -> str:
     return _table(("condition", ""), [*rows, *versions])
 
 
-def _medians(cells: Sequence[Cell], names: Sequence[str]) -> Iterable[str]:
+def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterable[LayoutTable]:
     """One table a test: its figures down, runtimes across, medians with their 95 % interval."""
     for test in dict.fromkeys(_test(cell) for cell in cells):
         of_test = [cell for cell in cells if _test(cell) == test]
@@ -89,12 +108,11 @@ def _medians(cells: Sequence[Cell], names: Sequence[str]) -> Iterable[str]:
         for figure in dict.fromkeys(cell.key.figure for cell in of_test):
             by = {cell.key.runtime: cell for cell in of_test if cell.key.figure == figure}
             rows.append((figure, *(_median(by.get(name)) for name in across)))
-        suite, name, count, variant = test
+        _, name, count, variant = test
         counts = sorted({cell.summary.count for cell in of_test if cell.summary is not None})
         samples = f"{counts[0]} … {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
-        yield f"**{_cell(title_of(suite, name, count, variant))}** ({samples} samples a cell)\n\n" + _table(
-            ("", *across), rows
-        )
+        note = f" ({samples} samples a cell)"
+        yield LayoutTable(suite, title_of(suite, name, count, variant), note, ("", *across), tuple(rows))
 
 
 def _test(cell: Cell) -> tuple[str, str, int, str]:
@@ -112,10 +130,10 @@ def _median(cell: Cell | None) -> str:
     return f"{amount(s.median, cell.unit)} ({amount(s.low, unit)} … {amount(s.high, unit)}{failed})"
 
 
-def _heat(found: HeatMap) -> str:
-    rows = [(stress, *(_lost(one) for one in cells)) for stress, cells in found.rows]
-    title = f"**(t2 − t1) / t1 of the instances that behave, {_cell(found.variant)}**"
-    return f"{title}\n\n{_table(('stress', *found.runtimes), rows)}"
+def _heat(found: HeatMap) -> LayoutTable:
+    rows = tuple((stress, *(_lost(one) for one in cells)) for stress, cells in found.rows)
+    title = f"(t2 − t1) / t1 of the instances that behave, {found.variant}"
+    return LayoutTable(SuiteName.ISOLATION, title, "", ("stress", *found.runtimes), rows)
 
 
 def _lost(one: Degraded | None) -> str:

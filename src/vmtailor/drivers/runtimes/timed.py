@@ -49,17 +49,18 @@ class CallBacks:
         if self.fd < 0 or libc.inotify_add_watch(self.fd, os.fsencode(folder), _IN_CREATE) < 0:
             raise OSError(ctypes.get_errno(), "inotify")
 
-    def take(self) -> int:
-        """How many have come since the last time."""
+    def take(self) -> list[str]:
+        """The names of those that have come since the last time, in their order."""
         try:
             data = os.read(self.fd, 65536)
         except BlockingIOError:
-            return 0
-        count = at = 0
+            return []
+        names, at = [], 0
         while at < len(data):
-            count += 1
-            at += _EVENT.size + _EVENT.unpack_from(data, at)[3]
-        return count
+            length = _EVENT.unpack_from(data, at)[3]
+            at += _EVENT.size + length
+            names.append(os.fsdecode(data[at - length : at].rstrip(b"\0")))
+        return names
 
     def close(self) -> None:
         os.close(self.fd)
@@ -106,7 +107,7 @@ def timed(
             at = time.monotonic() - started
             for one, _ in events:
                 if callbacks and one == callbacks.fd:
-                    reports += [at] * callbacks.take()
+                    reports += [at] * len(callbacks.take())
                 elif one == ended:
                     exit_s = at
                     poll.unregister(one)

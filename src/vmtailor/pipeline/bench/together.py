@@ -66,7 +66,7 @@ def together(
         there, deadline = 0, time.monotonic() + READY_S
         while there < count:
             select.select([callbacks.fd], [], [], _STEP_S)
-            there += callbacks.take()
+            there += len(callbacks.take())
             ended = next((one for one in begun if one.process.poll() is not None), None)
             if there < count and (ended is not None or time.monotonic() > deadline):
                 evidence = (ended or begun[0]).said().said

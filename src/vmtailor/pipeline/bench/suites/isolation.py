@@ -193,7 +193,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         deadline = time.monotonic() + START_S
         there = 0
         while not there or not all(answers(address) for address in five.addresses):
-            there += callbacks.take()
+            there += len(callbacks.take())
             if time.monotonic() > deadline or process.poll() is not None:
                 raise TrialFailed("the five instances did not get ready", five.said())
             time.sleep(0.01)

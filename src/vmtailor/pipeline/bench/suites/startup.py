@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,22 +150,23 @@ def _all(commands: Sequence[Sequence[str]], env: dict[str, str] | None) -> float
     return time.monotonic() - before
 
 
-def _await(callbacks: CallBacks, count: int, deadline: float) -> list[float]:
-    """The moments of so many call-backs, on the monotonic clock. Raises TrialFailed."""
-    import select
-
-    found: list[float] = []
+def _await(callbacks: CallBacks, count: int, deadline: float) -> dict[str, float]:
+    """The moments of so many call-backs by their names, on the monotonic clock. Raises TrialFailed."""
+    found: dict[str, float] = {}
     while len(found) < count:
         ready, _, _ = select.select([callbacks.fd], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise TrialFailed(f"{len(found)} of {count} instances reported")
-        found += [time.monotonic()] * callbacks.take()
+        at = time.monotonic()
+        for name in callbacks.take():
+            found.setdefault(name, at)
     return found
 
 
 @contextlib.contextmanager
 def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
-    """So many instances that hold, until the block is left: the moments at which each was started and reported."""
+    """So many instances that hold, until the block is left: the moments at which each was started and at which it
+    reported, in the order of their starts."""
     driver = run.runtimes[runtime]
     shared = run.spec([BENCH])
     with contextlib.ExitStack() as held:
@@ -175,16 +177,40 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
             spec = _holder(run, folder, number)
             specs.append(held.enter_context(run.placed(runtime, spec)))
         commands = [driver.run_words(spec) for spec in specs]
-        starts, reports = [], []
+        starts: list[float] = []
+        reports: dict[str, float] = {}
         for words in commands:
             starts.append(time.monotonic())
             held.enter_context(spawn(words, env=driver.environment()))
             if how == "serial":
-                reports += _await(callbacks, 1, starts[-1] + DEADLINE_S)
+                reports |= _await(callbacks, 1, starts[-1] + DEADLINE_S)
             elif how == "staggered":
-                time.sleep(max(0.0, starts[0] + len(starts) * STAGGER_S - time.monotonic()))
-        reports += _await(callbacks, count - len(reports), starts[0] + DEADLINE_S)
-        yield starts, reports
+                # A report that comes meanwhile has its moment noted now, not when all were begun.
+                reports |= _meanwhile(callbacks, starts[0] + len(starts) * STAGGER_S)
+            else:
+                reports |= dict.fromkeys(callbacks.take(), time.monotonic())
+        reports |= _await(callbacks, count - len(reports), starts[0] + DEADLINE_S)
+        yield starts, by_number(reports, count)
+
+
+def _meanwhile(callbacks: CallBacks, until: float) -> dict[str, float]:
+    """The moments of the call-backs that come until then."""
+    found: dict[str, float] = {}
+    while (left := until - time.monotonic()) > 0:
+        select.select([callbacks.fd], [], [], left)
+        at = time.monotonic()
+        found |= dict.fromkeys(callbacks.take(), at)
+    return found
+
+
+def by_number(reports: Mapping[str, float], count: int) -> list[float]:
+    """Moments in the order of instances, whose numbers are the names by which they called back. Raises TrialFailed."""
+    wanted = [str(number) for number in range(count)]
+    if set(reports) != set(wanted):
+        raise TrialFailed(
+            f"{len(set(reports) & set(wanted))} of {count} instances reported", str(sorted(reports))[:500]
+        )
+    return [reports[name] for name in wanted]
 
 
 def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
@@ -194,10 +220,10 @@ def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
 
 def _many(run: BenchRun, runtime: str, count: int, how: str) -> tuple[BenchFigure, ...]:
     with holding(run, runtime, count, how) as (starts, reports):
-        figures = [seconds(ALL, max(reports) - starts[0])]
-        if how == "serial":  # otherwise it is not told which report is whose
-            figures += [
+        return (
+            seconds(ALL, max(reports) - starts[0]),
+            *(
                 seconds(REPORTED, report - start, number)
                 for number, (start, report) in enumerate(zip(starts, reports, strict=True))
-            ]
-    return tuple(figures)
+            ),
+        )

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of several instances: whose report is whose; and what idle ones cost where the cache stays."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmtailor.drivers.runtimes.timed import watching
+from vmtailor.model.bench.instance import InstanceSpec
+from vmtailor.pipeline.bench.bench_run import TrialFailed
+from vmtailor.pipeline.bench.suites import memory, startup
+
+
+def test_call_backs_have_names(tmp_path: Path) -> None:
+    with watching(tmp_path) as callbacks:
+        assert callbacks.take() == []
+        for name in ("0", "a-longer-name-than-a-word", "2"):
+            (tmp_path / name).touch()
+        assert callbacks.take() == ["0", "a-longer-name-than-a-word", "2"] and callbacks.take() == []
+
+
+class Run:
+    """Stands for the run in the scope: instances are processes on this host that call back when they are told to."""
+
+    def __init__(self, folder: Path, delays: list[float]) -> None:
+        self.folder, self._delays, self._number = folder, delays, 0
+        self.notes: list[str] = []
+        self.runtimes = {"native": self}
+
+    def spec(self, command: list[str]) -> InstanceSpec:
+        self._number += 1
+        return InstanceSpec(f"one-{self._number}", tuple(command))
+
+    @contextlib.contextmanager
+    def calling_back(self, spec: InstanceSpec) -> Iterator[Any]:
+        folder = self.folder / "callbacks" / spec.name
+        folder.mkdir(parents=True)
+        with watching(folder) as callbacks:
+            yield spec, callbacks
+
+    @contextlib.contextmanager
+    def placed(self, _runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
+        yield spec
+
+    def environment(self) -> None:
+        return None
+
+    def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
+        number = spec.command[-1].rsplit("/", 1)[-1]
+        file = Path(spec.volumes[0].source) / number
+        return "sh", "-c", f"sleep {self._delays[int(number)]}; : > {file}; exec sleep 60"
+
+
+@pytest.mark.parametrize("how", ["serial", "staggered", "at-once"])
+def test_each_instance_has_its_own_time_however_they_are_started(tmp_path: Path, how: str) -> None:
+    run: Any = Run(tmp_path, [0.6, 0.01, 0.3])
+    began = time.monotonic()
+    figures = startup._many(run, "native", 3, how)
+    whole = time.monotonic() - began
+    own = {figure.instance: figure.value for figure in figures if figure.name == startup.REPORTED}
+    assert len(own) == 3 and own[0] >= 0.6 and own[2] >= 0.3 and own[1] < own[2] < own[0]
+    (all_,) = [figure.value for figure in figures if figure.name == startup.ALL]
+    assert max(own.values()) <= all_ <= whole
+
+
+def test_who_calls_back_under_another_name_did_not_report() -> None:
+    assert startup.by_number({"1": 2.0, "0": 3.0}, 2) == [3.0, 2.0]
+    with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
+        startup.by_number({"0": 1.0, "else": 2.0}, 2)
+
+
+def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        raise TrialFailed("the page cache cannot be dropped here: Read-only file system")
+
+    monkeypatch.setattr(memory, "drop_page_cache", refused)
+    monkeypatch.setattr(memory, "pss_bytes", iter([1000, 9000]).__next__)
+    run: Any = Run(tmp_path, [0.0, 0.0])
+    figures = {figure.name: figure.value for figure in memory._idle(run, "native", 2)}
+    assert figures["PSS of each"] == 4000 and "MemAvailable for each" in figures
+    assert run.notes == ["the page cache cannot be dropped here: Read-only file system"]

@@ -209,7 +209,7 @@ def test_what_misbehaves_is_contained_and_the_others_report(image: Path, tmp_pat
 
 def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path: Path) -> None:
     out, fakes = tmp_path / "bench.json", REPOSITORY / "tests/fakes"
-    arguments = words(image, out, "efficiency", "--only", "disk,tcp-send", "--on", ",".join(RUNTIMES))
+    arguments = words(image, out, "efficiency", "--only", "disk,tcp-send,tcp-latency", "--on", ",".join(RUNTIMES))
     trees: list[str | Path] = ["--iozone-source", fakes / "iozone", "--netperf-source", fakes / "netperf"]
     ended = run_program(tmp_path, *arguments, *trees, timeout_s=RUN_S)
     assert ended.code == 0, ended.stderr
@@ -218,7 +218,17 @@ def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path:
     found = {(trial.test, figure.name): figure.value for trial in run.trials for figure in trial.figures}
     assert found["disk", "write"] == 102.4 and found["disk", "reread"] == 409.6  # KiB/s → MB/s
     assert found["tcp-send", "throughput"] == 1000.0
+    assert found["tcp-latency", "round trips"] == 20_000.0
     assert {trial.variant for trial in run.trials} == {"IOzone", "netperf"}
+    out = tmp_path / "ours.json"
+    ended = run_program(
+        tmp_path, *words(image, out, "efficiency", "--only", "tcp-latency", "--on", ",".join(RUNTIMES)), timeout_s=RUN_S
+    )
+    assert ended.code == 0, ended.stderr
+    for trial in run_of(out).trials:  # ours: a byte each way
+        assert trial.failure is None
+        took = {figure.name: figure.value for figure in trial.figures}
+        assert 0 < took["median round trip"] <= took["99 % of round trips within"] < 1
     assert nothing_is_left() == []
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import SuiteName
 from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate
+from vmtailor.pipeline.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate, netperf_transactions
+from vmtailor.pipeline.bench.suites.listening import PING, await_listening
 from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 
 FAKES = Path(__file__).parents[2] / "fakes"
@@ -43,6 +45,19 @@ def test_netperfs_line_has_megabits(said: str, rate: float | None) -> None:
     assert netperf_rate(said) == rate
 
 
+@pytest.mark.parametrize(
+    ("said", "transactions"),
+    [
+        ("16384  131072 1        1       10.00    23456.78\n16384  131072\n", 23456.78),
+        ("16384  131072 1 1 10.00 0.00\n", None),
+        (" 87380  16384  16384    10.00     8000.00\n", None),
+        ("", None),
+    ],
+)
+def test_netperfs_transactions_are_of_its_line_of_six(said: str, transactions: float | None) -> None:
+    assert netperf_transactions(said) == transactions
+
+
 @pytest.mark.parametrize(("published", "name"), [(UNIXBENCH, "unixbench"), (IOZONE, "iozone"), (NETPERF, "netperf")])
 def test_trees_are_recognised_and_others_refused(published: Published, name: str, tmp_path: Path) -> None:
     assert (check(published, FAKES / name) / published.marks[0]).exists()
@@ -56,6 +71,7 @@ def test_their_cells_are_others_and_say_how_to_get_them_again() -> None:
     )  # fmt: skip
     tests = {test.test: test for test in Efficiency().tests(job)}
     assert (tests["disk"].variant, tests["tcp-send"].variant, tests["stream"].variant) == ("IOzone", "netperf", "")
+    assert tests["tcp-latency"].variant == "netperf"
     assert "--iozone-source '/a b' --netperf-source /c" in again(job, PlannedTrial(tests["disk"], "native", 1))
 
 
@@ -69,3 +85,23 @@ def test_the_trees_are_passed_on_by_make() -> None:
         words[:4], cwd=FAKES.parents[1], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert "-source" not in plain
+
+
+def test_our_own_round_trips_are_of_a_byte_each_way(tmp_path: Path) -> None:
+    program = tmp_path / "ping"
+    source = FAKES.parents[1] / "benchmarks/image/ping.c"
+    subprocess.run(["cc", "-std=c11", "-O2", "-o", str(program), str(source)], check=True, timeout=120)
+    serve = [str(program), "serve", "127.0.0.1", str(PING)]
+    with subprocess.Popen(serve) as server:
+        try:
+            await_listening(server.pid, PING)
+            ask = [str(program), "ask", "127.0.0.1", str(PING), "0.2"]
+            for _ in range(2):  # one client after the other
+                ended = subprocess.run(ask, capture_output=True, check=True, timeout=60)
+                said = json.loads(ended.stdout)
+                assert said["seconds"] >= 0.2 and said["round_trips"] >= 1
+                assert 0 < said["median_s"] <= said["p99_s"] <= said["seconds"]
+        finally:
+            server.kill()
+    asked = subprocess.run(ask, check=False, capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 1 and "connect" in asked.stderr

@@ -34,6 +34,8 @@ _TESTS: dict[tuple[str, str], str] = {
     "the page cache.",
     (SuiteName.EFFICIENCY, "tcp-send"): "TCP to a peer in a network namespace of its own.",
     (SuiteName.EFFICIENCY, "tcp-receive"): "TCP from a peer in a network namespace of its own.",
+    (SuiteName.EFFICIENCY, "tcp-latency"): "Request and response over TCP with such a peer: one byte there, one byte "
+    "back, and nothing else under way.",
     (SuiteName.MEMORY, "idle"): "What idle instances cost: the growth of the proportional set size of all processes, "
     "engines' helpers included; and of the host's MemAvailable, which others sway.",
     (SuiteName.MEMORY, "least"): "The least memory limit that an instance starts in.",

@@ -6,16 +6,18 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Sequence
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.drivers.host.bench_host import available_bytes
+from vmtailor.drivers.runtimes.timed import Timed
 from vmtailor.model.bench.instance import Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
-from vmtailor.pipeline.bench.suites.listening import NETSERVER, await_listening
+from vmtailor.pipeline.bench.suites.listening import NETSERVER, PING, await_listening
 from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, built
 from vmtailor.pipeline.bench.suites.suite import Suite
 
@@ -27,6 +29,8 @@ ARRAY_BYTES, ROUNDS, QUICK_ROUNDS = 160 << 20, 20, 3
 #: Bytes of the file on disk, and of a record, as published.
 FILE_BYTES, QUICK_FILE_BYTES, RECORD_BYTES = 1 << 30, 100 << 20, 8 << 10
 NETWORK_S, QUICK_NETWORK_S = 10, 1
+#: Request and response, one byte each way: its test and its program in the image.
+LATENCY, PING_PROGRAM = "tcp-latency", "/bench/ping"
 #: Variants of tests that published programs run.
 WITH_IOZONE, WITH_NETPERF = "IOzone", "netperf"
 DISK_JOBS = (
@@ -43,7 +47,14 @@ class Efficiency(Suite):
     name: SuiteName = SuiteName.EFFICIENCY
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        costs = (("linpack", 70.0), ("stream", 15.0), ("disk", 25.0), ("tcp-send", 14.0), ("tcp-receive", 14.0))
+        costs = (
+            ("linpack", 70.0),
+            ("stream", 15.0),
+            ("disk", 25.0),
+            ("tcp-send", 14.0),
+            ("tcp-receive", 14.0),
+            (LATENCY, 14.0),
+        )
         return [BenchTest(self.name, test, 1, _set(test, job), cost / (10 if job.quick else 1)) for test, cost in costs]
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
@@ -62,6 +73,8 @@ class Efficiency(Suite):
             return _stream(run, runtime)
         if test.test == "disk":
             return _iozone(run, runtime) if test.variant == WITH_IOZONE else _disk(run, runtime)
+        if test.test == LATENCY:
+            return _netperf_latency(run, runtime) if test.variant == WITH_NETPERF else _latency(run, runtime)
         if test.variant == WITH_NETPERF:
             return _netperf(run, runtime, receive=test.test == "tcp-receive")
         return _tcp(run, runtime, receive=test.test == "tcp-receive")
@@ -139,37 +152,60 @@ def iozone_rates(said: str, size_kib: int, record_kib: int) -> tuple[float, ...]
 
 def _netperf(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
     """netperf's stream to, or from, its server in the peer's namespace."""
+    seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
+    found, used = _netperf_asked(run, runtime, "TCP_MAERTS" if receive else "TCP_STREAM", ["-f", "m"])
+    megabits = netperf_rate(found.stdout.decode("utf-8", "replace"))
+    if megabits is None:
+        raise TrialFailed("netperf did not print its figures", found.said)
+    moved = megabits * 1e6 / 8 * seconds
+    return (rate("throughput", megabits / 8, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))
+
+
+def _netperf_latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    """netperf's request and response of a byte each; it says how many there were in a second."""
+    found, _ = _netperf_asked(run, runtime, "TCP_RR", [])
+    transactions = netperf_transactions(found.stdout.decode("utf-8", "replace"))
+    if transactions is None:
+        raise TrialFailed("netperf did not print its figures", found.said)
+    return (rate("round trips", transactions, "1/s"), BenchFigure("mean round trip", 1 / transactions, "s"))
+
+
+def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) -> tuple[Timed, float]:
+    """netperf run in an instance, its server in the peer's namespace; and the processor time that both ends used."""
     tree = built(NETPERF, run.job.netperf_source, run)
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
         serve = [str(locate().folder / "enter"), "-n", link.peer, str(tree.folder / "src/netserver"), "-D", "-4"]
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
             await_listening(server.pid, NETSERVER)
-            test = "TCP_MAERTS" if receive else "TCP_STREAM"
-            words = [
-                f"{NETPERF.at}/src/netperf",
-                "-H",
-                link.outside,
-                "-t",
-                test,
-                "-l",
-                str(seconds),
-                "-P",
-                "0",
-                "-f",
-                "m",
-            ]
+            words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
             before = run.cgroups.cpu_s()
             found = run.run(
                 runtime, words, deadline_s=DEADLINE_S, network=link.path,
                 volumes=(Volume(str(tree.folder), NETPERF.at),),
             )  # fmt: skip
-            used = run.cgroups.cpu_s() - before
-    megabits = netperf_rate(found.stdout.decode("utf-8", "replace"))
-    if megabits is None:
-        raise TrialFailed("netperf did not print its figures", found.said)
-    moved = megabits * 1e6 / 8 * seconds
-    return (rate("throughput", megabits / 8, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))
+            return found, run.cgroups.cpu_s() - before
+
+
+def _latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    """Our own: a byte to the peer and a byte back, whoever asks waits."""
+    seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
+    program = str(run.folder / "tree" / PING_PROGRAM.lstrip("/"))
+    with run.runtimes[runtime].network(0, peer=True) as link:
+        serve = [str(locate().folder / "enter"), "-n", link.peer, program, "serve", link.outside, str(PING)]
+        with spawn(serve, stderr=subprocess.DEVNULL) as server:
+            await_listening(server.pid, PING)
+            words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]
+            said = said_object(run.run(runtime, words, deadline_s=DEADLINE_S, network=link.path))
+    took, trips = number(said, "seconds"), number(said, "round_trips")
+    if took <= 0 or trips <= 0:
+        raise TrialFailed("nothing came back", str(said)[:500])
+    return (
+        rate("round trips", trips / took, "1/s"),
+        BenchFigure("mean round trip", took / trips, "s"),
+        BenchFigure("median round trip", number(said, "median_s"), "s"),
+        BenchFigure("99 % of round trips within", number(said, "p99_s"), "s"),
+    )
 
 
 def netperf_rate(said: str) -> float | None:
@@ -180,6 +216,17 @@ def netperf_rate(said: str) -> float | None:
             with contextlib.suppress(ValueError):
                 numbers = [float(word) for word in words]
                 return numbers[4] if numbers[4] > 0 else None
+    return None
+
+
+def netperf_transactions(said: str) -> float | None:
+    """Transactions a second: the last of the six numbers of the first line."""
+    for line in said.splitlines():
+        words = line.split()
+        if len(words) == 6:
+            with contextlib.suppress(ValueError):
+                numbers = [float(word) for word in words]
+                return numbers[5] if numbers[5] > 0 else None
     return None
 
 
@@ -201,8 +248,4 @@ def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ..
     moved = number(said, "end", "sum_received", "bytes")
     if moved <= 0:
         raise TrialFailed("nothing was received", found.said)
-    figures = [rate("throughput", bits / 8e6, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B")]
-    if not receive:  # the sender's kernel says it, and that of some runtimes says nothing
-        rtt = number(said, "end", "streams", 0, "sender", "mean_rtt")
-        figures += [BenchFigure("round trip under load", rtt / 1e6, "s")] if rtt > 0 else []
-    return tuple(figures)
+    return (rate("throughput", bits / 8e6, "MB/s"), BenchFigure("CPU per byte", used * 1e9 / moved, "ns/B"))

@@ -7,8 +7,8 @@ import time
 
 from vmtailor.pipeline.bench.bench_run import TrialFailed
 
-#: The ports of iperf3 and of netperf's server.
-IPERF, NETSERVER = 5201, 12865
+#: The ports of iperf3, of netperf's server, and of ours that answers byte by byte.
+IPERF, NETSERVER, PING = 5201, 12865, 5007
 
 
 def await_listening(process: int, port: int = IPERF, patience_s: float = 10.0) -> None:

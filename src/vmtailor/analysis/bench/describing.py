@@ -30,8 +30,8 @@ _TESTS: dict[tuple[str, str], str] = {
     "command to its end.",
     (SuiteName.EFFICIENCY, "linpack"): "LINPACK: a dense system of equations by OpenBLAS's dgesv, on all processors.",
     (SuiteName.EFFICIENCY, "stream"): "STREAM's four kernels over arrays that no cache holds.",
-    (SuiteName.EFFICIENCY, "disk"): "One file in records of 8 KB in the instance's writable layer. Reread comes from "
-    "the page cache.",
+    (SuiteName.EFFICIENCY, "disk"): "One file in records of 8 KB in the instance's writable layer. What is written is "
+    "flushed within the time. Read comes after the instance asked to forget the file; reread from the page cache.",
     (SuiteName.EFFICIENCY, "tcp-send"): "TCP to a peer in a network namespace of its own.",
     (SuiteName.EFFICIENCY, "tcp-receive"): "TCP from a peer in a network namespace of its own.",
     (SuiteName.EFFICIENCY, "tcp-latency"): "Request and response over TCP with such a peer: one byte there, one byte "
@@ -63,4 +63,9 @@ def test_words(suite: str, test: str, variant: str) -> str:
     if suite == SuiteName.UNIXBENCH and test in INDEX:
         counted = "; here what one unit of its work costs" if variant == CLOCK else ""
         return f"{INDEX[test].title}{counted}."
+    if (suite, test, variant) == (SuiteName.EFFICIENCY, "disk", "IOzone"):
+        return (
+            "One file in records of 8 KB in the instance's writable layer, by IOzone. What is written is flushed "
+            "within the time. Read and reread both come from the page cache, as far as that holds the file."
+        )
     return _TESTS.get((suite, test), "")

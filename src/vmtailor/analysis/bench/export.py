@@ -10,7 +10,8 @@ from vmtailor.model.bench.results import BenchResults
 
 HEAD = (
     "host", "image", "quick", "suite", "test", "runtime", "count", "variant", "block", "started_unix_s", "figure",
-    "instance", "value", "unit", "larger_is_better", "failure", "steal", "others", "clock_mhz",
+    "instance", "value", "unit", "larger_is_better", "failure", "steal", "others", "clock_mhz", "clock_low_mhz",
+    "clock_high_mhz",
 )  # fmt: skip
 
 
@@ -26,7 +27,11 @@ def csv_of(results: BenchResults) -> str:
                 run.host.id, run.image_digest, int(run.quick), trial.suite, trial.test, trial.runtime, trial.count,
                 trial.variant, trial.block, trial.started_unix_s,
             )  # fmt: skip
-            after = (noise.steal, noise.others, noise.clock_mhz) if noise else ("", "", "")
+            after = (
+                (noise.steal, noise.others, noise.clock_mhz, noise.clock_low_mhz, noise.clock_high_mhz)
+                if noise
+                else ("", "", "", "", "")
+            )
             for one in trial.figures:
                 lines.writerow(
                     [*what, one.name, one.instance, one.value, one.unit, int(one.larger_is_better), "", *after]

@@ -8,7 +8,10 @@ import hashlib
 import os
 import platform
 import re
-from dataclasses import dataclass
+import statistics
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.model.bench.results import BenchHost, HostNoise
@@ -49,12 +52,55 @@ def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
 
 
 def clock_mhz() -> float | None:
-    """The clock of the first processor just now, where the kernel tells."""
-    file = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-    if file.is_file():
-        return int(file.read_text()) / 1000
-    found = re.search(r"^cpu MHz\s*:\s*([\d.]+)", (_PROC / "cpuinfo").read_text("utf-8", "replace"), re.MULTILINE)
-    return float(found[1]) if found else None
+    """The clock of the processors just now, in the middle; None where nobody tells."""
+    found = clocks_mhz()
+    return statistics.median(found) if found else None
+
+
+def clocks_mhz(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = _PROC) -> list[float]:
+    """The clock of each processor just now, as far as the kernel tells."""
+    found = []
+    for file in sys.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
+        with contextlib.suppress(OSError, ValueError):  # one that goes offline meanwhile
+            found.append(int(file.read_text()) / 1000)
+    if found:
+        return found
+    text = (proc / "cpuinfo").read_text("utf-8", "replace")
+    return [float(one) for one in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.MULTILINE)]
+
+
+class Clocks:
+    """The clocks of all processors, looked at again and again while a block runs."""
+
+    def __init__(self, every_s: float = 0.5, read: Callable[[], list[float]] = clocks_mhz) -> None:
+        self._every_s, self._read = every_s, read
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        #: How often it was looked, and what was seen, in MHz.
+        self.looks = 0
+        self.seen: list[float] = []
+
+    def _look(self) -> None:
+        while True:
+            self.seen += self._read()
+            self.looks += 1
+            if self._ended.wait(self._every_s):
+                return
+
+    def __enter__(self) -> Clocks:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def told(self, noise: HostNoise) -> HostNoise:
+        """The same record with what was seen; as it is where nobody tells."""
+        if not self.seen:
+            return noise
+        middle, low, high = statistics.median(self.seen), min(self.seen), max(self.seen)
+        return replace(noise, clock_mhz=middle, clock_low_mhz=low, clock_high_mhz=high, clock_looks=self.looks)
 
 
 def available_bytes() -> int:

@@ -19,7 +19,7 @@ class SuiteName(StrEnum):
 @dataclass(frozen=True)
 class BenchHost:
     """Where it was measured. `name`: stays, so that runs of one host are found, and those of two not pooled.
-    `clock_mhz`: of the first processor, before the run; None where nobody tells."""
+    `clock_mhz`: of its processors, before the run; None where nobody tells."""
 
     name: str
     kernel: str
@@ -58,11 +58,16 @@ class BenchFailure:
 
 @dataclass(frozen=True)
 class HostNoise:
-    """What the host did besides, while a trial ran: shares of all processor time. `clock_mhz` as it was then."""
+    """What the host did besides, while a trial ran: shares of all processor time. `clock_mhz`: of all
+    processors then, in the middle; `clock_low_mhz`, `clock_high_mhz`: over all of them, and over all looks
+    (`clock_looks`), of which there are several while processors are measured."""
 
     steal: float
     others: float
     clock_mhz: float | None = None
+    clock_low_mhz: float | None = None
+    clock_high_mhz: float | None = None
+    clock_looks: int = 0
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class HostRun:
     left_out: tuple[str, ...] = ()
 
 
-# vmtailor/bench/3: values of limits; witnesses.
+# vmtailor/bench/3: values of limits; witnesses; clocks of all processors.
 # vmtailor/bench/2: notes of trials.
 @dataclass(frozen=True)
 class BenchResults:

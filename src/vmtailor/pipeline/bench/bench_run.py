@@ -64,8 +64,6 @@ class BenchRun:
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._run = secrets.token_hex(2)
-        #: The processors' clock as it was while the trial ran; None where the suite did not look.
-        self.clock_mhz: float | None = None
         #: What the trial that runs just now has to say besides its figures.
         self.notes: list[str] = []
         #: What instances said of themselves in it.

@@ -29,7 +29,7 @@ from vmtailor.base.natives import locate
 from vmtailor.base.process import spawn
 from vmtailor.base.progress import step
 from vmtailor.base.words import sizes
-from vmtailor.drivers.host.bench_host import ProcessorTimes, this_host
+from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes, this_host
 from vmtailor.drivers.rootfs import unpack
 from vmtailor.drivers.runtimes import description, networks
 from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
@@ -44,6 +44,7 @@ from vmtailor.model.bench.results import (
     BenchTrial,
     HostRun,
     RuntimeIdentity,
+    SuiteName,
 )
 from vmtailor.pipeline.bench import results_file
 from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed, succeeded
@@ -63,6 +64,8 @@ from vmtailor.pipeline.bench.suites.on_machines import (
 
 #: Where a cell that is measured again goes.
 AGAIN = "again.json"
+#: Suites during whose trials the processors' clocks are looked at.
+CLOCKED = (SuiteName.EFFICIENCY, SuiteName.UNIXBENCH)
 _UNPACK_S, _REPORT_S = 600.0, 120.0
 
 
@@ -185,8 +188,8 @@ def _trials(
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
     facts = [("repeat", str(job.repeat))]
     left_out += cannot_tell(job)
-    for name in job.suites if job.runtimes else ():
-        left_out += SUITES[name].left_out(job)
+    for name in job.suites:
+        left_out += SUITES[name].left_out(job) if job.runtimes else ()
         try:
             facts += SUITES[name].facts(run)
         except VmtailorError as error:
@@ -267,21 +270,16 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
-    run.clock_mhz = None
     run.notes.clear()
     run.witnesses.clear()
     figures: tuple[BenchFigure, ...] = ()
     failure = None
+    clocks = Clocks()
+    # Looking costs a little: it is done where processors are measured, and where it says something.
+    looking = clocks if test.suite in CLOCKED and test.variant != CLOCK else contextlib.nullcontext()
     try:
-        machine = booted.get(planned.runtime)
-        if isinstance(machine, Inside):
-            figures = inside_trial(test, machine)
-        elif machine is not None and test.variant != CLOCK:
-            figures = machine_timed(run, test, machine)
-        elif machine is not None:
-            figures = machine_trial(run, test, machine)
-        else:
-            figures = SUITES[test.suite].trial(run, test, planned.runtime)
+        with looking:
+            figures = _figures(run, planned, booted)
     except TrialFailed as error:
         failure = error.record
     except VmtailorError as error:
@@ -291,13 +289,22 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
     except OSError as error:
         failure = BenchFailure(f"the host refused: {error}")
     noise = ProcessorTimes.now().noise_since(before, run.cgroups.cpu_s() - own)
-    if run.clock_mhz is not None:
-        noise = replace(noise, clock_mhz=run.clock_mhz)
+    noise = clocks.told(noise)
     return BenchTrial(
         test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
         time.monotonic() - began, figures, failure, noise, again(run.job, planned), tuple(run.notes),
         tuple(run.witnesses),
     )  # fmt: skip
+
+
+def _figures(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside]) -> tuple[BenchFigure, ...]:
+    """What a trial gives. Raises as suites do."""
+    test, machine = planned.test, booted.get(planned.runtime)
+    if isinstance(machine, Inside):
+        return inside_trial(test, machine)
+    if machine is not None:
+        return machine_timed(run, test, machine) if test.variant != CLOCK else machine_trial(run, test, machine)
+    return SUITES[test.suite].trial(run, test, planned.runtime)
 
 
 def again(job: BenchJob, planned: PlannedTrial) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from vmtailor.base.process import spawn
-from vmtailor.drivers.host.bench_host import clock_mhz
 from vmtailor.drivers.runtimes.timed import MOST_BYTES, Timed
 from vmtailor.model.bench.instance import Limits, Volume
 from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, BenchRun, TrialFailed, succeeded
@@ -50,7 +49,7 @@ def together(
     volumes: Sequence[Volume] = (),
 ) -> list[Timed]:
     """Have `count` instances run `words(number)`, which create the file `number` in CALL_BACK and begin when `go` is
-    there. `seconds`: how long the work takes; `grace_s`: how much longer it may. The clock is read in its middle.
+    there. `seconds`: how long the work takes; `grace_s`: how much longer it may.
     Raises TrialFailed."""
     driver = run.runtimes[runtime]
     with contextlib.ExitStack() as held:
@@ -73,8 +72,6 @@ def together(
                 raise TrialFailed(f"{there} of {count} instances were there to begin", evidence)
         (run.callback_folder(shared) / "go").touch()
         deadline = time.monotonic() + seconds + grace_s
-        time.sleep(seconds / 2)
-        run.clock_mhz = clock_mhz()
         for one in begun:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.process.wait(max(0.0, deadline - time.monotonic()))

@@ -160,7 +160,12 @@ def noise_words(run: HostRun) -> str:
     others, steal = (
         100 * statistics.median(values) for values in zip(*((n.others, n.steal) for n in found), strict=True)
     )
-    clocks = [noise.clock_mhz for noise in found if noise.clock_mhz is not None]
+    clocks = [
+        mhz
+        for noise in found
+        for mhz in (noise.clock_mhz, noise.clock_low_mhz, noise.clock_high_mhz)
+        if mhz is not None
+    ]
     clock = f"; clock {min(clocks):,.0f} … {max(clocks):,.0f} MHz while tests ran" if clocks else ""
     return f"Meanwhile others took {others:.0f} % of the processors, and {steal:.0f} % was stolen (medians){clock}."
 

@@ -33,6 +33,10 @@ NETWORK_S, QUICK_NETWORK_S = 10, 1
 LATENCY, PING_PROGRAM = "tcp-latency", "/bench/ping"
 #: Variants of tests that published programs run.
 WITH_IOZONE, WITH_NETPERF = "IOzone", "netperf"
+IOZONE_CACHE = (
+    "write and rewrite have the flush to the disk in them (-e); nothing is forgotten in between, so read comes from "
+    "the page cache as reread does, as far as that holds the file"
+)
 DISK_JOBS = (
     ("write", ("--rw=write", "--end_fsync=1")),
     ("rewrite", ("--rw=write", "--end_fsync=1")),
@@ -64,6 +68,8 @@ class Efficiency(Suite):
             if source:
                 tree = built(one, source, run)
                 found += [(f"{one.title} tree", tree.digest), (f"{one.title} compiler", tree.compiler)]
+        if run.job.iozone_source:
+            found.append(("IOzone and the page cache", IOZONE_CACHE))
         return tuple(found)
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

@@ -82,6 +82,8 @@ class Isolation(Suite):
         return (f"isolation: {UNLIMITED}: not in the quick form",) if job.quick else ()
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
+        if not run.runtimes:
+            return ()
         limits = limits_of(run)
         disk = (
             "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"

@@ -8,10 +8,12 @@ import os
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.analysis.bench.unixbench import INDEX, SCORE, published_score
+from vmtailor.base.natives import locate
+from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object
+from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object, succeeded
 from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, UNIXBENCH_AT, built
 from vmtailor.pipeline.bench.suites.suite import Suite
 from vmtailor.pipeline.bench.together import place_words, together
@@ -64,7 +66,9 @@ class UnixBench(Suite):
         if run.job.unixbench_source:
             tree = built(UNIXBENCH, run.job.unixbench_source, run)
             return (("unixbench", PUBLISHED), ("unixbench tree", tree.digest), ("unixbench compiler", tree.compiler))
-        said = said_object(run.run("native", [PROGRAM, "about"], deadline_s=30.0)) if "native" in run.runtimes else {}
+        # The image's own program, whichever runtimes there are.
+        about = [str(locate().folder / "enter"), "-r", str(run.folder / "tree"), PROGRAM, "about"]
+        said = said_object(succeeded(timed(about, deadline_s=30.0)))
         words = {name: str(said.get(name, ""))[:200] for name in ("compiler", "flags")}
         return (("unixbench", OURS), *((f"unixbench {name}", word) for name, word in words.items() if word))
 

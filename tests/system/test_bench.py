@@ -177,7 +177,12 @@ def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tre
     assert ended.code == 0, ended.stderr
     published = run_of(out)
     assert not [(trial.runtime, trial.failure) for trial in published.trials if trial.failure]
-    scores = {trial.test: {figure.value for figure in trial.figures} for trial in published.trials}
+    of_tree = [trial for trial in published.trials if trial.variant.startswith("published set")]
+    scores = {trial.test: {figure.value for figure in trial.figures} for trial in of_tree}
+    ours_beside = {(trial.test, trial.runtime) for trial in published.trials if trial not in of_tree}
+    assert ours_beside == {("dhry2reg", "native"), ("shell1", "native")}  # ours is checked against it
+    shown = run_program(tmp_path, "bench", "report", out, timeout_s=RUN_S)
+    assert shown.code == 0 and "Our set against the published one" in shown.stdout and "far apart" in shown.stdout
     assert scores == {"dhry2reg": {1000.0}, "shell1": {10.0}}  # COUNT over TIME, by the second and by the minute
     assert not list((tree / "pgms").glob("looper"))  # it was built in a copy
     assert nothing_is_left() == []

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from vmtailor.analysis.bench.cells import cells
-from vmtailor.analysis.bench.unixbench import INDEX, index_tables, published_score, without_worst_third
-from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
+from vmtailor.analysis.bench.plan import plan
+from vmtailor.analysis.bench.unixbench import INDEX, checked, index_tables, published_score, without_worst_third
+from vmtailor.analysis.bench.unixbench_words import check_rows, index_rows, index_title
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, BenchTrial, SuiteName
@@ -82,9 +83,9 @@ def test_the_quick_form_says_what_it_leaves_out() -> None:
     suite, quick = UnixBench(), replace(JOB, quick=True)
     assert len(suite.tests(JOB)) == 12 * 2 * 4 and suite.left_out(JOB) == ()
     assert len(suite.tests(quick)) == 12 + 1 and any("one core" in text for text in suite.left_out(quick))
-    assert {test.variant.split(", ")[0] for test in suite.tests(replace(JOB, unixbench_source="/x"))} == {
-        "published set"
-    }
+    with_tree = suite.tests(replace(JOB, unixbench_source="/x"))
+    assert {test.variant.split(", ")[0] for test in with_tree if not test.only_in} == {"published set"}
+    assert {test.variant.split(", ")[0] for test in with_tree if test.only_in} == {"our set"}
 
 
 def test_what_is_no_tree_of_the_published_set_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -99,3 +100,37 @@ def test_what_is_no_tree_of_the_published_set_is_refused(tmp_path_factory: pytes
     before = tree_digest(inner)
     (inner / "src/a.c").write_text("int a;\n")
     assert tree_digest(inner) != before
+
+
+def test_with_the_published_set_ours_runs_beside_it_natively() -> None:
+    with_tree = replace(JOB, unixbench_source="/there", quick=True)
+    planned = plan(UnixBench().tests(with_tree), ["native", "docker"], 2, 1)
+    ours = {(one.test.test, one.runtime, one.test.count) for one in planned if one.test.variant.startswith("our set")}
+    assert ours == {(test, "native", 1) for test in INDEX}
+    published = {one.runtime for one in planned if one.test.variant.startswith("published set")}
+    assert published == {"native", "docker"}
+    assert not [one for one in UnixBench().tests(JOB) if one.only_in]
+
+
+def test_our_set_is_checked_test_by_test_where_both_were_measured() -> None:
+    def scored(test: str, which: str, score: float, runtime: str = "native") -> list[BenchTrial]:
+        way = f"{which}, 1 copy, all cores"
+        return [replace(trial(test, n, score * (1 + n / 1e4), runtime=runtime), variant=way) for n in range(1, 7)]
+
+    found = checked(
+        cells(
+            [
+                *scored("pipe", "our set", 1100.0),
+                *scored("pipe", "published set", 1000.0),
+                *scored("dhry2reg", "our set", 9000.0),
+                *scored("dhry2reg", "published set", 3000.0),
+                *scored("syscall", "our set", 5.0),  # nothing to be set beside
+                *scored("pipe", "published set", 900.0, "docker"),
+            ]
+        )
+    )
+    assert [(one.test, one.runtime) for one in found] == [("pipe", "native"), ("dhry2reg", "native")]
+    near, far = check_rows(found)
+    assert near[4].startswith("1.10×") and near[5] == "" and near[2] == "1,100 lps"
+    assert far[4].startswith("3.00×") and "far apart" in far[5]
+    assert checked(cells(scored("pipe", "our set", 1.0))) == []

@@ -14,7 +14,7 @@ from vmtailor.model.bench.results import SuiteName
 class BenchTest:
     """One test of a suite: `count` instances at once, run in the way `variant` says. `cost`: seconds that one trial
     takes, about; only for what is left to wait for. `warm_up`: whether each runtime has one; without, trials bring a
-    baseline of their own."""
+    baseline of their own. `only_in`: the one runtime in which it is done; empty: in all."""
 
     suite: SuiteName
     test: str
@@ -22,6 +22,7 @@ class BenchTest:
     variant: str = ""
     cost: float = 1.0
     warm_up: bool = True
+    only_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def plan(tests: Sequence[BenchTest], runtimes: Sequence[str], repeat: int, seed:
     found = []
     for test in tests:
         name = f"{seed}/{test.suite}/{test.test}/{test.count}/{test.variant}"
-        found += [PlannedTrial(test, runtime, 0) for runtime in runtimes if test.warm_up]
-        for number, order in enumerate(orders(runtimes, repeat, name), 1):
+        ways = [runtime for runtime in runtimes if test.only_in in ("", runtime)]
+        found += [PlannedTrial(test, runtime, 0) for runtime in ways if test.warm_up]
+        for number, order in enumerate(orders(ways, repeat, name), 1):
             found += [PlannedTrial(test, runtime, number) for runtime in order]
     return found

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmtailor.analysis.bench.cells import Cell
+from vmtailor.analysis.bench.cells import Against, Cell, against
 from vmtailor.model.bench.results import SuiteName
 
 #: The figure of every test.
 SCORE = "score"
+#: The sets of programs that there are, as variants begin with them.
+OURS, PUBLISHED = "our set", "published set"
 _DRAWS = 2000
 
 
@@ -96,6 +98,38 @@ def published_score(test: str, said: str, seconds: float) -> float | None:
 def without_worst_third(values: Sequence[float]) -> float:
     """The geometric mean of what is left of so many scores without the worst third, rounded down."""
     return statistics.geometric_mean(sorted(values)[len(values) // 3 :])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One test of our set against the published program of the same name, in one runtime: medians of the scores, and
+    their ratio with its 95 % interval."""
+
+    test: str
+    runtime: str
+    ours: float
+    published: float
+    against: Against | None
+
+
+def checked(cells: Sequence[Cell]) -> list[Checked]:
+    """Where both sets were measured in the same way: ours against the published one, test by test."""
+    sets: dict[str, dict[tuple[str, str, int, str], Cell]] = {OURS: {}, PUBLISHED: {}}
+    for cell in cells:
+        which, _, way = cell.key.variant.partition(", ")
+        if cell.key.suite == SuiteName.UNIXBENCH and cell.key.figure == SCORE and which in sets and cell.values:
+            sets[which][cell.key.test, cell.key.runtime, cell.key.count, way] = cell
+    return [
+        Checked(
+            key[0],
+            key[1],
+            statistics.median(ours.values),
+            statistics.median(sets[PUBLISHED][key].values),
+            against(sets[PUBLISHED][key].values, ours.values, larger_is_better=True),
+        )
+        for key, ours in sets[OURS].items()
+        if key in sets[PUBLISHED]
+    ]
 
 
 def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable]:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from vmtailor.analysis.bench.unixbench import INDEX, IndexTable
+from vmtailor.analysis.bench.unixbench import INDEX, Checked, IndexTable
 
 
 def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
@@ -40,6 +40,27 @@ def index_rows(found: IndexTable, *, scores: bool = True) -> list[tuple[str, ...
         overall.append("needs all twelve" if value is None else f"{value[0]:.1f} ({value[1]:.0f} … {value[2]:.0f})")
         scored.append(f"{script[name]:.1f}" if name in whole else "–")
     return [*rows, ("overall", *overall), ("overall, as the script scores", *scored)]
+
+
+#: Beyond this factor a test of ours is said to be far from the published one: its score tells of the program then.
+FAR = 2.0
+CHECK_TITLE = "Our set against the published one"
+CHECK_HEADER = ("test", "runtime", "our set", "published set", "ratio (95 %)", "")
+
+
+def check_rows(found: Sequence[Checked]) -> list[tuple[str, ...]]:
+    """One a test: both scores, how ours stands to the other, and whether they are far apart."""
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        unit, a = INDEX[one.test].unit, one.against
+        ratio, far = "–", ""
+        if a is not None:
+            between = f" ({a.low:.2f} … {a.high:.2f})" if a.low is not None and a.high is not None else ""
+            ratio = f"{a.ratio:.2f}×{between}"
+            far = f"far apart: {one.test} of ours is another program" if not 1 / FAR <= a.ratio <= FAR else ""
+        scores = (f"{_score(one.ours)} {unit}", f"{_score(one.published)} {unit}")
+        rows.append((one.test, one.runtime, *scores, ratio, far))
+    return rows
 
 
 def _score(value: float) -> str:

@@ -11,8 +11,8 @@ from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
 from vmtailor.analysis.bench.comparing import Compared, Pair
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
-from vmtailor.analysis.bench.unixbench import IndexTable, index_tables
-from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
+from vmtailor.analysis.bench.unixbench import IndexTable, checked, index_tables
+from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
 from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.base.terminal import Console, Table, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
@@ -40,6 +40,8 @@ def _show_run(run: HostRun) -> None:
         console.print(heat_table(map_))
     for table in index_tables(cells_of(run), list(order)):
         console.print(index_table(table, dict(run.options)))
+    if both := check_rows(checked(cells_of(run))):
+        console.print(check_table(both))
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     Console().print(
@@ -104,6 +106,16 @@ def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
     for name in found.runtimes:
         table.add_column(name, justify="right")
     for row in index_rows(found, scores=False):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def check_table(rows: Sequence[Sequence[str]]) -> Table:
+    """Our set of UnixBench beside the published one."""
+    table = Table(title=CHECK_TITLE, title_justify="left", title_style="bold", box=None, header_style="dim")
+    for name in CHECK_HEADER:
+        table.add_column(name, justify="left" if name in ("test", "runtime", "") else "right")
+    for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
 

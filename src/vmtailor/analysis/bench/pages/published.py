@@ -14,8 +14,8 @@ from vmtailor.analysis.bench.cells import NOISY, Cell, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.isolation import Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
-from vmtailor.analysis.bench.unixbench import index_tables
-from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
+from vmtailor.analysis.bench.unixbench import checked, index_tables
+from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
 from vmtailor.analysis.bench.wording import amount, title_of
 from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
 from vmtailor.model.machine import Accelerator
@@ -60,6 +60,8 @@ def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
                 header = ("test", *table.runtimes)
                 title = index_title(table, dict(run.options))
                 yield LayoutTable(suite, title, "", header, tuple(index_rows(table)))
+            if both := check_rows(checked(cells)):
+                yield LayoutTable(suite, CHECK_TITLE, "", CHECK_HEADER, tuple(both))
             yield from _medians(suite, [cell for cell in mine if cell.key.variant == CLOCK], names)
         else:
             yield from _medians(suite, mine, names)

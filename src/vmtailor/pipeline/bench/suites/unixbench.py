@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import os
 
+from vmtailor.analysis.bench.cells import NATIVE
 from vmtailor.analysis.bench.plan import BenchTest
-from vmtailor.analysis.bench.unixbench import INDEX, SCORE, published_score
+from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, published_score
+from vmtailor.analysis.bench.unixbench import OURS as OURS  # noqa: PLC0414  # others ask this suite for it
 from vmtailor.base.natives import locate
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import Limits, Volume
@@ -19,7 +21,6 @@ from vmtailor.pipeline.bench.suites.suite import Suite
 from vmtailor.pipeline.bench.together import place_words, together
 
 PROGRAM = "/bench/unixbench"
-OURS, PUBLISHED = "our set", "published set"
 ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
 #: How much longer than its time a test may take, until it counts as one that does not end.
 GRACE_S = 180.0
@@ -50,7 +51,7 @@ class UnixBench(Suite):
                     for test in INDEX
                     if count == 1 or not job.quick or test == "dhry2reg"
                 ]
-        return found
+        return [*found, *(_checks(job, self.name) if job.unixbench_source else ())]
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:
         if not job.quick:
@@ -65,12 +66,17 @@ class UnixBench(Suite):
         """Which set it is, how it was compiled."""
         if run.job.unixbench_source:
             tree = built(UNIXBENCH, run.job.unixbench_source, run)
-            return (("unixbench", PUBLISHED), ("unixbench tree", tree.digest), ("unixbench compiler", tree.compiler))
-        # The image's own program, whichever runtimes there are.
+            ours = tuple((f"{name} (our set)", word) for name, word in self._about(run) if word)
+            return (
+                ("unixbench", PUBLISHED), ("unixbench tree", tree.digest), ("unixbench compiler", tree.compiler), *ours
+            )  # fmt: skip
+        return (("unixbench", OURS), *((name, word) for name, word in self._about(run) if word))
+
+    def _about(self, run: BenchRun) -> list[tuple[str, str]]:
+        """How our own set was compiled, as the image's program says, whichever runtimes there are."""
         about = [str(locate().folder / "enter"), "-r", str(run.folder / "tree"), PROGRAM, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
-        words = {name: str(said.get(name, ""))[:200] for name in ("compiler", "flags")}
-        return (("unixbench", OURS), *((f"unixbench {name}", word) for name, word in words.items() if word))
+        return [(f"unixbench {name}", str(said.get(name, ""))[:200]) for name in ("compiler", "flags")]
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         which, copies_word, cores = test.variant.split(", ")
@@ -98,6 +104,12 @@ class UnixBench(Suite):
         scores = [_published(test.test, one) if which == PUBLISHED else number(one, SCORE) for one in said]
         unit = INDEX[test.test].unit
         return tuple(BenchFigure(SCORE, score, unit, True, instance) for instance, score in enumerate(scores))
+
+
+def _checks(job: BenchJob, suite: SuiteName) -> list[BenchTest]:
+    """Our own set beside the published one, natively and one copy of each: what ours is worth is seen then."""
+    way = f"{OURS}, {ONE_COPY}, {ALL_CORES}"
+    return [BenchTest(suite, test, 1, way, _seconds(test, job) + 0.5, False, NATIVE) for test in INDEX]
 
 
 def several_copies() -> str:

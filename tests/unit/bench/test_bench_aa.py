@@ -72,5 +72,19 @@ def test_what_the_harness_adds_is_measured_with_an_interval(tmp_path: Path) -> N
     assert len(bench_overhead.started_bare(program, 3)) == 3
     (tmp_path / "go").touch()
     assert bench_overhead.spun(program, 0.05) > 0 and bench_overhead.spun_bare(program, 0.05, tmp_path) > 0
+    assert bench_overhead.spun_together(program, 0.05, tmp_path / "one") > 0
+    for how in (bench_overhead.polled, bench_overhead.polled_bare):
+        assert 0 < how(program, bench_overhead.free_port()) < 30
     difference, low, high = bench_overhead.interval([2.0, 2.1, 1.9], [1.0, 1.1, 0.9])
     assert low <= difference <= high and difference == pytest.approx(1.0)
+
+
+def test_each_goal_is_judged_by_its_own_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = bench_overhead.Sides([0.0012, 0.0011, 0.0013] * 5, [0.0010, 0.0011, 0.0009] * 5)
+    slow = bench_overhead.Sides([0.0042, 0.0041, 0.0043] * 5, [0.0010, 0.0011, 0.0009] * 5)
+    same = bench_overhead.Sides([100.0, 100.1, 99.9] * 5, [100.0, 100.1, 99.9] * 5)
+    lost = bench_overhead.Sides([95.0, 95.1, 94.9] * 5, [100.0, 100.1, 99.9] * 5)
+    holds = bench_overhead.show({"start-up": quick, "HTTP": slow, "throughput": same, "together": lost}, 1.0)
+    assert list(holds.values()) == [True, False, True, False]
+    said = capsys.readouterr().out
+    assert "HTTP: 15 starts" in said and "together: 15 loops of 1 s: +5.00 % lost" in said

@@ -142,7 +142,8 @@ def run_within(
         said += schedule.fit()
         one = schedule.next()
         if one is None:
-            return clock, did, said
+            assert set(schedule.left_out()) <= set(said)  # nothing is left out unsaid
+            return clock, did, schedule.left_out()
         seconds = one.test.cost * factors[one.runtime]
         clock.now += seconds
         did.append(one)
@@ -156,7 +157,7 @@ def test_a_run_ends_in_time_on_a_host_that_is_as_slow_as_it_may_be() -> None:
     assert clock.now <= 300.0 + 5 * DEAR.cost  # but for the trial that runs when time is up
     assert said and all("left out, to end within" in row for row in said)
     assert {one.test for one in did} | {MIDDLE, DEAR} == {CHEAP, MIDDLE, DEAR}
-    assert len(did) + sum(10 for row in said if "trials of it" not in row) <= 30
+    assert len(did) + sum(10 for row in said if "trials of it" not in row) <= 30  # those were not begun
 
 
 @given(st.floats(0.2, 30.0), st.floats(0.2, 30.0), st.floats(50.0, 1500.0))
@@ -165,6 +166,18 @@ def test_no_run_is_longer_than_it_may_be_by_more_than_a_trial(native: float, doc
     clock, did, _ = run_within(most_s, factors, CHEAP, MIDDLE, DEAR, OTHER)
     last = did[-1].test.cost * factors[did[-1].runtime] if did else 0.0
     assert clock.now <= most_s + last
+
+
+def test_what_was_left_out_for_a_guess_comes_back_when_there_is_time_for_it() -> None:
+    clock, did, out = run_within(200.0, {"native": 0.3, "docker": 0.3}, CHEAP, MIDDLE, DEAR)
+    assert out == []  # though by what they cost they take 270 s
+    assert {one.test for one in did} == {CHEAP, MIDDLE, DEAR} and len(did) == 30 and clock.now <= 200.0
+    # What comes back does not break into a test that has begun.
+    order = list(dict.fromkeys(one.test for one in did))
+    assert [one.test for one in did] == [test for test in order for _ in range(10)]
+    schedule = Schedule(planned(CHEAP, MIDDLE, DEAR), (), 200.0, 200.0, Clock())
+    assert schedule.fit(cells=False) == schedule.left_out() and schedule.left_out()[0].startswith("startup: serial")
+    assert schedule.fit(cells=False) == []  # said once
 
 
 def test_what_an_earlier_run_did_is_not_paid_for_again() -> None:

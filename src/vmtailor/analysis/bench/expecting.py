@@ -47,11 +47,6 @@ class Expected:
         self._cost_s[trial.runtime] += self._costs[key]
         self._real_s[trial.runtime] += trial.seconds
 
-    def dropped(self, trials: Iterable[PlannedTrial]) -> None:
-        """These will not be done."""
-        for one in trials:
-            self._left.pop(one.key, None)
-
     def of(self, one: PlannedTrial) -> float:
         """Seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as much
         longer as this runtime takes for the rest; otherwise what it costs, as much longer."""

@@ -14,9 +14,9 @@ from vmtailor.model.bench.results import BenchTrial
 
 
 class Schedule:
-    """What is still to be done, in its order. `done`: trials that are there, and then their
-    keys, of those planned; `within_s`: what the run was given,
-    `until_s`: its end on the clock (`now`, monotonic); None: it takes as long as it does."""
+    """What is still to be done, in its order. `done`: trials that are there, and then their keys, of those planned;
+    `within_s`: what the run was given, `until_s`: its end on the clock (`now`, monotonic); None: it takes as long as it
+    does. What is left out can come back, when trials turn out to take less than was expected."""
 
     def __init__(
         self,
@@ -31,34 +31,68 @@ class Schedule:
         self.done = {one.key for one in planned if one.key in known}
         self.left = [one for one in planned if one.key not in known]
         self.expected = Expected(planned, there)
+        self._pool = list(self.left)
         self._begun = {one.test for one in planned if one.key in known}
+        self._last: BenchTest | None = None
+        self._tests_out: list[BenchTest] = []
+        self._cells_out: list[CellOut] = []
+        self._told: set[str] = set()
         self._within_s, self._until_s, self._now = within_s, until_s, now
+
+    @property
+    def seconds(self) -> float:
+        """What is left is expected to take so long."""
+        of = self._seconds()
+        return sum(of(one) for one in self.left)
+
+    def _seconds(self) -> Callable[[PlannedTrial], float]:
+        """What each trial is expected to take, looked up once for those of one cell."""
+        known: dict[tuple[BenchTest, str], float] = {}
+
+        def of(one: PlannedTrial) -> float:
+            cell = one.test, one.runtime
+            if cell not in known:
+                known[cell] = self.expected.of(one)
+            return known[cell]
+
+        return of
 
     def next(self) -> PlannedTrial | None:
         """The trial whose turn it is; it is not among `left` any more."""
         if not self.left:
             return None
         one = self.left.pop(0)
+        self._pool.remove(one)
         self._begun.add(one.test)
+        self._last = one.test
         return one
 
     def fit(self, *, cells: bool = True) -> list[str]:
-        """Leave out what will not end in time, by what trials took until now; returns it in words. Tests that were not
-        begun first, in whole; then, unless what they cost is but a guess, single cells, whatever that leaves."""
-        if self._within_s is None or self._until_s is None or not self.left:
+        """Leave out what will not end in time, by what trials took until now; returns in words what was not said
+        before. Tests that were not begun first, in whole; then, unless what they cost is but a guess, single cells,
+        whatever that leaves."""
+        if self._within_s is None or self._until_s is None or not self._pool:
             return []
-        most_s = self._until_s - self._now()
-        kept, tests = within(self.left, most_s, self.expected.of, self._begun)
-        words = tests_out(tests, self._within_s)
-        out: list[CellOut] = []
+        most_s, of = self._until_s - self._now(), self._seconds()
+        kept, self._tests_out = within(self._pool, most_s, of, self._begun)
+        self._cells_out = []
+        words = []
         if cells:
-            kept, out = cells_within(kept, most_s, self.expected.of)
-        elif (cost_s := sum(map(self.expected.of, kept))) > most_s:
+            kept, self._cells_out = cells_within(kept, most_s, of)
+        elif (cost_s := sum(map(of, kept))) > most_s:
             words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(most_s)}")
-        stay = {one.key for one in kept}
-        self.expected.dropped(one for one in self.left if one.key not in stay)
-        self.left = kept
-        for cell in out:
+        # What has begun is gone on with; what comes back does not interrupt it.
+        self.left = sorted(kept, key=lambda one: one.test != self._last)
+        words += [row for row in self.left_out() if row not in self._told]
+        self._told.update(words)
+        return words
+
+    def left_out(self) -> list[str]:
+        """What is not done for the sake of time, as things stand, in words."""
+        if self._within_s is None:
+            return []
+        words = tests_out(self._tests_out, self._within_s)
+        for cell in self._cells_out:
             test = title_of(cell.test.suite, cell.test.test, cell.test.count, cell.test.variant)
             words.append(f"{test} in {cell.runtime}, {cell.trials} trials of it: {LEFT_OUT} {lasting(self._within_s)}")
         return words

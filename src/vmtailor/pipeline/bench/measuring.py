@@ -201,10 +201,9 @@ def _trials(
     schedule = Schedule(planned, known.trials, job.within_s, job.until_s)
     shortened = schedule.fit(cells=False)
     kept = [*(one for one in planned if one.key in schedule.done), *schedule.left]
-    for line in (*plan_lines(kept, len(schedule.done), schedule.expected.seconds), *(f"! {row}" for row in shortened)):
+    for line in (*plan_lines(kept, len(schedule.done), schedule.seconds), *(f"! {row}" for row in shortened)):
         output.note(line)
-    known = _without(known, shortened)
-    records.save(results_file.having(out, known), out)
+    records.save(results_file.having(out, _without(known, schedule)), out)
     return _each(run, schedule, booted, known)
 
 
@@ -215,27 +214,26 @@ def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside],
     began = time.monotonic()
     with step(f"{len(schedule.left)} trials{there}") as progress:
         while True:
-            shortened = schedule.fit()
-            for row in shortened:
+            for row in schedule.fit():
                 output.note(f"! {row}")
-            known = _without(known, shortened)
             one = schedule.next()
             if one is None:
                 break
-            past, to_wait = time.monotonic() - began, schedule.expected.seconds
+            past, to_wait = time.monotonic() - began, schedule.seconds
             what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
             progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
             tried = _tried(run, one, booted)
             schedule.expected.done(tried)
             known = replace(known, trials=(*known.trials, tried))
-            records.save(results_file.having(out, known), out)
+            records.save(results_file.having(out, _without(known, schedule)), out)
+    known = _without(known, schedule)
     records.save(results_file.having(out, known), out)
     return known
 
 
-def _without(known: HostRun, rows: list[str]) -> HostRun:
-    """The same, where more is left out."""
-    return replace(known, left_out=tuple(dict.fromkeys((*known.left_out, *rows))))
+def _without(known: HostRun, schedule: Schedule) -> HostRun:
+    """The same, with what is left out for the sake of time, as things stand."""
+    return replace(known, left_out=tuple(dict.fromkeys((*known.left_out, *schedule.left_out()))))
 
 
 def _planned(job: BenchJob, run: BenchRun, booted: dict[str, Booted | Inside]) -> list[PlannedTrial]:

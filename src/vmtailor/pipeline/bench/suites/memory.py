@@ -30,7 +30,7 @@ class Memory(Suite):
     name: SuiteName = SuiteName.MEMORY
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        idle = [BenchTest(self.name, "idle", count, "", 1.5 * count + 1) for count in job.counts]
+        idle = [BenchTest(self.name, "idle", count, "", 0.5 * count + 0.5) for count in job.counts]
         return [*idle, BenchTest(self.name, "least", 1, "", 10.0)]
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

@@ -83,7 +83,9 @@ def nothing_is_left() -> list[str]:
     return found
 
 
-def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: Path) -> None:
+def test_every_runtime_is_what_its_row_says_and_reports(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "bench.json"
     on = ",".join(RUNTIMES)
     ended = run_program(tmp_path, *words(image, out, "startup", "--only", "report", "--on", on), timeout_s=RUN_S)
@@ -111,6 +113,7 @@ def test_every_runtime_is_what_its_row_says_and_reports(image: Path, tmp_path: P
     # What the page gives to be copied, done as it stands: the same cell, and native's beside it.
     cell = next(trial for trial in run.trials if trial.runtime == "crun" and trial.variant == "cold")
     program, *command = shlex.split(cell.command)
+    monkeypatch.chdir(tmp_path)
     copied = run_program(tmp_path, *command, timeout_s=RUN_S)
     assert program == "vmtailor" and copied.code == 0, copied.stderr
     measured = run_of(tmp_path / "again.json")

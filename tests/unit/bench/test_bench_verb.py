@@ -274,3 +274,16 @@ def test_the_command_of_a_cell_measures_that_cell_in_the_same_order_and_no_other
         # All of this cell; native's beside it, which it is compared with; nothing else.
         ways = {"native", one.runtime}
         assert found == {trial.key for trial in whole if trial.test == one.test and trial.runtime in ways}
+
+
+def test_the_terminal_says_why_two_counted_boots_are_enough(tmp_path: Path) -> None:
+    trials = tuple(
+        BenchTrial(
+            SuiteName.STARTUP, "boot", "vm:stock", 1, CLOCK, n, 0.0, 1.0, (BenchFigure("kernel", value, "i"),)
+        )
+        for n, value in ((1, 1000.0), (2, 1001.0))
+    )  # fmt: skip
+    run = HostRun(HOST, "sha256:0", True, 1, (), (RuntimeIdentity("vm:stock"),), trials)
+    records.save(BenchResults("0", (run,)), tmp_path / "b.json")
+    shown = said("report", str(tmp_path / "b.json"))
+    assert shown.exit_code == 0 and "2 counted boots" in shown.output

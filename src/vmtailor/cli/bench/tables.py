@@ -8,8 +8,10 @@ from itertools import groupby
 
 from vmtailor.analysis.bench.advising import Advice
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
+from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import Compared, Pair
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
+from vmtailor.analysis.bench.pages.overview import counted_words
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, checked, index_tables
 from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
@@ -131,6 +133,8 @@ def _cells(cell: Cell) -> tuple[Text, ...]:
         )
         if there
     ]
+    if cell.key.variant == CLOCK and cell.values:
+        marks.insert(0, counted_words(cell))
     doubt = Text(", ".join(marks), style="yellow")
     if cell.summary is None:
         return Text("–"), Text(""), Text(""), Text(""), Text("0"), doubt

@@ -120,3 +120,13 @@ def test_a_bundle_has_the_limits_the_network_and_the_volumes() -> None:
     assert {"type": "network", "path": "/run/netns/bench0"} in config["linux"]["namespaces"]
     assert config["mounts"][-1]["destination"] == "/b" and config["process"]["args"] == ["/bench/bench", "report"]
     assert {"type": "network"} in bundle_config(InstanceSpec("x", ("y",)))["linux"]["namespaces"]
+
+
+def test_steps_use_only_words_that_their_programs_know() -> None:
+    """What went wrong when they were first run: ctr creates in no cgroup, lxc-stop knows signals from a file alone, and
+    runsc cannot wait for what has ended."""
+    ctr, lxc, runsc = (description.load(name) for name in ("containerd", "lxc", "gvisor"))
+    assert all("--cgroup" not in words for words in ctr.commands.create)
+    (file,), (stop,) = lxc.file, lxc.commands.stop
+    assert "lxc.signal.halt = SIGTERM" in file.content and stop[stop.index("--rcfile") + 1] == file.path
+    assert all("wait" not in words for words in runsc.commands.stop)

@@ -16,6 +16,7 @@ from vmtailor.analysis.cost.loops import LoopNames
 from vmtailor.analysis.cost.side_figures import TO_INIT, KernelFacts, loops_of, make_side, spread
 from vmtailor.analysis.cost.waterfall import folder_of
 from vmtailor.analysis.demands import container_log
+from vmtailor.base.errors import HostError, NotStarted
 from vmtailor.model.boots.boot import Boot, ContainerRun, FunctionCost, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import BUSY_TIMES, FIXED_KEY, STILL_S, Attended, Exercised, Until
@@ -254,6 +255,23 @@ def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.Mo
     subject = cast(Any, SimpleNamespace(attended=None, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
     assert measure._MemorySearch(subject, Path()).passes(32 << 20)
     assert seen == [(measure.SEARCH_PACE, 80.0), (0, 10.0), (0, 10.0)]
+
+
+def test_memory_in_which_qemu_refuses_the_machine_is_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boot(machine: Machine, work: Exercised, scratch: Path) -> tuple[Any, Any]:
+        if machine.memory_bytes < 20 << 20:
+            raise NotStarted("QEMU did not start", details="Some ROM regions are overlapping")
+        if machine.memory_bytes == 24 << 20:
+            raise HostError("the disk is full")
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+
+    monkeypatch.setattr(measure, "boot", boot)
+    exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
+    subject = cast(Any, SimpleNamespace(attended=None, machine=Machine("microvm", 64 << 20, "k"), exercise=exercise))
+    search = measure._MemorySearch(subject, Path())
+    assert not search.passes(16 << 20) and search.passes(20 << 20)
+    with pytest.raises(HostError, match="disk is full"):
+        search.passes(24 << 20)
 
 
 def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:

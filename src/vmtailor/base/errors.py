@@ -51,6 +51,11 @@ class HostError(VmtailorError):
     exit_code = ExitCode.HOST
 
 
+class NotStarted(HostError):
+    """The monitor refused a machine: a device, an option, or memory without room for the kernel and what goes with
+    it."""
+
+
 class BuildError(VmtailorError):
     """A kernel, a configuration or a file system could not be built."""
 

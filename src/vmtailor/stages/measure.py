@@ -15,7 +15,7 @@ from vmtailor.analysis.cost import memory
 from vmtailor.analysis.cost.counters import SymbolTable, initcall_costs, initcall_spans
 from vmtailor.analysis.guests import boots, machines
 from vmtailor.base import pairs
-from vmtailor.base.errors import GuestError
+from vmtailor.base.errors import GuestError, NotStarted
 from vmtailor.base.natives import Natives
 from vmtailor.base.words import sizes
 from vmtailor.booting.boot import boot
@@ -274,8 +274,12 @@ class _MemorySearch:
         return memory.needed(use) if use is not None else 0
 
     def passes(self, memory_bytes: int) -> bool:
-        """Whether the exercise passes with so much memory."""
-        found, gathered = self._boot(memory_bytes)
+        """Whether the exercise passes with so much memory. QEMU does not even start where kernel, initial RAM disk
+        and device tree would lie over each other."""
+        try:
+            found, gathered = self._boot(memory_bytes)
+        except NotStarted:
+            return False
         if found.failures:
             return False
         self._passed[memory_bytes] = gathered

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
-from vmtailor.base.errors import HostError, UserInputError, VmtailorError
+from vmtailor.base.errors import HostError, NotStarted, UserInputError, VmtailorError
 from vmtailor.base.process import TERM_GRACE_S, kill_group, pasteable, spawn
 from vmtailor.drivers.guest.guest_text import kernel_text
 from vmtailor.drivers.guest.serial_line import SerialLine
@@ -175,7 +175,7 @@ def _did_not_start(end: End) -> HostError:
     refused = _PORT_REFUSED.search(end.stderr)
     if refused:
         return forwards.refusal(refused[1])
-    return HostError(
+    return NotStarted(
         "QEMU did not start", hint="vmtailor doctor checks the host", details=f"{end.stderr}\n{end.command}"
     )
 

@@ -154,6 +154,12 @@ def test_both_tools_say_the_same() -> None:
     assert parse_addr2line(ADDR2LINE) == list(zip([0x10, 0x20, 0x30], expected, strict=True))
 
 
+def test_a_mark_of_the_assemblers_is_no_function() -> None:
+    """On riscv64 each stretch of assembler code begins with one, which addr2line takes for its name."""
+    text = "0x10\n$xrv64i2p1_m2p0\n/build/arch/riscv/lib/memset.S:20\n"
+    assert parse_addr2line(text) == [(0x10, (SourceFrame("[memset.S]", "/build/arch/riscv/lib/memset.S", 20),))]
+
+
 @pytest.mark.parametrize("read", [parse_llvm, parse_addr2line])
 @given(text=st.text(alphabet="0x1f?:a/.\n ()", max_size=200))
 def test_any_output_can_be_read(read: type, text: str) -> None:

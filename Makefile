@@ -27,7 +27,7 @@ help:
 	@echo "make unit|contract|system   one kind of tests"
 	@echo "make attack         everything hostile that the tests know: images, bundles, guests, logs, terminals"
 	@echo "make bench-fit      fit all examples and print the table of figures (docs/explanation/results.md);"
-	@echo "                    ARCH=arm64 fits hello and lighttpd for another processor, with both margins;"
+	@echo "                    ARCH=arm64 (mips64el, riscv64) fits hello and lighttpd for another processor, with both margins;"
 	@echo "                    BENCH_ARGS=--cold begins with nothing but downloads"
 	@echo "make bench-margin   fit further images with each margin, probe what newly fails (says its hours; resumable)"
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"

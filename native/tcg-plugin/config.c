@@ -74,6 +74,15 @@ static const char *add_page(struct config *config, char **words, unsigned count)
     return NULL;
 }
 
+static const char *add_firmware(struct config *config, char **words, unsigned count) {
+    if (count != 3 || config->firmware_end)
+        return "firmware START END, once";
+    if (!parse_address(words[1], &config->firmware) || !parse_address(words[2], &config->firmware_end) ||
+        config->firmware >= config->firmware_end)
+        return "bad address range";
+    return NULL;
+}
+
 static const char *add_name(char **words, unsigned count, char **name) {
     if (count != 2 || *name)
         return "one name";
@@ -92,6 +101,8 @@ static const char *about_processor(struct config *config, char **words, unsigned
         return add_opcode(&config->prefixes, words, count);
     if (!strcmp(words[0], "port"))
         return add_opcode(&config->ports, words, count);
+    if (!strcmp(words[0], "firmware"))
+        return add_firmware(config, words, count);
     if (!strcmp(words[0], "at-once"))
         return add_page(config, words, count);
     return "unknown statement";

@@ -7,6 +7,7 @@
  *     half ADDRESS                code from here on is the kernel's
  *     prefix VALUE MASK [half]    bytes before an instruction's own (`half`: in the kernel's half only)
  *     port VALUE MASK [half]      an instruction whose byte, under the mask, is this value accesses I/O ports
+ *     firmware START END          firmware that the kernel calls lies at START <= address < END, virtual and physical
  *     at-once ADDRESS             a page of a device that answers at once: nothing settles after a write to it
  *     mode counts|coverage|settle counts: every instruction exactly; coverage: entries of blocks only; settle:
  *                                 count nothing, only settle after writes to devices (default counts)
@@ -53,7 +54,8 @@ struct point {
 struct config {
     bool exact, devices, settle_only;
     char *architecture, *target;
-    uint64_t half, kernel; // kernel 0: any address of the kernel's half
+    uint64_t half, kernel;           // kernel 0: any address of the kernel's half
+    uint64_t firmware, firmware_end; // both 0: none that stays
     struct opcodes prefixes, ports;
     uint64_t pages[MAX_PAGES];
     unsigned page_count;

@@ -4,7 +4,8 @@
  * owner, and accesses to devices. Loaded as `-plugin FILE,config=FILE,out=FILE`.
  *
  * It cannot read the privilege level, so it goes by address: from `half` on (in the configuration) is the kernel; below
- * is firmware and early kernel code until the kernel proper is reached (`kernel`), and user code from then on.
+ * is firmware and early kernel code until the kernel proper is reached (`kernel`), and user code from then on. Where
+ * firmware stays that the kernel calls (`firmware`), it is told from user code by where it lies in the host's memory.
  */
 #include "blocks.h"
 #include "config.h"
@@ -25,7 +26,7 @@ VT_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, 
 
 static struct config config;
 static bool kernel_seen;
-static unsigned kernel_counter, early_counter, ports_counter;
+static unsigned kernel_counter, early_counter, firmware_counter, ports_counter;
 static uint64_t early_total; // when the kernel proper was reached
 static unsigned user_counters[MAX_OWNERS];
 static unsigned owner = OWNER_BOOT; // whose code ran last in user space
@@ -39,6 +40,11 @@ static unsigned device_count;
 static uint64_t kernel_now(void) {
     uint64_t late = kernel_seen ? counter_value(early_counter) - early_total : 0;
     return counter_value(kernel_counter) + late;
+}
+
+static uint64_t early_now(void) {
+    uint64_t before = kernel_seen ? early_total : counter_value(early_counter);
+    return before + counter_value(firmware_counter);
 }
 
 static void settle_owner(void) {
@@ -57,7 +63,7 @@ static void on_user_block(unsigned vcpu, void *userdata) {
 }
 
 static struct totals totals_now(void) {
-    struct totals totals = {.early = kernel_seen ? early_total : counter_value(early_counter), .kernel = kernel_now()};
+    struct totals totals = {.early = early_now(), .kernel = kernel_now()};
     for (unsigned i = 0; i < config.owner_count; i++)
         totals.user += counter_value(user_counters[i]);
     totals.ports = counter_value(ports_counter);
@@ -181,6 +187,21 @@ static bool is_port_access(const struct qemu_plugin_insn *insn) {
     return i < size && is_among(&config.ports, code[i], in_half);
 }
 
+// Whether a block is the firmware's, and whoever called it waits. A program may have memory of its own at these virtual
+// addresses, but never the firmware's: nothing of a program is translated before the kernel, so that what is then found
+// at these addresses shows where in the host's memory the firmware lies.
+static bool is_firmware(const struct qemu_plugin_tb *tb) {
+    static uintptr_t begin; // the host's address for that of `firmware`
+    uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
+    uintptr_t host;
+    if (vaddr < config.firmware || vaddr >= config.firmware_end)
+        return false;
+    host = (uintptr_t)qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0)) - (uintptr_t)(vaddr - config.firmware);
+    if (!kernel_seen && !begin)
+        begin = host;
+    return host == begin;
+}
+
 static uint64_t end_of(const struct qemu_plugin_tb *tb) {
     struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, qemu_plugin_tb_n_insns(tb) - 1);
     return qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
@@ -215,9 +236,8 @@ static void count_user(struct qemu_plugin_tb *tb) {
         counter_add_at_insn(user_counters[whose], qemu_plugin_tb_get_insn(tb, i), 1);
 }
 
-static void count_system(struct qemu_plugin_tb *tb, enum block_class class) {
+static void count_system(struct qemu_plugin_tb *tb, enum block_class class, unsigned total) {
     struct block *block = block_at(block_of(tb, class));
-    unsigned total = class == CLASS_KERNEL ? kernel_counter : early_counter;
     block->ports = 0;
     counter_add_at_block(block->entries, tb, 1);
     if (!config.exact)
@@ -258,9 +278,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
             early_total = counter_value(early_counter);
             kernel_seen = true;
         }
-        count_system(tb, CLASS_KERNEL);
+        count_system(tb, CLASS_KERNEL, kernel_counter);
+    } else if (is_firmware(tb)) {
+        count_system(tb, CLASS_EARLY, firmware_counter);
     } else if (!kernel_seen) {
-        count_system(tb, CLASS_EARLY);
+        count_system(tb, CLASS_EARLY, early_counter);
     } else {
         count_user(tb);
     }
@@ -292,6 +314,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
         die("only a whole %s machine with one CPU can be counted", config.target);
     kernel_counter = counter_new();
     early_counter = counter_new();
+    firmware_counter = counter_new();
     ports_counter = counter_new();
     for (unsigned i = 0; i < config.owner_count; i++)
         user_counters[i] = counter_new();

@@ -169,6 +169,13 @@ def test_the_plugin_is_told_how_it_divides_addresses(made_up: Architecture) -> N
     assert not [line for line in lines if line.startswith(("port ", "prefix "))]  # it has no ports
 
 
+def test_the_plugin_is_told_of_firmware_that_stays() -> None:
+    where = "modules_last = 0xffff80007fffffff\n"
+    text = TEXT.replace(where, f"{where}firmware_first = 0x1000\nfirmware_last = 0x2fff\n")
+    assert "firmware 1000 3000" in plugin.processor(architecture.parse(text, "made_up.toml"))
+    assert not [line for line in plugin.processor(architecture.named("x86_64")) if line.startswith("firmware ")]
+
+
 def test_its_kernel_begins_where_it_says(made_up: Architecture) -> None:
     table = SymbolTable.parse("ffff800080000000 T mu_start\nffff800080001000 T start_kernel\n", "made_up")
     begin = 0xFFFF800080000000 - made_up.addresses.image_map
@@ -192,11 +199,19 @@ def test_disks_are_named_in_their_order(made_up: Architecture) -> None:
     """Guests name disks by the order in which they find transports: from below, or from above."""
     disks = (Disk("/a"), Disk("/b"))
     found = []
-    for name in ("made_up", "arm64", "x86_64"):
+    for name in ("made_up", "arm64", "x86_64", "riscv64"):
         kind = architecture.named(name).kinds[0]
         argv = qemu_command.command(Machine(kind, 1 << 30, kernel="/k", disks=disks, architecture=name))
         found.append([word.partition(",bus=")[2] for word in argv if word.startswith("virtio-blk")])
-    assert found == [[f"virtio-mmio-bus.{n}" for n in pair] for pair in ((31, 30), (0, 1), (7, 6))]
+    assert found == [[f"virtio-mmio-bus.{n}" for n in pair] for pair in ((31, 30), (0, 1), (7, 6), (7, 6))]
+
+
+def test_no_device_takes_a_disks_place() -> None:
+    """QEMU gives a device that names none the highest transport that is free."""
+    row = architecture.named("riscv64")
+    machine = replace(machines.usual(row), kernel="/k", disks=(Disk("/a"), Disk("/b")))
+    places = [word.partition(",bus=")[2] for word in qemu_command.command(machine) if word.startswith("virtio-")]
+    assert places == [f"virtio-mmio-bus.{number}" for number in (5, 4, 7, 6)]
 
 
 def test_its_registers_say_when_nothing_runs_any_more(made_up: Architecture) -> None:
@@ -316,6 +331,8 @@ def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ('target = "mu"\n', 'target = "mu"\npace = 7\n', "pace = 7 is not from 0 to 6"),
         ("at_once = [0x08000000]", "at_once = [0x08000001]", "not the address of a page"),
         ("modules_first = 0xffff800078000000", "modules_first = 1", "kernel_half <= modules_first"),
+        ("[addresses]\n", "[addresses]\nfirmware_first = 2\nfirmware_last = 1\n", "firmware_first <= firmware_last"),
+        ("[addresses]\n", "[addresses]\nfirmware_last = 0xffff800000000000\n", "firmware_last < kernel_half"),
         ("[addresses]", "[addresses", "is not TOML"),
     ],
 )

@@ -131,6 +131,30 @@ def test_functions_get_their_instructions() -> None:
         assert sum(r.instructions for r in rows if r.phase is phase.phase) == phase.kernel + phase.client_kernel
 
 
+def test_firmware_that_the_kernel_calls_is_named_in_every_phase() -> None:
+    """On a processor whose firmware stays. The kernel's first code, as far below, has its functions' names."""
+    begin = 0xFFFFFFFF80000000
+    table = SymbolTable.parse(f"{begin:x} T _text\n{begin + 0x100:x} T primary\n{begin + 0x800:x} T idle\n", "riscv64")
+    firmware = block(0x80000100, 0, early=True)
+    data = (
+        HEAD
+        + chunk(b"BLCK", 2, firmware + block(0x80200100, 2, early=True))
+        + chunk(b"LENS", 0, bytes([1, 3, 1, 3]))
+        + step(0, Totals(early=10), [(0, 0)] * 3, [], [(0, 5, 10)])
+        + step(1, Totals(early=16), [(0, 0)] * 3, [], [(0, 1, 2), (1, 2, 4)])
+        + step(2, Totals(early=24), [(0, 0)] * 3, [], [(0, 4, 8)])
+    )
+    rows = analysis.functions(plugin_file.parse(data), table)
+    assert rows == (
+        FunctionCost(analysis.FIRMWARE, Phase.FIRMWARE, 10),
+        FunctionCost("primary", Phase.KERNEL, 4),
+        FunctionCost(analysis.FIRMWARE, Phase.KERNEL, 2),
+        FunctionCost(analysis.FIRMWARE, Phase.INIT, 8),
+    )
+    assert table.in_firmware(np.array([0x80000000, 0x8007FFFF, 0x80080000], np.uint64)).tolist() == [True, True, False]
+    assert not SymbolTable.parse(NM).in_firmware(np.array([0, 1], np.uint64)).any()
+
+
 def test_initcalls_are_timed_from_entry_to_the_next() -> None:
     counters = plugin_file.parse(BOOT)
     found = analysis.initcall_costs(counters)

@@ -80,6 +80,15 @@ def test_a_long_hole_is_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "out").stat().st_size < 10_000
 
 
+def test_a_kernel_is_moved_to_where_its_memory_is(tmp_path: Path) -> None:
+    """Its own physical addresses begin at another place; the notes lie in the same memory."""
+    (tmp_path / "in").write_bytes(elf(b"note" + b"code" * 9, 100))
+    elf_pack.pack(tmp_path / "in", tmp_path / "out", 0x80200000)
+    _, entry, segments = elf_pack.read_segments((tmp_path / "out").read_bytes())
+    assert [(one.virtual, one.physical) for one in segments] == [(BASE, 0x81200000)] * 2
+    assert entry == 0x1000123
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x7fELF\x02\x01\x01", b"#!/bin/sh\n" * 50, elf(b"x" * 100, 100)[:4150], elf(b"x", 1)[:100]]
 )

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests.kernel_log import complaints, expected_messages, named, new_complaints, shape, whole
+from vmtailor.analysis.guests.kernel_log import (
+    behind_firmware,
+    complaints,
+    expected_messages,
+    named,
+    new_complaints,
+    shape,
+    whole,
+)
 
 LOG = """<6>[    0.1] all is well
 <4>[    0.2] odd thing 0x12 at 7
@@ -27,6 +35,12 @@ def test_what_is_on_the_console_counts() -> None:
         "PCI: Fatal",
         "Kernel panic - not syncing",
     ]
+
+
+def test_what_firmware_says_is_no_complaint() -> None:
+    console = "OpenSBI v1.1\nBoot HART ID : 0\nBoot HART MEDELEG : 0xf0\n\n[    0.1] PCI: Fatal\n"
+    assert complaints("", behind_firmware(console, "Boot HART MEDELEG")) == ["PCI: Fatal"]
+    assert behind_firmware(console, "") == console == behind_firmware(console, "Another")
 
 
 def test_the_same_message_with_other_numbers_is_not_new() -> None:

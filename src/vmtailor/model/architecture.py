@@ -46,7 +46,8 @@ class Packing(StrEnum):
 class MachineType:
     """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
-    gets, so that guests name disks in our order; the next one is `slot_step` further, up or down.
+    gets, so that guests name disks in our order; the next one is `slot_step` further, up or down. `all_placed`: other
+    devices are told theirs in any machine, behind the disks': QEMU would give them the disks'.
 
     Options for QEMU's -machine: `options` always; `with_acpi` and `without_acpi` in the machines of a fit, for the
     baseline and for the tailored kernel; `usual` for whole systems, which expect more; `own_loader` where the disk's
@@ -61,6 +62,7 @@ class MachineType:
     modules: tuple[str, ...]
     first_slot: int = 0
     slot_step: int = -1
+    all_placed: bool = False
     options: tuple[str, ...] = ()
     with_acpi: tuple[str, ...] = ()
     without_acpi: tuple[str, ...] = ()
@@ -151,7 +153,8 @@ class Kernel:
 
     `arch`: make's ARCH. `source`: the folder below arch/, Kconfig's SRCARCH. `kconfig`: what Kconfig sees in its
     environment. `cross`: prefix of the compiler for a host of another family, and `cross_packages` where it is from.
-    `target` is made and `file`, below the build folder, is booted, packed as `packing` says.
+    `target` is made and `file`, below the build folder, is booted, packed as `packing` says. `load_at`: where an ELF
+    file is loaded whose own physical addresses begin at 0.
 
     `console`: the serial line's name. `words`: further words that both kernels are told, `last` ends a machine.
     `entries`: the symbols at which the kernel proper may begin, at a physical address. `after_early`: functions
@@ -187,6 +190,7 @@ class Kernel:
     root: str = "erofs"
     header: Header | None = None
     xz_filter: int = 0
+    load_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,16 @@ class Addresses:
     kernel's image before it is relocated (0: it begins at the addresses that it is linked for); with `image_at`, the
     physical address of the image's begin (`_text`), it is what the symbol table makes of it, wherever a version of the
     kernel has its image. Modules lie at `modules_first` <= address <= `modules_last`, in which range the image itself
-    may lie, too."""
+    may lie, too. `firmware_first` <= address <= `firmware_last`: firmware that stays and that the kernel calls, where
+    it lies virtually and physically; `firmware_last = 0` where there is none."""
 
     kernel_half: int
     image_map: int
     modules_first: int
     modules_last: int
     image_at: int | None = None
+    firmware_first: int = 0
+    firmware_last: int = 0
 
 
 @dataclass(frozen=True)
@@ -268,13 +275,15 @@ class LeftOut:
 class LogSigns:
     """What boot logs of the family look like. `names`: what programs call it, where that is not its name; `titles`: the
     same for the title of a .config; `compilers`: patterns of the first word of its compilers' names; `signs`: how
-    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:"."""
+    messages begin that only its kernels print. `bare_command_line`: the kernel prints "Command line:".
+    `firmware_end`: how the last line begins that firmware prints ahead of the kernel, where it prints."""
 
     names: dict[str, str]
     titles: dict[str, str]
     compilers: tuple[str, ...]
     signs: tuple[str, ...]
     bare_command_line: bool = False
+    firmware_end: str = ""
 
 
 @dataclass(frozen=True)
@@ -428,6 +437,8 @@ def _wrong_numbers(row: Architecture) -> Iterator[str]:
     where = row.addresses
     if not 0 < where.kernel_half <= where.modules_first < where.modules_last < 1 << 64:
         yield "addresses: 0 < kernel_half <= modules_first < modules_last < 2^64"
+    if not 0 <= where.firmware_first <= where.firmware_last < where.kernel_half:
+        yield "addresses: 0 <= firmware_first <= firmware_last < kernel_half"
     if not 0 <= row.emulator.pace <= 6:
         yield f"emulator.pace = {row.emulator.pace} is not from 0 to 6"
     if row.emulator.round_ns < 0:

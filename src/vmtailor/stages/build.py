@@ -121,7 +121,7 @@ def collect(
     made = compiled.build_dir / row.kernel.file
     image = folder / made.name
     if row.kernel.packing is Packing.ELF:
-        elf_pack.pack(made, image)
+        elf_pack.pack(made, image, row.kernel.load_at)
     else:
         shutil.copyfile(made, image)
     shutil.copyfile(configured.config, folder / "config")

@@ -97,7 +97,7 @@ def trace(
         modules=modules_of(coverage.report.file("modules"), coverage.report.file("module-sections")),
         failed_calls=degradation.failed_calls(log.events),
         files=file_uses.of_events(log.events),
-        kernel_warnings=tuple(boots.complaints(requests)),
+        kernel_warnings=tuple(boots.complaints(requests, machine.architecture)),
         requests_cpu_s=requests.cpu_s,
     )
     records.save(record, folder / RECORD)

@@ -55,9 +55,8 @@ def verify(target: Target, trace: Trace, events: Sequence[SyscallEvent], scratch
     found, seen = boot(target.machine, work, scratch)
     log = container_log.read(seen.requests, container_log.phases(seen.report))
     degraded, absent = harmless.split(degradation.newly_failing(events, log.events))
-    complaints = tuple(
-        kernel_log.new_complaints(boots.complaints(seen), trace.kernel_warnings, kernel_log.expected_messages())
-    )
+    said = boots.complaints(seen, target.machine.architecture)
+    complaints = tuple(kernel_log.new_complaints(said, trace.kernel_warnings, kernel_log.expected_messages()))
     failures = [
         *found.failures,
         *boots.differences(trace.requests_report, seen.report, target.exercise),

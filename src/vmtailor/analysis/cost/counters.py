@@ -101,6 +101,12 @@ class SymbolTable:
         there = (addresses >= np.uint64(known.modules_first)) & (addresses <= np.uint64(known.modules_last))
         return there & ~((addresses >= np.uint64(begin)) & (addresses < np.uint64(end)))
 
+    def in_firmware(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """For each address below the kernel's half whether firmware that stays lies there."""
+        known = named(self.architecture).addresses
+        there = (addresses >= np.uint64(known.firmware_first)) & (addresses <= np.uint64(known.firmware_last))
+        return there & (known.firmware_last > 0)
+
     def index_of(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index into `names` for each address; -1 where no function is."""
         if not self.names:
@@ -248,18 +254,17 @@ def phases(counters: Counters) -> tuple[PhaseCounts, ...]:
 def functions(counters: Counters, table: SymbolTable) -> tuple[FunctionCost, ...]:
     """What each kernel function itself executed in each phase; firmware and code of no known function as one row each.
     The rows of a phase add up to its kernel instructions, the client's share included."""
-    size = len(table.names) + 1
+    names = (*table.names, UNKNOWN, FIRMWARE)
     costs: dict[Phase, NDArray[np.int64]] = {}
     for phase, stretch in phased(counters):
         index = _functions_of(counters, stretch, phase, table)
-        both = costs.setdefault(phase, np.zeros((2, size), np.int64))
+        both = costs.setdefault(phase, np.zeros((2, len(names)), np.int64))
         np.add.at(both[0], index, _executed(counters, stretch))
         np.add.at(both[1], index, (stretch.entries * counters.blocks.ports[stretch.block]).astype(np.int64))
     rows: dict[tuple[str, Phase], FunctionCost] = {}  # functions that share a name, as static ones do, share a row
     for phase, (instructions, ports) in costs.items():
-        other = FIRMWARE if phase is Phase.FIRMWARE else UNKNOWN
         for i in np.flatnonzero(instructions):
-            name = table.names[i] if i < len(table.names) else other
+            name = names[i]
             row = rows.get((name, phase), FunctionCost(name, phase, 0))
             rows[name, phase] = FunctionCost(
                 name, phase, row.instructions + int(instructions[i]), row.port_accesses + int(ports[i])
@@ -268,13 +273,16 @@ def functions(counters: Counters, table: SymbolTable) -> tuple[FunctionCost, ...
 
 
 def _functions_of(counters: Counters, stretch: Stretch, phase: Phase, table: SymbolTable) -> NDArray[np.int64]:
-    """The function's index for each row of a stretch; one past the last where there is none."""
+    """The function's index for each row of a stretch; one past the last where there is none, two for firmware: all of
+    its phase, and what of it the kernel calls later."""
     early = counters.blocks.early[stretch.block]
     addresses = counters.blocks.vaddr[stretch.block]
     index = table.index_of(np.where(early, addresses + np.uint64(table.image_map), addresses))
+    firmware = early & table.in_firmware(addresses)
     if phase is Phase.FIRMWARE:
-        index[early] = -1
-    return np.where(index < 0, len(table.names), index)
+        firmware |= early | (index < 0)
+    index = np.where(index < 0, len(table.names), index)
+    return np.where(firmware, len(table.names) + 1, index)
 
 
 def _executed(counters: Counters, stretch: Stretch) -> NDArray[np.int64]:

@@ -187,9 +187,10 @@ def kernel_words(report: GuestReport) -> str:
     return report.console + report.file("kernel-log")
 
 
-def complaints(gathered: Gathered) -> list[str]:
+def complaints(gathered: Gathered, architecture: str) -> list[str]:
     """What the guest's kernel complained of."""
-    return kernel_log.complaints(gathered.report.file("kernel-log"), gathered.report.console)
+    console = kernel_log.behind_firmware(gathered.report.console, named(architecture).log.firmware_end)
+    return kernel_log.complaints(gathered.report.file("kernel-log"), console)
 
 
 def evidence(gathered: Gathered, found: Sequence[str]) -> str:

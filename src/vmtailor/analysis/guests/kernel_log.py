@@ -43,6 +43,14 @@ def complaints(log: str, console: str = "") -> list[str]:
     return [message for message in dict.fromkeys(found) if message][:MOST_LINES]
 
 
+def behind_firmware(console: str, end: str) -> str:
+    """A console without what firmware printed ahead of the kernel, whose last line begins with `end`; as it is where
+    there is no such line, or none is known."""
+    lines = console.splitlines(keepends=True)
+    last = next((number for number, line in enumerate(lines) if end and line.startswith(end)), -1)
+    return "".join(lines[last + 1 :])
+
+
 def whole(log: str, console: str) -> str:
     """The kernel's words, each once: its log as init sent it, then what only the console has, such as the last ones."""
     logged = {_LOGGED.sub(r"\2", line).strip() for line in log.splitlines()}

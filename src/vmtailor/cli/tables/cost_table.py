@@ -40,7 +40,7 @@ def show_cost(cost: BootCost, out: Path, console: Console, loops: Sequence[LoopN
         ("code that is always built", sum(f.instructions for f in counted if not f.symbol)),
         ("loops that only emulation causes", idle),
         ("helpers in user space that the kernel started", cost.user),
-        ("before the kernel runs where it is linked", cost.early),
+        ("before the kernel runs where it is linked, and firmware that it calls", cost.early),
         ("no debug information", cost.unknown),
     ]
     table = Table(title="the sum", title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", show_header=False)

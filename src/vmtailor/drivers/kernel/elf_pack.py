@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,10 +90,12 @@ def split(data: bytes, segment: Segment) -> Iterator[Segment]:
         )
 
 
-def pack(vmlinux: Path, target: Path) -> None:
-    """Write an ELF kernel to `target` without symbols, sections and long padding. Same input, same bytes."""
+def pack(vmlinux: Path, target: Path, load_at: int = 0) -> None:
+    """Write an ELF kernel to `target` without symbols, sections and long padding. Same input, same bytes. `load_at` is
+    added to its physical addresses."""
     data = vmlinux.read_bytes()
-    machine, entry, segments = read_segments(data)
+    machine, entry, own = read_segments(data)
+    segments = [replace(one, physical=one.physical + load_at) for one in own]
     loads = [piece for one in segments if one.kind == _PT_LOAD for piece in split(data, one)]
     notes = [one for one in segments if one.kind == _PT_NOTE]
     if not loads:

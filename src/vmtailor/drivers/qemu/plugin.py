@@ -39,7 +39,7 @@ class PluginConfig:
     """What the plugin shall do.
 
     `kernel`: the address of start_kernel; code below the kernel's half before it is firmware and early kernel,
-    afterwards user code. By default that of the mark of that name.
+    afterwards user code, unless it is firmware that stays. By default that of the mark of that name.
     `devices`: count memory-mapped device accesses, and let QEMU finish a device's work before the guest goes on;
     without it, boots with disks differ a little. `architecture`: its name, as model/architecture.py knows it.
     """
@@ -72,6 +72,8 @@ class PluginConfig:
 def processor(row: Architecture) -> list[str]:
     """What the plugin is told of a processor: how it tells the kernel from programs, and sees accesses to devices."""
     lines = [f"architecture {row.name}", f"target {row.emulator.target}", f"half {row.addresses.kernel_half:x}"]
+    if row.addresses.firmware_last:
+        lines.append(f"firmware {row.addresses.firmware_first:x} {row.addresses.firmware_last + 1:x}")
     lines += [f"prefix {_opcode(one)}" for one in row.devices.ports.prefixes]
     lines += [f"port {_opcode(one)}" for one in row.devices.ports.opcodes]
     return lines + [f"at-once {page:x}" for page in row.devices.at_once]

@@ -6,8 +6,8 @@ It is `VTCOUNT2`, then chunks, all little-endian: tag (4 bytes), count (u32), by
     ARCH MODE OWNR MRKN SPNN DEVN
            `count` strings, each ended by a zero byte: the architecture; the mode and whether devices are counted; names
            of owners, marks, spans, memory-mapped devices (DEVN stands near the end)
-    BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u16 (0 early, 1 kernel),
-           port instructions u16, place of its first instruction's length u32
+    BLCK   blocks translated since the last BLCK: vaddr u64, instructions u32, bytes u32, class u16 (0 early or
+           firmware, 1 kernel), port instructions u16, place of its first instruction's length u32
     LENS   lengths of those blocks' instructions, one byte each
     SPAN   passages of spans: span u64, totals
     STEP   a stretch that ended: mark i64 (-1: QEMU's end), totals, owners u32, devices u32, rows u32, 0 u32; owners ×

@@ -172,7 +172,8 @@ def _network(machine: Machine) -> list[str]:
     closed = not (machine.outbound and machine.host_loopback)
     rules = f"{'ipv6=off,' if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
     options = "".join(f",{one}" for one in machine.type.network)
-    where = _transport(machine.type, len(machine.disks)) + options if bare else ""
+    place = _transport(machine.type, len(machine.disks)) if bare or machine.type.all_placed else ""
+    where = place + (options if bare else "")
     return [
         *("-netdev", f"user,id=net,{rules}"),
         *("-device", f"virtio-net-{_VIRTIO[machine.type.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
@@ -182,7 +183,8 @@ def _network(machine: Machine) -> list[str]:
 def _entropy(machine: Machine) -> list[str]:
     if not machine.entropy:
         return []
-    device = f"virtio-rng-{_VIRTIO[machine.type.bus]},rng=rng"
+    place = _transport(machine.type, len(machine.disks) + 1) if machine.type.all_placed else ""
+    device = f"virtio-rng-{_VIRTIO[machine.type.bus]},rng=rng{place}"
     return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
 
 

@@ -51,10 +51,10 @@ class Helpers:
 
 @dataclass(frozen=True)
 class BootCost:
-    """`total` = sum of `functions` + `early` (before the kernel runs where it is linked) + `user` (helpers that the
-    kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second view of the same
-    instructions, inclusive. `whole_functions`: each function counts as a whole, with all that was inlined into it, and
-    its symbol is that of its begin."""
+    """`total` = sum of `functions` + `early` (before the kernel runs where it is linked, and firmware that it calls) +
+    `user` (helpers that the kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second
+    view of the same instructions, inclusive. `whole_functions`: each function counts as a whole, with all that was
+    inlined into it, and its symbol is that of its begin."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
 

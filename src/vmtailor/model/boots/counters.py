@@ -17,7 +17,8 @@ END_MARK = ""
 @dataclass(frozen=True)
 class Totals:
     """Executed since reset: `early` below the kernel's half before it was entered (firmware, decompression, first
-    kernel code), `kernel`, `user`; accesses to ports and to memory-mapped devices (0 when those were not counted)."""
+    kernel code), and firmware that the kernel calls later; `kernel`, `user`; accesses to ports and to memory-mapped
+    devices (0 when those were not counted)."""
 
     early: int = 0
     kernel: int = 0
@@ -77,8 +78,8 @@ class Blocks:
     """Every block of firmware and kernel code that was translated, by number.
 
     `vaddr`: of its first instruction; `insns`: how many; `size`: bytes; `early`: run below the kernel's half before the
-    kernel was entered; `ports`: how many of its instructions access ports. `lengths`: bytes of each instruction of all
-    blocks; block b's begin at `lengths_at[b]`.
+    kernel was entered, or firmware's; `ports`: how many of its instructions access ports. `lengths`: bytes of each
+    instruction of all blocks; block b's begin at `lengths_at[b]`.
     """
 
     vaddr: NDArray[np.uint64]

@@ -278,6 +278,15 @@ def compiled_c(
     return out.read_bytes()
 
 
+def lacking(target: Target, libraries: list[str]) -> list[str]:
+    """Those of these libraries that there are none of for another processor; this host's own have to be there."""
+    if not target.cross:
+        return []
+    compiler = c_compiler(target, ())
+    # A compiler that has none says the name alone.
+    return [name for name in libraries if b"/" not in output_of(compiler, f"-print-file-name=lib{name}.a")]
+
+
 def compiled_go(source: Path, scratch: Path, target: Target) -> bytes:
     out = scratch / source.stem
     own = {
@@ -323,6 +332,9 @@ def file_layer(spec: dict[str, Any], folder: Path, scratch: Path, target: Target
             )
         )
     for item in spec.get("file", ()):
+        if absent := lacking(target, item.get("libraries", [])):
+            print(f"left out: {item['path']}: no {', '.join(absent)} for {target.image}", file=sys.stderr)
+            continue
         mode = int(item.get("mode", "0644"), 8)
         if "compile" in item:
             data = compiled(

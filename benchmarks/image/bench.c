@@ -11,6 +11,8 @@
 //   bench spin SECONDS        rounds of integer arithmetic in so many seconds
 //   bench after FOLDER NAME PROGRAM...
 //                             creates NAME in a folder, waits until `go` is there, and becomes a program
+//   bench conduct FOLDER COUNT make | there | end | TEST SECONDS
+//                             has so many instances of `unixbench obey` do a test at the same time
 //   bench fork-bomb MOST SECONDS
 //                             processes that begin processes, at most so many, for at most so long
 #define _GNU_SOURCE
@@ -29,6 +31,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -313,6 +316,91 @@ static int after(const char *folder, const char *name, char **program) {
     return fail(program[0]);
 }
 
+// --- Instances that obey: each has a pipe by which it is told a test, `NUMBER.do`; by one of all, `done`, each says a
+// letter when it is prepared, and one when it is done. Until all are prepared we hold the pipe `start`, which they
+// read.
+static char path_of[4096];
+
+static int at(const char *folder, const char *name, int how) {
+    snprintf(path_of, sizeof(path_of), "%s/%s", folder, name);
+    return open(path_of, how | O_CLOEXEC, 0600);
+}
+
+static int make_pipe(const char *folder, const char *name) {
+    snprintf(path_of, sizeof(path_of), "%s/%s", folder, name);
+    return mkfifo(path_of, 0600);
+}
+
+static int say(const char *folder, int instance, const char *words) {
+    char name[32];
+    snprintf(name, sizeof(name), "%d.do", instance);
+    int file = at(folder, name, O_WRONLY | O_NONBLOCK); // refused where nobody obeys
+    if (file < 0 || write(file, words, strlen(words)) < 0)
+        return fail(path_of);
+    return close(file);
+}
+
+// So many letters, all of which have to be this one.
+static int hear(int done, int count, char wanted) {
+    for (char letter = 0; count > 0; count--)
+        if (read(done, &letter, 1) != 1 || letter != wanted) {
+            fprintf(stderr, "bench: an instance said '%c'\n", letter);
+            return 1;
+        }
+    return 0;
+}
+
+static int make_pipes(const char *folder, int count) {
+    char name[32];
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof(name), "%d.do", i);
+        if (make_pipe(folder, name) < 0)
+            return fail(path_of);
+    }
+    return make_pipe(folder, "done") < 0 ? fail(path_of) : 0;
+}
+
+static int play(const char *folder, int count, const char *test, const char *seconds) {
+    char words[128], line[256];
+    snprintf(words, sizeof(words), "%.60s %.30s\n", test, seconds);
+    if (make_pipe(folder, "start") < 0)
+        return fail(path_of);
+    int start = at(folder, "start", O_RDWR), done = at(folder, "done", O_RDWR);
+    if (start < 0 || done < 0)
+        return fail(path_of);
+    for (int i = 0; i < count; i++)
+        if (say(folder, i, words) != 0)
+            return 1;
+    if (hear(done, count, 'p') != 0)
+        return 1;
+    double began = now_s();
+    close(start);
+    int failed = hear(done, count, 'y');
+    int to = at(folder, "conducted", O_WRONLY | O_CREAT | O_APPEND);
+    int length = snprintf(line, sizeof(line), "{\"test\": \"%.60s\", \"began_s\": %.9f, \"ended_s\": %.9f}\n", test,
+                          began, now_s());
+    if (to < 0 || write(to, line, (size_t)length) != length)
+        return fail(path_of);
+    snprintf(path_of, sizeof(path_of), "%s/start", folder);
+    return failed || unlink(path_of) < 0;
+}
+
+static int conduct(const char *folder, int count, const char *what, const char *seconds) {
+    if (!strcmp(what, "make"))
+        return make_pipes(folder, count);
+    if (!strcmp(what, "there")) {
+        int done = at(folder, "done", O_RDWR);
+        return done < 0 ? fail(path_of) : hear(done, count, 'p');
+    }
+    if (!strcmp(what, "end")) {
+        int failed = 0;
+        for (int i = 0; i < count; i++)
+            failed |= say(folder, i, "end 0\n");
+        return failed;
+    }
+    return seconds ? play(folder, count, what, seconds) : 2;
+}
+
 // Each process has the same deadline, and dies of it; what was begun is counted in memory that all of them share.
 static int fork_bomb(int most, unsigned seconds) {
     double until = now_s() + seconds;
@@ -355,9 +443,13 @@ int main(int count, char **words) {
         return spin(atof(words[2]));
     if (!strcmp(command, "after") && count > 4)
         return after(words[2], words[3], words + 4);
+    if (!strcmp(command, "conduct") && count > 4 && atoi(words[3]) > 0)
+        return conduct(words[2], atoi(words[3]), words[4], words[5]);
     if (!strcmp(command, "fork-bomb") && count == 4)
         return fork_bomb(atoi(words[2]), (unsigned)atoi(words[3]));
-    fprintf(stderr, "usage: bench report [FILE] | hold [FILE] | serve PORT | null | times N PROGRAM | stream BYTES "
-                    "TIMES | spin SECONDS | after FOLDER NAME PROGRAM... | fork-bomb MOST SECONDS\n");
+    fprintf(
+        stderr,
+        "usage: bench report [FILE] | hold [FILE] | serve PORT | null | times N PROGRAM | stream BYTES "
+        "TIMES | spin SECONDS | after FOLDER NAME PROGRAM... | conduct FOLDER COUNT WHAT | fork-bomb MOST SECONDS\n");
     return 2;
 }

@@ -5,10 +5,12 @@
 //   unixbench about                           compiler and flags
 //   unixbench TEST SECONDS COPIES [FOLDER NAME]    with FOLDER: creates NAME in it, and begins when `go` is there
 //   unixbench units TEST COUNT                does so many units of a test's work, and times nothing
+//   unixbench obey FOLDER NAME                does one test after the other, as `bench conduct` says in FOLDER
 //   unixbench real COPIES FOLDER NAME TREE PROGRAM...
 //                                             the same with copies of a program of the published set, built in TREE
 //
-// Prints one JSON object: the score is the sum over the copies; of a published program, what each copy printed.
+// Prints one JSON object: the score is the sum over the copies; of a published program, what each copy printed. Times
+// are of the wall clock; `cpu_s` is the processor's time that the copies and their children used.
 #define _GNU_SOURCE
 #include "unixbench.h"
 
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -44,6 +47,23 @@ double now_s(void) {
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
+
+// Processor time of this process, and of its children that have been waited for.
+static double used_s(void) {
+    struct timespec own;
+    struct rusage children;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return (double)own.tv_sec + (double)own.tv_nsec / 1e9 +
+           (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
+           (double)(children.ru_utime.tv_usec + children.ru_stime.tv_usec) / 1e6;
+}
+
+// What a copy says of itself.
+struct told {
+    struct outcome found;
+    double began_s, cpu_s;
+};
 
 _Noreturn void test_failed(const char *what) {
     fprintf(stderr, "unixbench: %s: %s\n", what, strerror(errno));
@@ -80,13 +100,13 @@ static _Noreturn void execute_again(int out, double count, double started, doubl
 static int executed(char **words) {
     int out = atoi(words[2]);
     double count = atof(words[3]) + 1, started = atof(words[4]), seconds = atof(words[5]);
-    struct outcome found = {count, now_s() - started};
+    struct told told = {{count, now_s() - started}, started, used_s()};
     most = atof(words[6]);
-    if (found.seconds < seconds && count < most)
+    if (told.found.seconds < seconds && count < most)
         execute_again(out, count, started, seconds);
     if (out == STDOUT_FILENO) // nobody measures the time
         return printf("{\"test\": \"execl\", \"units\": %.0f}\n", count) < 0;
-    return write(out, &found, sizeof(found)) == sizeof(found) ? 0 : 1;
+    return write(out, &told, sizeof(told)) == sizeof(told) ? 0 : 1;
 }
 
 // Names and units as in published tables; `scale` is the part of a minute, or of a second, that the unit has.
@@ -122,6 +142,28 @@ static void await_go(const char *folder, const char *name) {
         nanosleep(&pause, NULL);
 }
 
+// --- Several instances, told by one conductor outside of them (`bench conduct`) what to do next. Its words come
+// through a pipe of each instance's own, ours go to it through a common one: a letter when all is prepared, and one at
+// the end.
+static int done = -1;
+
+static void tell(char letter) {
+    if (write(done, &letter, 1) != 1)
+        test_failed("done");
+}
+
+// The conductor holds the other end until everybody is prepared: so all are woken at once.
+static void await_round(const char *start) {
+    char byte;
+    int file = open(start, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        test_failed(start);
+    tell('p');
+    if (read(file, &byte, 1) < 0)
+        test_failed(start);
+    close(file);
+}
+
 // Where copy `number` works.
 static const char *folder_of(int number) {
     static char folder[256];
@@ -150,8 +192,10 @@ static pid_t begin_copy(int number, const int start[2], const int *close_too) {
 }
 
 static void common_start(const int start[2], char **place) {
-    if (place)
+    if (place && place[1])
         await_go(place[0], place[1]);
+    else if (place)
+        await_round(place[0]);
     close(start[0]);
     close(start[1]);
 }
@@ -159,14 +203,19 @@ static void common_start(const int start[2], char **place) {
 static _Noreturn void be_copy(const struct test *test, double seconds, int out) {
     if (!test->run)
         execute_again(out, 0, now_s(), seconds);
-    struct outcome found = test->run(seconds);
-    _exit(write(out, &found, sizeof(found)) == sizeof(found) ? 0 : 1);
+    struct told told = {.began_s = now_s()};
+    double before = used_s();
+    told.found = test->run(seconds);
+    told.cpu_s = used_s() - before;
+    _exit(write(out, &told, sizeof(told)) == sizeof(told) ? 0 : 1);
 }
 
-static int measure(const struct test *test, double seconds, int copies, char **place) {
+// `place`: where to wait for the common start: a folder and our name in it; or the name of what a conductor opens
+// alone.
+static int measure(const struct test *test, double seconds, int copies, char **place, FILE *to) {
     static double scores[MOST_COPIES];
     int start[2], out[2], failed = 0;
-    double sum = 0;
+    double sum = 0, units = 0, cpu_s = 0, began_s = INFINITY, ended_s = 0;
     if (pipe(start) < 0 || pipe(out) < 0)
         test_failed("pipe");
     for (int i = 0; i < copies; i++)
@@ -175,25 +224,76 @@ static int measure(const struct test *test, double seconds, int copies, char **p
     close(out[1]);
     common_start(start, place);
     for (int i = 0; i < copies; i++) {
-        struct outcome one;
-        if (read(out[0], &one, sizeof(one)) != sizeof(one) || one.seconds <= 0) {
+        struct told one;
+        if (read(out[0], &one, sizeof(one)) != sizeof(one) || one.found.seconds <= 0) {
             failed++;
             continue;
         }
-        scores[i] = one.count * test->scale / one.seconds;
+        scores[i] = one.found.count * test->scale / one.found.seconds;
         sum += scores[i];
+        units += one.found.count;
+        cpu_s += one.cpu_s;
+        began_s = fmin(began_s, one.began_s);
+        ended_s = fmax(ended_s, one.began_s + one.found.seconds);
     }
+    close(out[0]);
     for (int i = 0, status; i < copies; i++)
         failed += wait(&status) < 0 || status != 0;
     if (failed) {
         fprintf(stderr, "unixbench: a copy of %s failed\n", test->name);
         return 1;
     }
-    printf("{\"test\": \"%s\", \"unit\": \"%s\", \"copies\": %d, \"score\": %.6f, \"of_copies\": [", test->name,
-           test->unit, copies, sum);
+    fprintf(to, "{\"test\": \"%s\", \"unit\": \"%s\", \"copies\": %d, \"score\": %.6f, \"units\": %.6f, ", test->name,
+            test->unit, copies, sum, units);
+    fprintf(to, "\"began_s\": %.9f, \"ended_s\": %.9f, \"cpu_s\": %.9f, \"of_copies\": [", began_s, ended_s, cpu_s);
     for (int i = 0; i < copies; i++)
-        printf("%s%.6f", i ? ", " : "", scores[i]);
-    puts("]}");
+        fprintf(to, "%s%.6f", i ? ", " : "", scores[i]);
+    fputs("]}\n", to);
+    return fflush(to);
+}
+
+static const struct test *test_named(const char *name) {
+    for (size_t i = 0; i < sizeof(TESTS) / sizeof(TESTS[0]); i++)
+        if (!strcmp(name, TESTS[i].name))
+            return &TESTS[i];
+    return NULL;
+}
+
+static int opened(const char *folder, const char *name, const char *ending, int how) {
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s%s", folder, name, ending);
+    int file = open(path, how | O_CLOEXEC, 0600);
+    if (file < 0)
+        test_failed(path);
+    return file;
+}
+
+// What a copy leaves in its folder: the files of the copying tests.
+static void tidy(void) {
+    const char *folder = folder_of(0);
+    if (chdir(folder) < 0 || (unlink("from") < 0 && errno != ENOENT) || (unlink("to") < 0 && errno != ENOENT) ||
+        chdir("/") < 0 || rmdir(folder) < 0)
+        test_failed(folder);
+}
+
+static int obey(const char *folder, const char *name) {
+    char test[64], start[4096];
+    double seconds;
+    // Both directions, so that no end is ever the last one.
+    FILE *words = fdopen(opened(folder, name, ".do", O_RDWR), "r");
+    FILE *to = fdopen(opened(folder, name, ".said", O_WRONLY | O_CREAT | O_APPEND), "a");
+    done = opened(folder, "done", "", O_RDWR);
+    if (!words || !to)
+        test_failed("fdopen");
+    snprintf(start, sizeof(start), "%s/start", folder);
+    tell('p');
+    while (fscanf(words, "%63s %lf", test, &seconds) == 2) {
+        const struct test *wanted = test_named(test);
+        if (!wanted)
+            return 0;
+        tell(measure(wanted, seconds, 1, (char *[]){start, NULL}, to) == 0 ? 'y' : 'n');
+        tidy();
+    }
     return 0;
 }
 
@@ -281,10 +381,12 @@ int main(int count, char **words) {
         printf("{\"set\": \"ours\", \"compiler\": \"%s\", \"flags\": \"%s\"}\n", COMPILER, FLAGS);
         return 0;
     }
+    if (count == 4 && !strcmp(words[1], "obey"))
+        return obey(words[2], words[3]);
     if (count == 4 && !strcmp(words[1], "units") && atof(words[3]) > 0) {
-        for (size_t i = 0; i < sizeof(TESTS) / sizeof(TESTS[0]); i++)
-            if (!strcmp(words[2], TESTS[i].name))
-                return units(&TESTS[i], atof(words[3]));
+        const struct test *test = test_named(words[2]);
+        if (test)
+            return units(test, atof(words[3]));
     } else if (count > 6 && !strcmp(words[1], "real")) {
         int copies = atoi(words[2]);
         if (copies > 0 && copies <= MOST_COPIES)
@@ -292,12 +394,12 @@ int main(int count, char **words) {
     } else if (count == 4 || count == 6) {
         double seconds = atof(words[2]);
         int copies = atoi(words[3]);
-        for (size_t i = 0; i < sizeof(TESTS) / sizeof(TESTS[0]); i++)
-            if (!strcmp(words[1], TESTS[i].name) && seconds > 0 && copies > 0 && copies <= MOST_COPIES)
-                return measure(&TESTS[i], seconds, copies, count == 6 ? words + 4 : NULL);
+        const struct test *test = test_named(words[1]);
+        if (test && seconds > 0 && copies > 0 && copies <= MOST_COPIES)
+            return measure(test, seconds, copies, count == 6 ? words + 4 : NULL, stdout);
     }
     fprintf(stderr, "usage: unixbench about | unixbench units TEST COUNT | unixbench TEST SECONDS COPIES [FOLDER NAME] "
-                    "| unixbench real COPIES "
+                    "| unixbench obey FOLDER NAME | unixbench real COPIES "
                     "FOLDER NAME TREE PROGRAM...\n");
     return 2;
 }

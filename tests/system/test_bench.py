@@ -240,14 +240,20 @@ def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path:
     assert nothing_is_left() == []
 
 
-@pytest.mark.slow
-def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tmp_path: Path) -> None:
+def disk_of_engines() -> Path:
+    """The machine with the engines, built again where what it is made of is newer."""
     disk = REPOSITORY / "build/bench/engines.raw"
     description = REPOSITORY / "benchmarks/engines"
     if not disk.is_file() or disk.stat().st_mtime < (description / "system.toml").stat().st_mtime:
         disk.parent.mkdir(parents=True, exist_ok=True)
         build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(description), str(disk)]
         subprocess.run(build, check=True, timeout=BUILD_S)
+    return disk
+
+
+@pytest.mark.slow
+def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tmp_path: Path) -> None:
+    disk = disk_of_engines()
     absent = tmp_path / "absent.toml"
     absent.write_text(CRUN.read_text().replace('"crun"', '"no-such-crun"').replace('name = "no-such', 'name = "no'))
     out = tmp_path / "bench.json"
@@ -275,4 +281,27 @@ def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tm
         assert max(least) - min(least) <= 0.001 * max(least) and max(most) - min(most) <= 0.001 * max(most)
         assert min(most) > 2 * max(least)  # namespaces, mounts, a cgroup, its own process
     assert any(text.startswith("vm:engines/…: memory: cannot tell") for text in run.left_out)
+    assert nothing_is_left() == []
+
+
+@pytest.mark.slow
+def test_instances_at_once_share_one_processor_and_cost_the_same_a_unit(image: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    on = ["--on", "native,nspawn", "--inside", f"vm:{disk_of_engines()}"]
+    asked = words(image, out, "unixbench", "--n", "0,2", "--repeat", "1", "--only", "dhry2reg,whetstone-double", *on)
+    ended = run_program(tmp_path, *asked, timeout_s=BUILD_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    assert not [(trial.runtime, trial.failure) for trial in run.trials if trial.failure]
+    values: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for trial in run.trials:
+        for figure in trial.figures:
+            values[trial.runtime.rpartition("/")[2], trial.test, figure.name].append(figure.value)
+    for test in ("dhry2reg", "whetstone-double"):
+        (alone,), two = values["native", test, "score"], values["nspawn", test, "score"]
+        assert len(two) == 2 and 0.95 < sum(two) / alone < 1.02  # there is one processor
+        (unit,), (unit_of_two,) = (values[name, test, "user a unit"] for name in ("native", "nspawn"))
+        assert abs(unit_of_two / unit - 1) < 0.02
+        assert min(values["nspawn", test, "overlap"]) > 0.9
+        assert 0.95 < min(values["nspawn", test, "score by processor time"]) / alone < 1.05
     assert nothing_is_left() == []

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, against, cells_of
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.isolation import RANKED
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.results import HostRun, SuiteName
@@ -77,7 +77,7 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
     """Rank the runtimes of one run. Raises UserInputError for a weight of what was not measured."""
     rows: dict[tuple[str, str, str, int, str], dict[str, Cell]] = defaultdict(dict)
     for cell in cells_of(run):
-        if cell.key.variant == CLOCK:
+        if is_counted(cell.key.variant):
             continue  # counts of machines: nothing else has them
         if weights.get(cell.key.suite, 0) > 0 and not (
             cell.key.suite == SuiteName.ISOLATION and cell.key.figure != RANKED

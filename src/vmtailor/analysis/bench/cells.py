@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.analysis.statistics import bootstats, stats
 from vmtailor.analysis.statistics.bootstats import Summary
 from vmtailor.model.bench.machines import STOCK
@@ -126,7 +126,7 @@ def _cell(
         set_against(key, native, values, larger_is_better=unit[1]) if key.runtime != baseline(key) else None,
         tuple(trial.failure for trial in trials if trial.failure is not None),
         stats.unstable(values),
-        key.variant != CLOCK and bool(noise) and statistics.median(noise) >= NOISY,
+        not is_counted(key.variant) and bool(noise) and statistics.median(noise) >= NOISY,
         statistics.median(spreads) if spreads else None,
         next((trial.command for trial in trials if trial.command), ""),
         statistics.fmean(sorted(values)[:30]) if len(values) >= 30 and not unit[1] else None,
@@ -134,7 +134,10 @@ def _cell(
 
 
 def baseline(key: CellKey) -> str:
-    """What a cell is compared with: native, and on the instruction clock the machine that everybody has."""
+    """What a cell is compared with: native, and on the instruction clock the machine that everybody has. In virtual
+    time nothing: its sheet sets one number of instances beside the others."""
+    if key.variant == VIRTUAL:
+        return ""
     return STOCK if key.variant == CLOCK else NATIVE
 
 

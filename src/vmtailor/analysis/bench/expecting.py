@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
 from vmtailor.model.bench.results import BenchTrial
 
@@ -97,9 +97,9 @@ def within(
     while (over := sum(cost.values()) - most_s) > 0:
         kinds = defaultdict(set)
         for test in (*cost, *begun):
-            kinds[test.suite, test.variant == CLOCK].add(test)
+            kinds[test.suite, is_counted(test.variant)].add(test)
         spare = sorted(
-            (test for test in cost if test not in begun and len(kinds[test.suite, test.variant == CLOCK]) > 1),
+            (test for test in cost if test not in begun and len(kinds[test.suite, is_counted(test.variant)]) > 1),
             key=lambda test: cost[test],
         )
         if not spare:

@@ -15,7 +15,7 @@ from vmtailor.analysis.bench.comparing import Compared, compared, pairs
 from vmtailor.analysis.bench.export import csv_of
 from vmtailor.analysis.bench.merging import merged
 from vmtailor.analysis.bench.pages.page import bench_page
-from vmtailor.analysis.bench.pages.published import published_page
+from vmtailor.analysis.bench.pages.published import data_n_page, published_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
@@ -54,6 +54,21 @@ def published(files: Sequence[Path], out: Path | None) -> None:
             "nothing in these results was measured in full: the quick form is not to be set beside published tables",
             hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
         )
+    _put(page, out)
+
+
+def data_n(files: Sequence[Path], out: Path | None) -> None:
+    """Instances at once within a machine, beside the published work, as Markdown."""
+    page = data_n_page(load(files), [plain(str(file)) for file in files])
+    if not page:
+        raise UserInputError(
+            "these results have no instances at once within a machine",
+            hint="vmtailor bench unixbench --inside vm:DISK --on native,podman --n 0,1,2,3,4",
+        )
+    _put(page, out)
+
+
+def _put(page: str, out: Path | None) -> None:
     if out is None:
         printed.lines(page)
     else:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from vmtailor.analysis.bench.advising import Advice
+from vmtailor.analysis.bench.at_once import data_n
+from vmtailor.analysis.bench.at_once.data_n import DataN
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import Compared, Pair
@@ -44,6 +46,9 @@ def _show_run(run: HostRun) -> None:
         console.print(index_table(table, dict(run.options)))
     if both := check_rows(checked(cells_of(run))):
         console.print(check_table(both))
+    for sheet in data_n.sheets(cells_of(run)):
+        for one in data_n_tables(sheet, quick=run.quick):
+            console.print(one)
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     Console().print(
@@ -74,7 +79,7 @@ def isolation_table(run: HostRun) -> Table:
 def cell_table(title: str, rows: Sequence[Cell], order: Mapping[str, int]) -> Table:
     """Figures of one test, row by row. `order`: of the runtimes."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
-    to = f"to {baseline(rows[0].key)}" if rows else ""
+    to = f"to {baseline(rows[0].key)}" if rows and baseline(rows[0].key) else ""
     for name in ("figure", "runtime", "median", "95 %", to, "95 %", "n", ""):
         table.add_column(name, justify="left" if name in ("figure", "runtime", "") else "right")
     before = ""
@@ -117,6 +122,26 @@ def check_table(rows: Sequence[Sequence[str]]) -> Table:
     table = Table(title=CHECK_TITLE, title_justify="left", title_style="bold", box=None, header_style="dim")
     for name in CHECK_HEADER:
         table.add_column(name, justify="left" if name in ("test", "runtime", "") else "right")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def data_n_tables(found: DataN, *, quick: bool) -> list[Table]:
+    """Instances at once within a machine, beside the published work: scores, what they cost, and the shapes."""
+    head = data_n.header(found)
+    title = data_n.caption(found, quick=quick)
+    return [
+        _plain_table(title, head, data_n.score_rows(found)),
+        _plain_table(data_n.INSTRUCTIONS, head, data_n.instruction_rows(found)),
+        _plain_table(data_n.SHAPES, data_n.SHAPES_HEAD, data_n.shapes(found)),
+    ]
+
+
+def _plain_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for place, name in enumerate(head):
+        table.add_column(name, justify="right" if place else "left")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

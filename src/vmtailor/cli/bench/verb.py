@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vmtailor.analysis.bench.clock import VIRTUAL
 from vmtailor.base import output as printed
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -18,12 +19,15 @@ from vmtailor.cli.bench.tables import show
 from vmtailor.drivers.runtimes import description
 from vmtailor.model.bench.job import BENCH_IMAGE
 from vmtailor.model.bench.results import SuiteName
+from vmtailor.pipeline.bench import rounds
 from vmtailor.pipeline.bench.benching import BenchOptions
 from vmtailor.pipeline.bench.benching import bench as measure
 from vmtailor.pipeline.bench.suites.known import SUITES
 
 #: Repetitions of a cell, and of the quick form.
 REPEAT, QUICK_REPEAT = 10, 6
+#: Instances at once.
+COUNTS = "1,4"
 RESULTS = "bench.json"
 _SUITES = ", ".join(SUITES)
 
@@ -48,12 +52,18 @@ def bench(
         ),
     ] = None,
     count: Annotated[
-        str, typer.Option("--n", help="Instances at once, joined by commas, for tests that take several.")
-    ] = "1,4",
+        str | None,
+        typer.Option(
+            "--n", help=f"Instances at once, joined by commas, for tests that take several. Default: {COUNTS}. With "
+            "--inside: unixbench in so many at once, in virtual time; 0 is the machine itself.",
+            show_default=False,
+        ),
+    ] = None,
     repeat: Annotated[
         int | None,
         typer.Option(
-            min=2, max=1000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick.",
+            min=1, max=1000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n "
+            "and --inside. Elsewhere at least 2.",
             show_default=False,
         ),
     ] = None,
@@ -139,6 +149,12 @@ def bench(
             "--published", help="report: Markdown tables in the published layout, of what was measured in full."
         ),
     ] = False,
+    data_n: Annotated[
+        bool,
+        typer.Option(
+            "--data-n", help="report: Markdown tables of instances at once within a machine, beside the published work."
+        ),
+    ] = False,
     weights: Annotated[
         str | None, typer.Option("--weights", help="What advise ranks by: SUITE=NUMBER, joined by commas.")
     ] = None,
@@ -148,6 +164,8 @@ def bench(
     """Run the same container in every way, and compare the costs: natively, in engines, in systems."""
     if what == "report" and published:
         return reading.published(files or [], output)
+    if what == "report" and data_n:
+        return reading.data_n(files or [], output)
     if what == "report":
         return reading.report(files or [], output, csv, json=json)
     if what == "compare":
@@ -156,14 +174,15 @@ def bench(
         return reading.advise(files or [], weights, json=json)
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
+    at_once = inside is not None and count is not None and variant in (None, VIRTUAL)
     options = BenchOptions(
         suites_of(what),
         runtimes_of(on),
         image,
         output or Path(RESULTS),
         Store(),
-        counts_of(count),
-        repeat or (QUICK_REPEAT if quick else REPEAT),
+        counts_of(count or COUNTS, least=rounds.NONE if at_once else 1),
+        repeat_of(repeat, quick=quick, at_once=at_once),
         quick,
         tuple(name.strip() for name in only.split(",")) if only else (),
         unixbench_source,
@@ -175,6 +194,7 @@ def bench(
         variant or "",
         seed,
         plain(host_name or "")[:64],
+        at_once,
     )
     found = measure(options)
     printed.note(f"written: {options.out}")
@@ -206,12 +226,24 @@ def runtimes_of(on: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def counts_of(text: str) -> tuple[int, ...]:
-    """Numbers of instances, ascending. Raises UserInputError."""
+def counts_of(text: str, least: int = 1) -> tuple[int, ...]:
+    """Numbers of instances, ascending; `least`: 0 where there may be none. Raises UserInputError."""
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
-        found = [0]
-    if not found or found[0] < 1 or found[-1] > 256:
-        raise UserInputError(f"--n {text[:64]!r} is no list of numbers from 1 to 256", hint="for example --n 1,2,4,8")
+        found = [-1]
+    if not found or found[0] < least or found[-1] > 256:
+        raise UserInputError(
+            f"--n {text[:64]!r} is no list of numbers from {least} to 256",
+            hint="for example --n 1,2,4,8; 0 is the machine itself, with --inside vm:DISK",
+        )
     return tuple(found)
+
+
+def repeat_of(asked: int | None, *, quick: bool, at_once: bool) -> int:
+    """How often a cell is measured. Raises UserInputError where once would say nothing: on the wall clock."""
+    if asked == 1 and not at_once:
+        raise UserInputError(
+            "--repeat 1 says nothing of a time that varies", hint="2 at least; 1 is for --n with --inside"
+        )
+    return asked or (1 if at_once else QUICK_REPEAT if quick else REPEAT)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vmtailor.drivers.runtimes.described import groups_of
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
 from vmtailor.drivers.runtimes.instance_cgroups import limit_files
 from vmtailor.drivers.runtimes.roots import bundle_config
-from vmtailor.model.bench.instance import InstanceSpec, Limits
+from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 
 #: Where a guest mounts the disk with the image's files, and the one with ours; neither is written.
 TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
@@ -31,8 +31,15 @@ INSTANCE = "bench1"
 _FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
 #: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
 REST_S = 30
+#: Where several instances are conducted: their pipes and what they say, in the guest, and within each of them.
+ROUNDS, PLACE = "/run/vmtailor-bench-rounds", "/callback"
+#: What conducts them, and what obeys: programs of the image.
+CONDUCTOR, OBEYING = "/bench/bench", "/bench/unixbench"
+#: Seconds of the guest's time until all of them are there.
+_THERE_S = 1200
 _CGROUPS = "/sys/fs/cgroup"
 _READY_TRIES, _UP_TRIES = 600, 120
+_REST = ("sync", f"sleep {REST_S}")
 _Words = Callable[[Sequence[str]], tuple[str, ...]]
 
 _BEGIN = f"""\
@@ -69,40 +76,101 @@ def in_guest(
     """How a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
     `limits`: those of the instance; None: it has none."""
     spec = InstanceSpec(INSTANCE, tuple(command), limits or Limits())
-    folder = f"{FOLDER}/{one.name}"
-    values = {
-        "folder": folder, "enter": f"{OURS}/{ENTER}", "image": tag, "archive": f"{OURS}/{ARCHIVE}", "name": INSTANCE,
-        "root": f"{folder}/{INSTANCE}/{_root_name(one)}", "bundle": f"{folder}/{INSTANCE}",
-        "cgroup": f"/{INSTANCE}", "command_line": " ".join(command),
-    }  # fmt: skip
-    entered = one.limits == "cgroup" and (limits is not None or not one.chroot)
-    cgroups = {name: ("-c", f"{_CGROUPS}/{name}/cgroup.procs") if entered else () for name in (_FIRST_CGROUP, _CGROUP)}
-    env = [f"{name}={filled(text, values)}" for name, text in one.environment.items()]
+    guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
+    parts = [
+        *guest.begin(tree, ours),
+        *(_must(*guest.words(load, spec)) for load in one.commands.load),
+        *guest.placed(spec, (_FIRST_CGROUP, _CGROUP)),
+        # The first one is no start like others.
+        f"{_must(*guest.words(one.commands.run, spec, _FIRST_CGROUP))} >{FIRST}",
+        *(f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove),
+        *_REST,
+    ]
+    return InGuest(_script(parts), guest.words(one.commands.run, spec), guest.words(one.version, spec))
 
-    def words(given: Sequence[str], cgroup: str = _CGROUP) -> tuple[str, ...]:
-        lists = {"command": command, "cgroups": cgroups[cgroup]}
-        found = fill(given, values, lists, groups_of(spec), one.options)
+
+def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
+    """The shell's program that begins so many instances, each of which obeys who conducts them (benchmarks/image); it
+    ends when all are there. `tag`, `tree`, `ours`: as above."""
+    guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
+    volumes = (Volume(ROUNDS, PLACE),)
+    specs = [
+        InstanceSpec(f"bench{number}", (OBEYING, "obey", PLACE, str(number)), Limits(), volumes)
+        for number in range(count)
+    ]
+    conduct = conducting(count)
+    parts = [
+        *guest.begin(tree, ours),
+        _must("mkdir", "-p", ROUNDS),
+        _must(*conduct, "make"),
+        *(_must(*guest.words(load, specs[0])) for load in one.commands.load),
+    ]
+    for spec in specs:
+        parts += guest.placed(spec, (spec.name,))
+        parts.append(f"{shlex.join(guest.words(one.commands.run, spec, spec.name))} &")
+    return _script(
+        [*parts, f"timeout {_THERE_S} {shlex.join((*conduct, 'there'))} || fail not all instances came", *_REST]
+    )
+
+
+def conducting(count: int) -> tuple[str, ...]:
+    """The words that conduct so many instances in a guest, but for what they are to do."""
+    return f"{TREE}{CONDUCTOR}", "conduct", ROUNDS, str(count)
+
+
+def _script(parts: Sequence[str]) -> str:
+    return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class _Guest:
+    """A runtime in a guest. `entered`: its instances are begun in cgroups that we make."""
+
+    one: Description
+    tag: str
+    entered: bool
+
+    @property
+    def folder(self) -> str:
+        return f"{FOLDER}/{self.one.name}"
+
+    def words(self, given: Sequence[str], spec: InstanceSpec, cgroup: str = _CGROUP) -> tuple[str, ...]:
+        """A command's words for an instance. `cgroup`: the name of that in which it is begun."""
+        values = self._values(spec)
+        procs = ("-c", f"{_CGROUPS}/{cgroup}/cgroup.procs") if self.entered else ()
+        lists = {"command": spec.command, "cgroups": procs}
+        env = [f"{name}={filled(text, values)}" for name, text in self.one.environment.items()]
+        found = fill(given, values, lists, groups_of(spec), self.one.options)
         return ("env", *env, *found) if env and found else found
 
-    parts = [
-        _BEGIN,
-        *(
-            f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} is not there"
-            for name in one.programs
-        ),
-        _must("mkdir", "-p", TREE, OURS, folder),
-        _must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
-        _must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
-        *(_write(filled(file.path, values), filled(file.content, values)) for file in one.file),
-        *_daemon(one, words, f"{folder}/daemon.log"),
-        *(_must(*words(load)) for load in one.commands.load),
-        *_placed(one, replace(spec, command=tuple(command)), folder, entered=entered),
-        f"{_must(*words(one.commands.run, _FIRST_CGROUP))} >{FIRST}",  # the first one is no start like others
-        *(f"{shlex.join(words(gone))} >/dev/null 2>&1" for gone in one.commands.remove),
-        "sync",
-        f"sleep {REST_S}",
-    ]
-    return InGuest("\n".join(parts) + "\n", words(one.commands.run), words(one.version))
+    def begin(self, tree: str, ours: str) -> list[str]:
+        """Lines before the first instance: what the runtime needs is there, both disks are mounted, its daemon runs."""
+        none = InstanceSpec(INSTANCE, ())
+        values = self._values(none)
+        return [
+            _BEGIN,
+            *(
+                f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} is not there"
+                for name in self.one.programs
+            ),
+            _must("mkdir", "-p", TREE, OURS, self.folder),
+            _must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
+            _must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
+            *(_write(filled(file.path, values), filled(file.content, values)) for file in self.one.file),
+            *_daemon(self.one, lambda words: self.words(words, none), f"{self.folder}/daemon.log"),
+        ]
+
+    def placed(self, spec: InstanceSpec, cgroups: Sequence[str]) -> list[str]:
+        """Lines for the instance's cgroups, root directory and bundle."""
+        return _placed(self.one, spec, self.folder, cgroups if self.entered else ())
+
+    def _values(self, spec: InstanceSpec) -> dict[str, str]:
+        own = f"{self.folder}/{spec.name}"
+        return {
+            "folder": self.folder, "enter": f"{OURS}/{ENTER}", "image": self.tag, "archive": f"{OURS}/{ARCHIVE}",
+            "name": spec.name, "root": f"{own}/{_root_name(self.one)}", "bundle": own, "cgroup": f"/{spec.name}",
+            "command_line": " ".join(spec.command),
+        }  # fmt: skip
 
 
 def _must(*words: str) -> str:
@@ -131,15 +199,15 @@ def _root_name(one: Description) -> str:
     return "rootfs" if one.root is Root.BUNDLE else "root"
 
 
-def _placed(one: Description, spec: InstanceSpec, folder: str, *, entered: bool) -> list[str]:
+def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
     """The instance's cgroup, root directory and bundle, as on a host (drivers/runtimes/described.py)."""
     found = []
-    if entered:
+    if cgroups:
         found += [
             f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
             f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
         ]
-        for cgroup in (f"{_CGROUPS}/{name}" for name in (_FIRST_CGROUP, _CGROUP)):
+        for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
             found.append(_must("mkdir", cgroup))
             for name, text in limit_files(spec.limits, unified=True):
                 found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
@@ -154,6 +222,9 @@ def _placed(one: Description, spec: InstanceSpec, folder: str, *, entered: bool)
     ]
     if one.root is Root.KERNEL_DIRECTORY:
         found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+        for volume in spec.volumes:  # which nobody else mounts
+            found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
+            found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
     if one.root is Root.BUNDLE:
         found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
     return found

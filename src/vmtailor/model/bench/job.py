@@ -13,6 +13,7 @@ from vmtailor.model.bench.results import SuiteName
 BENCH_IMAGE = "oci:build/images/bench"
 
 
+# vmtailor/bench-job/8: instances at once in a machine.
 # vmtailor/bench-job/7: one variant alone; the host's name.
 # vmtailor/bench-job/6: until when.
 # vmtailor/bench-job/5: engines within a machine.
@@ -28,9 +29,10 @@ class BenchJob:
     then; empty: our own. `machines`: those among the runtimes; `kvm`: it works here, so that they can be timed, too.
     `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
     `until_s`: its end then, on the monotonic clock, which the scope shares.
-    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run. `host_name`: in results."""
+    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run; `at_once`: so
+    many (`counts`) of their instances at once, 0 being the machine itself. `host_name`: in results."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/bench-job/7"
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/8"
 
     suites: tuple[SuiteName, ...]
     runtimes: tuple[str, ...]
@@ -57,3 +59,4 @@ class BenchJob:
     inside_runtimes: tuple[str, ...] = ()
     variant: str = ""
     host_name: str = ""
+    at_once: bool = False

@@ -25,7 +25,7 @@ from vmtailor.drivers.runtimes.scope import held, require_root
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
-from vmtailor.pipeline.bench import inside_machine, machines
+from vmtailor.pipeline.bench import inside_machine, machines, rounds
 from vmtailor.pipeline.bench.bench_run import BENCH, TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import machine_tests
@@ -44,7 +44,8 @@ class BenchOptions:
     """What the user asked for. `image`: a reference; `counts`: instances at once; `only`: tests.
     `unixbench_source`, `iozone_source`, `netperf_source`: trees of published programs.
     `require_kvm`: machines have to be timed. `within_s`: how long it may take from now on; tests are left out for it.
-    `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host.
+    `inside`: `vm:DISK`, the machine in which `runtimes` that are none themselves run; empty: on this host; `at_once`:
+    `counts` of them at once, which was asked for there, and `repeat` may be 1: nothing but the work varies.
     `variant`: of the tests, those that are run in this way; `seed`: of the order; None: that of the results that are
     there, or a new one; `host_name`: what results call this host; empty: a name of ours that stays."""
 
@@ -66,6 +67,7 @@ class BenchOptions:
     variant: str = ""
     seed: int | None = None
     host_name: str = ""
+    at_once: bool = False
 
 
 def bench(options: BenchOptions) -> BenchResults:
@@ -76,6 +78,7 @@ def bench(options: BenchOptions) -> BenchResults:
     for name in described:
         description.load(name)
     machines.check(options.runtimes)
+    rounds.check(options.counts, described, inside=bool(options.inside))
     if options.inside:
         inside_machine.check(options.inside)
         if not described:
@@ -88,6 +91,7 @@ def bench(options: BenchOptions) -> BenchResults:
         _tree(NETPERF, options.netperf_source), within_s=options.within_s,
         until_s=None if options.within_s is None else time.monotonic() + options.within_s,
         inside_runtimes=described if options.inside else (), variant=options.variant,
+        at_once=bool(options.inside) and options.at_once,
         host_name=options.host_name or stable_name(),
     )  # fmt: skip
     _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))
@@ -105,7 +109,9 @@ def bench(options: BenchOptions) -> BenchResults:
         image_archive=_packed(options, image),
     )  # fmt: skip
     if options.inside:
-        job = replace(job, inside=inside_machine.ready(options.inside, image, job.image_archive, options.store))
+        counted = bool(machine_tests(job))
+        known = inside_machine.ready(options.inside, image, job.image_archive, options.store, by_subsystem=counted)
+        job = replace(job, inside=known)
     with held() as scope:
         job = replace(job, folder=str(scope.folder))
         file = scope.folder / "job.json"
@@ -164,6 +170,7 @@ def _program(image: Image) -> str:
 def _check_tests(job: BenchJob, with_machines: bool) -> None:
     known = {test.test for suite in job.suites for test in SUITES[suite].tests(job)}
     known |= {test.test for test in machine_tests(replace(job, only=()))} if with_machines else set()
+    known |= {test.test for test in rounds.tests(replace(job, only=()))} if job.at_once else set()
     for name in job.only:
         if name not in known:
             raise UserInputError(

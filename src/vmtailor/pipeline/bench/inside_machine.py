@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vmtailor.analysis.bench import inside
+from vmtailor.analysis.bench.at_once.rounds import STEP, about
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import boots, machines
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.natives import Natives, locate
+from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.progress import step
 from vmtailor.base.words import sizes
 from vmtailor.base.words.text import plain
@@ -31,12 +32,24 @@ from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.drivers.runtimes.description import Description
-from vmtailor.drivers.runtimes.in_guest import ARCHIVE, ENTER, FAILED, FIRST, LOG, TREE, InGuest, in_guest
+from vmtailor.drivers.runtimes.in_guest import (
+    ARCHIVE,
+    ENTER,
+    FAILED,
+    FIRST,
+    LOG,
+    OBEYING,
+    OURS,
+    TREE,
+    InGuest,
+    in_guest,
+)
 from vmtailor.model.architecture import named
 from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.machines import VM, BenchInside, BenchMachine
 from vmtailor.model.bench.results import RuntimeIdentity
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.code_marks import CodeSpan
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
@@ -53,10 +66,14 @@ from vmtailor.pipeline.systems import inputs as systems
 MEMORY_BYTES = 1 << 30
 #: Seconds of the guest's time for making an engine ready, and for one command; of processor time for a whole boot.
 PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
-#: Disks of the machine behind the system's own.
-_TREE, _OURS = "/dev/vdb", "/dev/vdc"
+#: Disks of the machine behind the system's own: the image's files, and ours.
+TREE_DISK, OURS_DISK = "/dev/vdb", "/dev/vdc"
 #: What the guest sends besides: what the script said, the engine's version, and who is there outside and within it.
 _SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
+#: The attendant's function that begins each step.
+_BEGINS = "job_start"
+#: What the image's set of UnixBench's tests says of itself.
+_ABOUT = "bench-about"
 
 
 def check(reference: str) -> Path:
@@ -72,9 +89,10 @@ def check(reference: str) -> Path:
     return path
 
 
-def ready(reference: str, image: Image, image_archive: str, store: Store) -> BenchInside:
+def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_subsystem: bool = True) -> BenchInside:
     """The machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load it; empty
-    where none does. Raises UserInputError, HostError."""
+    where none does. `by_subsystem`: what the kernel executes is told apart by it, for which its source is fetched, too.
+    Raises UserInputError, HostError."""
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
@@ -85,7 +103,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store) -> Ben
         root = exercising.root_of(found.subject, words)
         own = systems.disk_of(found)
     with step("put the image on disks"):
-        volumes = _volumes(image, image_archive, store)
+        volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
     machine = Machine(
         kind=row.kinds[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
         initrd=str(taken / systems.INITRD), append=words, disks=(own, *(Disk(str(one)) for one in volumes)),
@@ -93,14 +111,13 @@ def ready(reference: str, image: Image, image_archive: str, store: Store) -> Ben
     )  # fmt: skip
     known = BenchMachine(
         VM + path.stem, machine, kernel.release, kernel.system_map, "",
-        str(kernel_subsystems.known(kernel, row.name, store)),
+        str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "",
     )  # fmt: skip
     return BenchInside(known, str(path.absolute()), root.device, root.type, root.init, root.writable)
 
 
-def _volumes(image: Image, image_archive: str, store: Store) -> tuple[Path, Path]:
-    """The disk with the image's files, and ours."""
-    enter = locate().folder / ENTER
+def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tuple[Path, Path]:
+    """The disk with the image's files, and ours. `enter`: our program for the machine's processor."""
 
     def of_image(folder: Path) -> None:
         build(Path(image.archive), folder / "disk", RootFormat.EXT4)
@@ -122,11 +139,13 @@ def _volumes(image: Image, image_archive: str, store: Store) -> tuple[Path, Path
 
 @dataclass(frozen=True)
 class Inside:
-    """One engine in the machine. `scratch`: for files of boots."""
+    """One engine in the machine. `scratch`: for files of boots. `facts`: what is known of the image's programs, once it
+    was asked who it is."""
 
     known: BenchInside
     described: Description
     scratch: Path
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -141,20 +160,23 @@ class Inside:
     def run(self, command: Sequence[str]) -> Boot:
         """Boot, make the engine ready, have it run the command once, then once more, which is what is counted: the
         phase "load". Raises GuestError when that fails."""
-        return self._boot(self._asked(command), ())[0]
+        return _right(*self.driven(exercise_of(self._asked(command)), ()))
 
     def identity(self, expected: str) -> RuntimeIdentity:
         """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
         program's digest."""
         asked = self._asked([BENCH, "report"], ASKED)
         sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
+        sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, OBEYING, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
         where = f"in Linux {machine.kernel}, {machine.machine.kind}, {sizes.mebibytes(machine.machine.memory_bytes)}"
         try:
-            _, gathered = self._boot(asked, sayings)
+            found, gathered = self.driven(exercise_of(asked), sayings)
+            _right(found, gathered)
         except GuestError as error:
             return RuntimeIdentity(self.name, where, problem=error.message)
+        self.facts.update(about(gathered.report.file(_ABOUT)))
         said = gathered.report.file(_VERSION).strip().splitlines()
         version = f"{plain(said[0])[:40]} {where}" if said else where
         here, within = (inside.parse(gathered.report.file(name).encode()) for name in (_HERE, _WITHIN))
@@ -167,22 +189,24 @@ class Inside:
         return inside.identity(self.name, version, within, here, expected, own_kernel=one.own_kernel, chroot=one.chroot)
 
     def _asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
-        return in_guest(self.described, command, TAG, _TREE, _OURS, limits)
+        return in_guest(self.described, command, TAG, TREE_DISK, OURS_DISK, limits)
 
-    def _boot(self, asked: InGuest, sayings: Sequence[Saying]) -> tuple[Boot, Gathered]:
+    def driven(
+        self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
+    ) -> tuple[Boot, Gathered]:
+        """Boot the machine, and have its attendant drive it; whatever came of it. `by_step`: what each step of the load
+        costs is counted, too; `patience_s`: of processor time."""
         known = self.known
         machine = machines.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
-        exercise = exercise_of(asked)
         root = SystemRoot(known.root, known.root_type, known.writable, known.init)
         self.scratch.mkdir(parents=True, exist_ok=True)
         with temporary.held_folder(self.scratch) as folder:
             volume = folder / "attendant"
             said = (Saying(_SAID, ("cat", LOG)), *sayings)
             attendant_volume.write(volume, parts, root, exercise, FIXED_KEY, said)
-            work = Attended(exercise, volume, FIXED_KEY, BOOT_S).unhurried(Clock.INSTRUCTIONS)
-            found, gathered = boot(machine, work, folder, counting=_counting(known.machine, parts))
-        return _right(found, gathered), gathered
+            work = Attended(exercise, volume, FIXED_KEY, patience_s).unhurried(Clock.INSTRUCTIONS)
+            return boot(machine, work, folder, counting=_counting(known.machine, parts, by_step=by_step))
 
 
 def exercise_of(asked: InGuest) -> SystemExercise:
@@ -213,16 +237,31 @@ _MOST_SAID = 6
 
 def _right(found: Boot, gathered: Gathered) -> Boot:
     """The boot. Raises GuestError where the engine was not made ready, or the command failed."""
+    if found.failures:
+        require_ready(found, gathered, found.problem)
+    return require_ready(found, gathered)
+
+
+def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:
+    """The boot. Raises GuestError where the engine was not made ready, or there is a problem besides."""
     log = gathered.report.file(_SAID)
-    if (why := failure(log)) or found.failures:
-        reason = plain(why)[:1000] if why else found.problem
+    if (why := failure(log)) or problem:
+        reason = plain(why)[:1000] if why else problem
         words = f"{log[-1500:]}\n{boots.evidence(gathered, found.failures)[-1000:]}"
         raise GuestError(f"in the machine: {reason}", details=words.strip())
     return found
 
 
-def _counting(known: BenchMachine, parts: Natives) -> Counting:
+def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting:
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
     marks = boots.marks_at(table, parts.attendant_marks())
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, architecture=table.architecture)
+    spans = _step_spans(parts) if by_step else ()
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
     return counting(parts, config, table)
+
+
+def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:
+    at = elf_symbols(parts.attendant.read_bytes()).get(_BEGINS)
+    if at is None:
+        raise GuestError(f"the attendant's program has no {_BEGINS}: what its steps cost cannot be told apart")
+    return (CodeSpan(STEP, at),)

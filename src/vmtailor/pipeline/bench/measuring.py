@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.analysis.bench import inside
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.analysis.bench.expecting import lasting, plan_lines
 from vmtailor.analysis.bench.limits import with_limits
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
@@ -46,7 +46,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.pipeline.bench import results_file
+from vmtailor.pipeline.bench import results_file, rounds
 from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed, succeeded
 from vmtailor.pipeline.bench.in_time import Schedule
 from vmtailor.pipeline.bench.inside_machine import Inside
@@ -77,7 +77,8 @@ def measure(job: BenchJob) -> HostRun:
     folder = Path(job.folder)
     tree = folder / "tree"
     _unpack(Path(job.archive), tree)
-    here = _seen([str(tree / BENCH.lstrip("/")), "report"])
+    # Only where it is to be set beside others: the image may be of another processor than this host's.
+    here = _seen([str(tree / BENCH.lstrip("/")), "report"]) if job.runtimes or job.machines else {}
     with contextlib.ExitStack() as held:
         found, runtimes = [], {}
         for name in job.runtimes:
@@ -195,6 +196,7 @@ def _trials(
         except VmtailorError as error:
             left_out.append(f"{name}: {error.message}")
             output.note(f"! {name}: {error.message}")
+    facts += dict.fromkeys(fact for one in booted.values() if isinstance(one, Inside) for fact in one.facts.items())
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
     known = results_file.going_on(before, known)
     planned = _planned(job, run, booted)
@@ -210,6 +212,7 @@ def _trials(
 def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside], known: HostRun) -> HostRun:
     """Every trial in its turn, each of them kept before the next one begins."""
     out = Path(run.job.out)
+    together = rounds.AtOnce(run.job, tuple(schedule.left))
     there = f", {len(known.trials)} were there" if known.trials else ""
     began = time.monotonic()
     with step(f"{len(schedule.left)} trials{there}") as progress:
@@ -222,7 +225,7 @@ def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside],
             past, to_wait = time.monotonic() - began, schedule.seconds
             what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
             progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
-            tried = _tried(run, one, booted)
+            tried = _tried(run, one, booted, together)
             schedule.expected.done(tried)
             known = replace(known, trials=(*known.trials, tried))
             records.save(results_file.having(out, _without(known, schedule)), out)
@@ -253,7 +256,10 @@ def planned_trials(
         for trial in plan([test], [*runtimes, *(timed if timed_too(test) else ())], job.repeat, job.seed)
     ]
     tests = [test for test in machine_tests(job) if _wanted(test, job)]
-    return [*planned, *plan(tests, list(counted), REPEAT, job.seed)]
+    planned += plan(tests, list(counted), REPEAT, job.seed)
+    if job.at_once:
+        planned += [one for one in rounds.planned(job, counted) if _wanted(one.test, job)]
+    return planned
 
 
 def _wanted(test: BenchTest, job: BenchJob) -> bool:
@@ -264,7 +270,9 @@ def _unusable(one: RuntimeIdentity) -> bool:
     return bool(one.missing or one.problem)
 
 
-def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside]) -> BenchTrial:
+def _tried(
+    run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside], together: rounds.AtOnce
+) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()
@@ -274,10 +282,10 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
     failure = None
     clocks = Clocks()
     # Looking costs a little: it is done where processors are measured, and where it says something.
-    looking = clocks if test.suite in CLOCKED and test.variant != CLOCK else contextlib.nullcontext()
+    looking = clocks if test.suite in CLOCKED and not is_counted(test.variant) else contextlib.nullcontext()
     try:
         with looking:
-            figures = _figures(run, planned, booted)
+            figures = _figures(run, planned, booted, together)
     except TrialFailed as error:
         failure = error.record
     except VmtailorError as error:
@@ -286,18 +294,23 @@ def _tried(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Insi
         failure = BenchFailure(TIMED_OUT, str(error)[:2000])
     except OSError as error:
         failure = BenchFailure(f"the host refused: {error}")
+    took = together.seconds(planned) if test.variant == VIRTUAL else time.monotonic() - began
     noise = ProcessorTimes.now().noise_since(before, run.cgroups.cpu_s() - own)
     noise = clocks.told(noise)
     return BenchTrial(
         test.suite, test.test, planned.runtime, test.count, test.variant, planned.block, at,
-        time.monotonic() - began, figures, failure, noise, again(run.job, planned), tuple(run.notes),
+        took, figures, failure, noise, again(run.job, planned), tuple(run.notes),
         tuple(run.witnesses),
     )  # fmt: skip
 
 
-def _figures(run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside]) -> tuple[BenchFigure, ...]:
+def _figures(
+    run: BenchRun, planned: PlannedTrial, booted: dict[str, Booted | Inside], together: rounds.AtOnce
+) -> tuple[BenchFigure, ...]:
     """What a trial gives. Raises as suites do."""
     test, machine = planned.test, booted.get(planned.runtime)
+    if isinstance(machine, Inside) and test.variant == VIRTUAL:
+        return together.figures(planned, machine)
     if isinstance(machine, Inside):
         return inside_trial(test, machine)
     if machine is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vmtailor.analysis.bench.cells import Cell, baseline
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL
 from vmtailor.analysis.bench.isolation import RANKED
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.wording import amount, title_of
@@ -77,7 +77,9 @@ def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
     shown = [
         cell
         for cell in found
-        if not is_part(cell) and (cell.key.suite != SuiteName.ISOLATION or cell.key.figure == RANKED)
+        if not is_part(cell)
+        and cell.key.variant != VIRTUAL
+        and (cell.key.suite != SuiteName.ISOLATION or cell.key.figure == RANKED)
     ]
     sheets = []
     for title, clock in (("Wall clock", False), ("Instruction clock", True)):

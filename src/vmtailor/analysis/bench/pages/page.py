@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.describing import suite_words, test_words
 from vmtailor.analysis.bench.isolation import heat_maps, tip
 from vmtailor.analysis.bench.pages.charts import Curves, Group, curves, group
@@ -136,7 +136,7 @@ def _section(number: int, run: HostRun) -> Section:
     ]
     records = records_of(run)
     rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
-    few = any(c.summary is not None and c.summary.count < FEW and c.key.variant != CLOCK for c in found)
+    few = any(c.summary is not None and c.summary.count < FEW and not is_counted(c.key.variant) for c in found)
     return Section(
         run,
         rows,
@@ -154,7 +154,7 @@ def _section(number: int, run: HostRun) -> Section:
 def noise_words(run: HostRun) -> str:
     """What the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
     looked."""
-    found = [trial.noise for trial in run.trials if trial.noise is not None and trial.variant != CLOCK]
+    found = [trial.noise for trial in run.trials if trial.noise is not None and not is_counted(trial.variant)]
     if not found:
         return ""
     others, steal = (

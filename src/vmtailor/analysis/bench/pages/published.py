@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
+from vmtailor.analysis.bench.at_once import data_n
 from vmtailor.analysis.bench.cells import NOISY, Cell, cells_of
-from vmtailor.analysis.bench.clock import CLOCK
+from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL
 from vmtailor.analysis.bench.isolation import Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import checked, index_tables
@@ -34,6 +35,38 @@ def published_page(found: BenchResults, files: Sequence[str]) -> str:
     for run in runs:
         parts += _of_run(run)
     return "\n\n".join(parts) + "\n"
+
+
+def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
+    """The same of instances at once within a machine, in virtual time, beside the published work; at a tenth of the
+    length, too, which it says. Empty where there are none."""
+    command = " ".join(["vmtailor bench report", *files, "--data-n"])
+    parts = []
+    for run in found.runs:
+        sheets = data_n.sheets(cells_of(run))
+        if sheets:
+            parts += [f"Written by `{command.replace('`', '')}`.", _machine(run)]
+        for one in sheets:
+            head = data_n.header(one)
+            parts += [
+                f"**{_cell(title)}**\n\n{_table(columns, rows)}"
+                for title, columns, rows in (
+                    (data_n.caption(one, quick=run.quick), head, data_n.score_rows(one)),
+                    (data_n.INSTRUCTIONS, head, data_n.instruction_rows(one)),
+                    (data_n.SHAPES, data_n.SHAPES_HEAD, data_n.shapes(one)),
+                )
+            ]
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _machine(run: HostRun) -> str:
+    """The conditions of what was measured within a machine: nothing of the host sways it."""
+    options = [(name, text) for name, text in run.options if name != "repeat"]
+    versions = [(one.runtime, one.version) for one in run.identities if one.version and not one.problem]
+    trials = [trial for trial in run.trials if trial.variant == VIRTUAL]
+    failed = sum(trial.failure is not None for trial in trials)
+    rows = [("image", run.image_digest), ("trials", f"{len(trials)}, of which {failed} failed"), *options, *versions]
+    return _table(("condition", ""), rows)
 
 
 @dataclass(frozen=True)

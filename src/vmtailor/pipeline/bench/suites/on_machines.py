@@ -62,7 +62,7 @@ def machine_tests(job: BenchJob) -> list[BenchTest]:
     found = []
     if SuiteName.STARTUP in job.suites:
         found.append(BenchTest(SuiteName.STARTUP, "boot", 1, CLOCK, cost_s, False))
-    if SuiteName.UNIXBENCH in job.suites:
+    if SuiteName.UNIXBENCH in job.suites and not job.at_once:
         tests = QUICK if job.quick else tuple(UNITS)
         found += [BenchTest(SuiteName.UNIXBENCH, test, 1, CLOCK, 2 * cost_s, False) for test in tests]
     return [test for test in found if not job.only or test.test in job.only]
@@ -109,7 +109,7 @@ def cannot_tell(job: BenchJob) -> list[str]:
             for suite in job.suites
             if suite not in counted
         ]
-        if SuiteName.UNIXBENCH in job.suites:
+        if SuiteName.UNIXBENCH in job.suites and not job.at_once:
             found.append(f"{name}/…: unixbench dhry2reg, whetstone-double: cannot tell on the instruction clock")
     for machine in job.machines:
         for suite in job.suites:

@@ -157,7 +157,18 @@ def test_both_tools_say_the_same() -> None:
 def test_a_mark_of_the_assemblers_is_no_function() -> None:
     """On riscv64 each stretch of assembler code begins with one, which addr2line takes for its name."""
     text = "0x10\n$xrv64i2p1_m2p0\n/build/arch/riscv/lib/memset.S:20\n"
-    assert parse_addr2line(text) == [(0x10, (SourceFrame("[memset.S]", "/build/arch/riscv/lib/memset.S", 20),))]
+    assert parse_addr2line(text) == [(0x10, (SourceFrame("", "/build/arch/riscv/lib/memset.S", 20),))]
+
+
+def test_a_function_without_a_name_has_that_of_the_symbol_table_or_its_file() -> None:
+    frame = SourceFrame("", "/build/linux/fs/open.c", 3)
+    conditions = Conditions(FACTS, ksource_facts.reader(SOURCE))
+    names = {100: "memset"}
+    found = places(
+        {100: (frame,), 104: (frame,), 108: (OPEN,)}, conditions, enabled=ALL, choosable=lambda name: True,
+        name_of=lambda address: names.get(address, ""),
+    )  # fmt: skip
+    assert [found[at][0] for at in (100, 104, 108)] == ["memset", "[open.c]", "do_open"]
 
 
 @pytest.mark.parametrize("read", [parse_llvm, parse_addr2line])

@@ -50,6 +50,7 @@ class Code:
             enabled={name: value for name, value in self.config.items() if value in ("y", "m")},
             choosable=self.tree.kconfig.prompted,
             always=self.tree.always(),
+            name_of=self.table.in_image,
         )
 
     def of_image(self, addresses: NDArray[np.uint64], more: Mapping[int, SourceFrames]) -> dict[int, Place]:

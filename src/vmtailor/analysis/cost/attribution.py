@@ -145,13 +145,20 @@ def places(
     enabled: Enabled,
     choosable: Callable[[str], bool],
     always: Container[str] = frozenset(),
+    name_of: Callable[[int], str] = lambda address: "",
 ) -> dict[int, Place]:
     """Address → what the instruction there belongs to, for all that have frames.
 
     `enabled`: symbols set in the kernel that ran, with y or m; `choosable`: whether a symbol has a prompt; `always`:
-    symbols that every kernel of this architecture has, which no cost is put down to."""
+    symbols that every kernel of this architecture has, which no cost is put down to; `name_of`: the function at an
+    address by the symbol table, or "", for those whose frames do not name one."""
     place_of = _Placer(conditions, enabled, choosable, always)
-    return {address: place_of(stack) for address, stack in frames.items() if stack}
+
+    def named(address: int, place: Place) -> Place:
+        function, file, symbol = place
+        return place if function else (name_of(address) or f"[{posixpath.basename(file)}]", file, symbol)
+
+    return {address: named(address, place_of(stack)) for address, stack in frames.items() if stack}
 
 
 def attribute(

@@ -115,6 +115,12 @@ class SymbolTable:
         found[found >= len(self.names)] = -1
         return found
 
+    def in_image(self, address: int) -> str:
+        """The function of the kernel's image that an address lies in, or "": in a module, or in none."""
+        where = np.array([address], np.uint64)
+        index = -1 if self.in_modules(where)[0] else int(self.index_of(where)[0])
+        return self.names[index] if index >= 0 else ""
+
     def name_of(self, address: int) -> str:
         """The function that an address lies in, or UNKNOWN."""
         index = int(self.index_of(np.array([address], np.uint64))[0])

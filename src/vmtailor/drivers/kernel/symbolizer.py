@@ -71,8 +71,8 @@ def _frame(function: str, place: str) -> SourceFrame | None:
     file, line = (match.group(1), match.group(2)) if match else (place, "0")
     if function in ("??", "") and file in ("??", ""):
         return None
-    if function.startswith("$"):  # a mark of the assembler's, which is no function: of its code the file is known
-        function = f"[{file.rpartition('/')[2]}]"
+    if function.startswith("$"):  # a mark of the assembler's, which is no function: the file alone is known
+        function = ""
     return SourceFrame(
         "" if function == "??" else function, "" if file == "??" else file, int(line) if line.isdigit() else 0
     )

@@ -149,6 +149,7 @@ def _cost(counted: Counters, known: Known, store: Store) -> BootCost:
         enabled={name: value for name, value in values.items() if value in ("y", "m")},
         choosable=kconfig.prompted,
         always=kconfig.resolve(tuple(row.kernel.always.items())).enabled,
+        name_of=SymbolTable.parse(known.system_map.read_text("ascii", "replace"), known.architecture).in_image,
     )  # fmt: skip
     cost = attribution_boot.rows_of(known.release, counted, attribute(counted, where, attribution_boot.phase_of))
     return replace(cost, whole_functions=known.moved is not None)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-remedies`: each remedy that earlier work published, tried on today's machine.
 
-    tools/bench_remedies.py [--boots 2] [--machine cloud generic] [--out build/bench-remedies] [--page FILE]
+    tools/bench_remedies.py [--boots 2] [--jobs 2] [--machine cloud generic] [--out build/bench-remedies] [--page FILE]
 
 The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
 booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,7 +183,16 @@ class Machines:
     def __init__(self, out: Path, boots: int, machines: Mapping[str, Described]) -> None:
         self._out, self._boots, self._machines = out, boots, machines
 
-    def _disk(self, name: str) -> Path:
+    def make(self, names: Iterable[str]) -> None:
+        """The disks of these machines, before anything long begins. Raises SystemExit where a program is missing."""
+        for name in names:
+            if self._machines[name].loader is not None and shutil.which("grub-mkimage") is None:
+                raise SystemExit("grub-mkimage is missing: install the packages grub-common and grub-pc-bin")
+        for name in names:
+            self.disk(name)
+
+    def disk(self, name: str) -> Path:
+        """The folder with a machine's disk; machines of one kernel and the same packages share one."""
         about = self._machines[name]
         same = next(
             other for other, one in self._machines.items() if (one.kernel, one.add) == (about.kernel, about.add)
@@ -206,7 +217,7 @@ class Machines:
         change = remedy.change if remedy is not None else ""
         folder = self._out / name / title
         if not (folder / "boots.json").is_file():
-            vm = self._disk(name)
+            vm = self.disk(name)
             own = self._machines[name].words
             line = " ".join(((vm / "cmdline").read_text().strip(), *own, *words))
             argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--timeout", str(TIMEOUT_S),
@@ -226,6 +237,14 @@ class Machines:
             document = json.loads(ended.stdout)
             records.write_atomic(folder / "boots.json", json.dumps(document).encode())
         return read(folder, change)
+
+    def together(self, wanted: Sequence[tuple[str, str, Remedy | None]], jobs: int) -> None:
+        """Boot so many series at a time of those that are counted, which is the same beside others; the host's clock is
+        for series that are alone."""
+        counted = [one for one in wanted if self._waits(one[0], one[2]) is None]
+        with ThreadPoolExecutor(jobs) as pool:
+            for _ in pool.map(lambda one: self.booted(*one), counted):
+                pass
 
     def _waits(self, name: str, remedy: Remedy | None) -> int | None:
         """Seconds that its boot loader waits; None where it has none."""
@@ -311,6 +330,7 @@ def _doubt(row: Row) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Published remedies, each tried on today's machine.")
     parser.add_argument("--boots", type=int, default=2, choices=range(2, 11), metavar="N", help="of each, 2 to 10")
+    parser.add_argument("--jobs", type=int, default=2, choices=range(1, 17), metavar="N", help="series at a time")
     parser.add_argument("--machine", nargs="+", metavar="NAME", help="the rows of these machines alone")
     parser.add_argument("--out", type=Path, default=Path("build/bench-remedies"))
     parser.add_argument("--page", type=Path, help="a page that gets the tables, between its marks")
@@ -322,10 +342,13 @@ def main() -> None:
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     found = of_machines(published(), chosen.machine)
-    machines = Machines(out, chosen.boots, found.machine)
+    machines = Machines(out, chosen.boots, published().machine)
+    machines.make(found.machine)
     tried = [one for one in found.remedy if not one.why]
     boots_of = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots
     say(f"{len(tried)} remedies, {boots_of} boots of two to five minutes each; what is there is found")
+    named = [(one.machine, title_of(one), one) for one in tried]
+    machines.together([*((name, AS_IT_IS, None) for name in found.machine), *named], chosen.jobs)
     before: dict[str, Boots] = {}
     for name in found.machine:
         boots = machines.booted(name, AS_IT_IS)

@@ -103,5 +103,27 @@ def test_machines_of_one_kernel_share_a_disk(tool: Any, tmp_path: Path) -> None:
         (tmp_path / f"vm-{name}").mkdir()
         (tmp_path / f"vm-{name}" / "disk.raw").touch()
     machines = tool.Machines(tmp_path, 2, found.machine)
-    assert machines._disk("loader") == machines._disk("cloud") == tmp_path / "vm-cloud"
-    assert machines._disk("cloud-init") == tmp_path / "vm-cloud-init"
+    assert machines.disk("loader") == machines.disk("cloud") == tmp_path / "vm-cloud"
+    assert machines.disk("cloud-init") == tmp_path / "vm-cloud-init"
+
+
+def test_counted_series_run_beside_each_other_and_timed_ones_alone(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tool.published()
+    machines = tool.Machines(tmp_path, 2, found.machine)
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr(machines, "booted", lambda name, title, remedy=None: seen.append((name, title)))
+    of_loader = next(one for one in found.remedy if one.machine == "loader")
+    machines.together([("cloud", "as-it-is", None), ("loader", "as-it-is", None), ("loader", "x", of_loader)], 2)
+    assert seen == [("cloud", "as-it-is")]
+
+
+def test_a_missing_boot_loader_is_told_before_anything_is_booted(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = tool.Machines(tmp_path, 2, tool.published().machine)
+    monkeypatch.setattr(tool.shutil, "which", lambda name: None)
+    monkeypatch.setattr(machines, "disk", lambda name: pytest.fail("a disk was made"))
+    with pytest.raises(SystemExit, match="grub-pc-bin"):
+        machines.make(["cloud", "loader"])

@@ -151,6 +151,13 @@ def test_wrong_input_is_said(words: tuple[str, ...], says: str, tmp_path: Path) 
     assert says in " ".join(done.stderr.decode().split())
 
 
+def test_an_empty_file_is_no_initial_ram_disk(kernel: Path, tmp_path: Path) -> None:
+    """QEMU would start the machine without one, and its kernel would find no root."""
+    (tmp_path / "initrd").touch()
+    done = verb("--kernel", str(kernel), "--initrd", str(tmp_path / "initrd"), "-o", str(tmp_path / "out"))
+    assert done.returncode == 2 and "initrd is empty" in " ".join(done.stderr.decode().split())
+
+
 def test_interrupted_it_leaves_nothing_running(kernel: Path, tmp_path: Path) -> None:
     words = ("--kernel", str(kernel), "--append", "hang", "--ready", "log:never", "-o", str(tmp_path / "out"))
     process = subprocess.Popen(

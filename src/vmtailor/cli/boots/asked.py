@@ -112,11 +112,13 @@ class Asked:
 
 
 def existing(path: Path | None) -> str | None:
-    """A file's absolute path. Raises UserInputError where it is none."""
+    """A file's absolute path. Raises UserInputError where it is none, or empty: a machine would start without it."""
     if path is None:
         return None
     if not path.is_file():
         raise UserInputError(f"{path} does not exist or is no file")
+    if path.stat().st_size == 0:
+        raise UserInputError(f"{path} is empty", hint="what made it has failed")
     return str(path.absolute())
 
 

@@ -65,8 +65,17 @@ def run_of(out: Path) -> HostRun:
     return found
 
 
+#: Scopes that somebody else had begun on this host before the first test.
+OTHERS = tuple(path.name for path in scope.PLACE.glob(f"{PREFIX}*"))
+
+
 def nothing_is_left() -> list[str]:
-    """What scopes left: folders, cgroups, mounts, network devices and namespaces of ours, and processes of engines."""
+    """What scopes left: folders, cgroups, mounts, network devices and namespaces of ours, and processes of engines;
+    but for those of others."""
+    return [text for text in _all_that_is_left() if not any(name in text for name in OTHERS)]
+
+
+def _all_that_is_left() -> list[str]:
     found = [str(path) for path in scope.PLACE.glob(f"{PREFIX}*")]
     found += [str(path) for root in host_cgroups.hierarchies() for path in root.glob(f"{PREFIX}*")]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if PREFIX in line]

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.guest import GuestReport
-from vmtailor.pipeline.bench import rounds
+from vmtailor.pipeline.bench import measuring, rounds
 from vmtailor.pipeline.bench.bench_run import TrialFailed
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.measuring import again
@@ -316,3 +318,14 @@ def test_the_page_has_the_tables_and_their_conditions() -> None:
 def test_a_job_at_once_is_kept(tmp_path: Path) -> None:
     records.save(JOB, tmp_path / "job.json")
     assert records.load(BenchJob, tmp_path / "job.json") == JOB
+
+
+def test_an_image_that_runs_within_a_machine_alone_is_not_asked_on_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be for another processor."""
+    run: Any = None
+    within: Any = SimpleNamespace(runtimes=(), machines=())
+    here: Any = SimpleNamespace(runtimes=("native",), machines=())
+    monkeypatch.setattr(measuring, "SUITES", {})
+    assert measuring._facts(within, run, SuiteName.UNIXBENCH) == ((), [])
+    with pytest.raises(KeyError):
+        measuring._facts(here, run, SuiteName.UNIXBENCH)

@@ -180,6 +180,18 @@ def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> R
     return inside.identity(machine.name, version, seen, here, job.program_sha256, own_kernel=True, chroot=False)
 
 
+def _facts(job: BenchJob, run: BenchRun, name: SuiteName) -> tuple[Sequence[tuple[str, str]], list[str]]:
+    """What a suite says of its programs, and why where it cannot. It asks the image's programs on this host; an image
+    of a machine in which all is run may be for another processor, and is asked there."""
+    if not (job.runtimes or job.machines):
+        return (), []
+    try:
+        return SUITES[name].facts(run), []
+    except VmtailorError as error:
+        output.note(f"! {name}: {error.message}")
+        return (), [f"{name}: {error.message}"]
+
+
 def _trials(
     job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted | Inside]
 ) -> HostRun:
@@ -191,11 +203,9 @@ def _trials(
     left_out += cannot_tell(job)
     for name in job.suites:
         left_out += SUITES[name].left_out(job) if job.runtimes else ()
-        try:
-            facts += SUITES[name].facts(run)
-        except VmtailorError as error:
-            left_out.append(f"{name}: {error.message}")
-            output.note(f"! {name}: {error.message}")
+        about, missing = _facts(job, run, name)
+        facts += about
+        left_out += missing
     facts += dict.fromkeys(fact for one in booted.values() if isinstance(one, Inside) for fact in one.facts.items())
     known = HostRun(host, job.image_digest, job.quick, job.seed, tuple(facts), identities, (), tuple(left_out))
     known = results_file.going_on(before, known)

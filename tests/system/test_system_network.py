@@ -21,7 +21,7 @@ from vmtailor.model.architecture import presumed
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.kernel import KernelBaseline
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 #: The network as QEMU has it for guests, without a client that asks for addresses.
 RC = """

@@ -13,6 +13,7 @@ from vmtailor.analysis.bench.plan import PlannedTrial
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import SuiteName
+from vmtailor.pipeline.bench.bench_run import TrialFailed
 from vmtailor.pipeline.bench.measuring import again
 from vmtailor.pipeline.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate, netperf_transactions
 from vmtailor.pipeline.bench.suites.listening import PING, await_listening
@@ -105,3 +106,10 @@ def test_our_own_round_trips_are_of_a_byte_each_way(tmp_path: Path) -> None:
             server.kill()
     asked = subprocess.run(ask, check=False, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 1 and "connect" in asked.stderr
+
+
+def test_a_server_that_has_ended_listens_nowhere() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with pytest.raises(TrialFailed, match="nobody listens on port 5007"):
+        await_listening(gone.pid, PING, patience_s=0.05)

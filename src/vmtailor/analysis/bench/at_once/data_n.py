@@ -15,8 +15,8 @@ from vmtailor.analysis.bench.cells import NATIVE, Cell
 from vmtailor.analysis.bench.clock import VIRTUAL
 from vmtailor.analysis.bench.unixbench import INDEX, SCORE
 
-#: Of the published work (containers on a Loongson, 2020; UnixBench in 1 to 4 containers at once, on one core): what is
-#: left of one container's score, in percent; and one container against the host, in percent.
+#: Of the published work of 2020 (UnixBench in 1 to 4 containers at once, on one core): what is left of one container's
+#: score, in percent; and one container against the host, in percent.
 PUBLISHED_LEFT = {"dhry2reg": {2: 54.7, 3: 44.2, 4: 33.0}}
 PUBLISHED_AGAINST_HOST = {"dhry2reg": 4.0, "whetstone-double": 11.0, "overall": -1.4}
 #: Titles of the sheet's second and third table, and the columns of the third.

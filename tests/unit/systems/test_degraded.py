@@ -158,3 +158,10 @@ texts = st.text(st.sampled_from("step 0123abf\n:=\x1b[WARNINGerror level=info"),
 def test_a_system_is_never_worse_than_itself(log: str, engine: str, steps: str) -> None:
     one = run(errors=log, says_engine=engine, step_errors=steps)
     assert degraded(one, one) == ()
+
+
+def test_a_line_without_an_end_takes_no_time() -> None:
+    """A guest may send one: what looks ahead in it would go over it again from each of its places."""
+    report = GuestReport(files=(("says-engine", "a" * (256 << 10)),))
+    (line,) = sayings.lines(report, "says-engine")
+    assert len(line) == sayings.MOST_CHARACTERS and sayings.shape(line) == line

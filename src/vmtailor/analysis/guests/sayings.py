@@ -16,6 +16,9 @@ from vmtailor.model.guest import GuestReport
 STEP_ERRORS = "step-errors"
 _STEP = re.compile(r"^step (\d+)$")
 
+#: Characters of a line that count: a guest may send one without an end, and patterns look ahead in it.
+MOST_CHARACTERS = 1000
+
 #: Made up anew each time: identifiers, and whatever begins with a digit (numbers, times, versions, durations). A digit
 #: that ends a word is part of its meaning: ip6tables and iptables, cgroup2 and cgroup.
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -52,7 +55,7 @@ def complains(line: str) -> bool:
 
 def lines(report: GuestReport, name: str) -> list[str]:
     """A file that the guest sent, as lines that can be shown."""
-    found = (escapes.without(line).strip() for line in report.file(name).splitlines())
+    found = (escapes.without(line[:MOST_CHARACTERS]).strip() for line in report.file(name).splitlines())
     return [line for line in found if line][: kernel_log.MOST_LINES]
 
 

@@ -74,6 +74,7 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str
     kernel: str = ""
+    suite: str = "bookworm"
     add: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -195,11 +196,13 @@ class Machines:
         """The folder with a machine's disk; machines of one kernel and the same packages share one."""
         about = self._machines[name]
         same = next(
-            other for other, one in self._machines.items() if (one.kernel, one.add) == (about.kernel, about.add)
+            other
+            for other, one in self._machines.items()
+            if (one.suite, one.kernel, one.add) == (about.suite, about.kernel, about.add)
         )
         folder = self._out / f"vm-{same}"
         if not (folder / "disk.raw").is_file():
-            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--flavour", about.kernel]
+            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--suite", about.suite, "--flavour", about.kernel]
             subprocess.run([*argv, *(f"--add={package}" for package in about.add)], check=True)
         return folder
 

@@ -129,6 +129,7 @@ def busybox_tree(
         if path.name.split(".ko")[0].replace("-", "_") in (*DISK_MODULES, *more_modules):
             put(root, f"usr/lib/modules/{release}/{path.relative_to(modules)}", path.read_bytes())
     put(root, "lib", "-> usr/lib")
+    tool("depmod", "-b", root, release)
     return root
 
 

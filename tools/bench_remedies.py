@@ -202,7 +202,8 @@ class Machines:
         )
         folder = self._out / f"vm-{same}"
         if not (folder / "disk.raw").is_file():
-            argv = [sys.executable, str(EXAMPLE / "build"), str(folder), "--suite", about.suite, "--flavour", about.kernel]
+            build = [sys.executable, str(EXAMPLE / "build"), str(folder)]
+            argv = [*build, "--suite", about.suite, "--flavour", about.kernel]
             subprocess.run([*argv, *(f"--add={package}" for package in about.add)], check=True)
         return folder
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from vmtailor.base.process import spawn
 from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes
-from vmtailor.drivers.runtimes.timed import CallBacks, timed, watching
+from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
 from vmtailor.model.bench.instance import InstanceSpec
 from vmtailor.pipeline.bench.suites.startup import POLL_S, answers
 from vmtailor.pipeline.bench.together import together
@@ -145,6 +145,12 @@ class Bare:
 
     def environment(self) -> None:
         return None
+
+    def witnessed(self, _runtime: str, words: Sequence[str]) -> Sequence[str]:
+        return words
+
+    def heard(self, _runtime: str, found: Timed) -> Timed:
+        return found
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         return spec.command

@@ -3,8 +3,10 @@
 // Static, and of one source, so that exactly these bytes run in every runtime. Each command prints one JSON object.
 //
 //   bench report [FILE]       what is seen from inside; with FILE, calls back first by creating it
-//   bench hold [FILE]         says that it is there, as report does, and waits to be ended
-//   bench serve PORT          answers HTTP requests with "bench"
+//   bench witness PROGRAM...  reports, and becomes a program
+//   bench hold [FILE]         says that it is there, as report does, and waits to be ended; once FILE.ask is there it
+//                             reports into FILE.report, and creates FILE.told
+//   bench serve PORT          answers HTTP requests with "bench", and those for /report with a report
 //   bench null                does nothing
 //   bench times N PROGRAM     starts a program so many times, one after the other, and says how long each took
 //   bench stream BYTES TIMES  STREAM's four kernels over three arrays of so many bytes each
@@ -115,12 +117,26 @@ static const char *const LIMITS[][3] = {
     {"pids_limit", "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"},
 };
 
+// A file by its name and an end.
+static const char *beside(const char *name, const char *end) {
+    static char path[4096];
+    snprintf(path, sizeof(path), "%s%s", name, end);
+    return path;
+}
+
+static bool create(const char *path) {
+    int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+    if (file < 0)
+        return false;
+    close(file);
+    return true;
+}
+
 static int report(const char *call_back) {
     static const char *const NAMESPACES[] = {"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"};
     struct utsname kernel;
     double at = now_s();
-    int made = call_back ? open(call_back, O_CREAT | O_WRONLY | O_CLOEXEC, 0666) : 0;
-    if (made < 0)
+    if (call_back && !create(call_back))
         return fail(call_back);
     uname(&kernel);
     printf("{\"schema\": \"vmtailor/bench-report/1\",\n \"monotonic_s\": %.9f,\n \"pid\": %d", at, (int)getpid());
@@ -149,6 +165,13 @@ static int report(const char *call_back) {
     return 0;
 }
 
+static int witness(char **program) {
+    report(NULL);
+    fflush(stdout);
+    execvp(program[0], program);
+    return fail(program[0]);
+}
+
 static volatile sig_atomic_t asked_to_end;
 
 static void on_signal(int number) {
@@ -162,23 +185,53 @@ static void heed_signals(void) {
     sigaction(SIGINT, &heed, NULL);
 }
 
+// In a process of its own, so that the memory of the one that holds stays as it is.
+static void report_beside(const char *name) {
+    pid_t child = fork();
+    if (child == 0) {
+        if (freopen(beside(name, ".report"), "w", stdout) && report(NULL) == 0 && fflush(stdout) == 0)
+            create(beside(name, ".told"));
+        _exit(0);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
+static void report_to(int client) {
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(client, STDOUT_FILENO);
+        printf("HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n");
+        report(NULL);
+        fflush(stdout);
+        _exit(0);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 static int hold(const char *call_back) {
-    sigset_t ends, before;
-    if (call_back && open(call_back, O_CREAT | O_WRONLY | O_CLOEXEC, 0666) < 0)
+    const struct timespec look = {0, 50000000};
+    sigset_t ends;
+    if (call_back && !create(call_back))
         return fail(call_back);
     heed_signals();
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
-    sigprocmask(SIG_BLOCK, &ends, &before);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
     puts("{\"held\": true}");
     fflush(stdout);
-    while (!asked_to_end)
-        sigsuspend(&before);
+    for (bool told = !call_back; sigtimedwait(&ends, NULL, told ? NULL : &look) < 0;)
+        if (!told && access(beside(call_back, ".ask"), F_OK) == 0) {
+            report_beside(call_back);
+            told = true;
+        }
     return 0;
 }
 
 static int serve(const char *port) {
+    static const char REPORT[] = "GET /report ";
     static const char ANSWER[] = "HTTP/1.0 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nbench\n";
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
     char request[4096];
@@ -195,7 +248,10 @@ static int serve(const char *port) {
         int client = accept(listener, NULL, NULL);
         if (client < 0)
             continue;
-        if (read(client, request, sizeof(request)) > 0 && write(client, ANSWER, sizeof(ANSWER) - 1) < 0)
+        if (read(client, request, sizeof(request)) >= (ssize_t)sizeof(REPORT) &&
+            !memcmp(request, REPORT, sizeof(REPORT) - 1))
+            report_to(client);
+        else if (write(client, ANSWER, sizeof(ANSWER) - 1) < 0)
             fail("write");
         shutdown(client, SHUT_WR);
         close(client);
@@ -305,10 +361,8 @@ static int after(const char *folder, const char *name, char **program) {
     struct timespec pause = {0, 500000};
     char path[4096];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
-    int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-    if (file < 0)
+    if (!create(path))
         return fail(path);
-    close(file);
     snprintf(path, sizeof(path), "%s/go", folder);
     while (access(path, F_OK) < 0)
         nanosleep(&pause, NULL);
@@ -429,6 +483,8 @@ int main(int count, char **words) {
     const char *command = count > 1 ? words[1] : "";
     if (!strcmp(command, "report"))
         return report(count > 2 ? words[2] : NULL);
+    if (!strcmp(command, "witness") && count > 2)
+        return witness(words + 2);
     if (!strcmp(command, "hold"))
         return hold(count > 2 ? words[2] : NULL);
     if (!strcmp(command, "serve") && count == 3)
@@ -449,7 +505,8 @@ int main(int count, char **words) {
         return fork_bomb(atoi(words[2]), (unsigned)atoi(words[3]));
     fprintf(
         stderr,
-        "usage: bench report [FILE] | hold [FILE] | serve PORT | null | times N PROGRAM | stream BYTES "
+        "usage: bench report [FILE] | witness PROGRAM... | hold [FILE] | serve PORT | null | times N PROGRAM | stream "
+        "BYTES "
         "TIMES | spin SECONDS | after FOLDER NAME PROGRAM... | conduct FOLDER COUNT WHAT | fork-bomb MOST SECONDS\n");
     return 2;
 }

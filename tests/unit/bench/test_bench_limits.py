@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vmtailor.analysis.bench import inside
-from vmtailor.analysis.bench.limits import with_limits, witness
+from vmtailor.analysis.bench.limits import parted, with_limits, witness
 from vmtailor.analysis.bench.wording import ISOLATION, isolation_row, limits_words, records_of
 from vmtailor.model.bench.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName, Witness
 
@@ -77,6 +77,31 @@ def test_every_instance_has_to_be_what_its_row_is() -> None:
         None,
         "the instance did not report what it is",
     )
+
+
+def test_an_instance_is_in_the_network_that_was_made_for_it() -> None:
+    container, native = row(INSIDE, {}), inside.identity("n", "", HERE, HERE, "ab", own_kernel=False, chroot=True)
+    placed = {"ns_net": "net:[5]"}
+
+    def within(seen: dict[str, Any], of: RuntimeIdentity) -> tuple[Witness | None, str]:
+        chroot = of is native
+        return witness(
+            of, msgspec.json.encode(seen), HERE, "ab", own_kernel=False, chroot=chroot, network=True
+        )  # fmt: skip
+
+    assert within({**INSIDE, **placed}, container)[1] == "" == within({**HERE, **placed}, native)[1]
+    found, problem = within({**HERE, **placed}, native)
+    assert found is not None and found.own == ("net",) and not problem
+    assert "not in the network" in within(INSIDE, container)[1]
+    assert "not in the network" in within(HERE, native)[1]
+    assert "isolated: pid" in within({**INSIDE, **placed}, native)[1]
+    assert "runs otherwise" in within({**INSIDE, **placed, "ns_uts": "uts:[8]"}, container)[1]
+
+
+def test_a_report_ends_where_its_program_begins() -> None:
+    report = msgspec.json.format(msgspec.json.encode(INSIDE), indent=1) + b"\n"
+    assert parted(report + b'{\n"rate": 1\n}\n') == (report, b'{\n"rate": 1\n}\n')
+    assert parted(b"no report") == (b"no report", b"")
 
 
 def test_the_table_says_how_many_records_there_are() -> None:

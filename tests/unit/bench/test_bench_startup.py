@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,8 @@ class Run:
         self.folder, self._delays, self._number = folder, delays, 0
         self.notes: list[str] = []
         self.runtimes = {"native": self}
+        self.identities: dict[str, Any] = {}
+        self.said: list[bytes] = []
 
     def spec(self, command: list[str]) -> InstanceSpec:
         self._number += 1
@@ -67,6 +70,31 @@ def test_each_instance_has_its_own_time_however_they_are_started(tmp_path: Path,
     assert len(own) == 3 and own[0] >= 0.6 and own[2] >= 0.3 and own[1] < own[2] < own[0]
     (all_,) = [figure.value for figure in figures if figure.name == startup.ALL]
     assert max(own.values()) <= all_ <= whole
+
+
+def test_instances_that_hold_say_what_they_are_before_they_are_ended(tmp_path: Path) -> None:
+    class Asked(Run):
+        def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
+            file = Path(spec.volumes[0].source) / spec.command[-1].rsplit("/", 1)[-1]
+            told = f"echo {file.name} > {file}.report; : > {file}.told"
+            return "sh", "-c", f": > {file}; while ! [ -e {file}.ask ]; do sleep 0.01; done; {told}; exec sleep 60"
+
+        def witness(self, runtime: str, said: bytes) -> None:
+            self.said.append(said)
+
+    run: Any = Asked(tmp_path, [])
+    run.identities = {"native": None}
+    with startup.holding(run, "native", 3, "at-once"):
+        assert not run.said and not [*tmp_path.rglob("*.ask")]
+    assert sorted(run.said) == [b"0\n", b"1\n", b"2\n"]
+
+
+def test_what_an_instance_left_in_place_of_its_report_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the host")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    assert startup._written(tmp_path / "link") == startup._written(tmp_path / "pipe") == b""
+    assert startup._written(tmp_path / "nothing") == b"" and startup._written(tmp_path / "secret") == b"of the host"
 
 
 def test_who_calls_back_under_another_name_did_not_report() -> None:

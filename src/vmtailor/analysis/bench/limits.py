@@ -5,7 +5,7 @@ sees none; and the record that one instance of many makes of itself."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,16 +57,41 @@ def _number(value: object) -> int | None:
 
 
 def witness(
-    row: RuntimeIdentity, said: bytes, here: Mapping[str, Any], expected: str, *, own_kernel: bool, chroot: bool
+    row: RuntimeIdentity,
+    said: bytes,
+    here: Mapping[str, Any],
+    expected: str,
+    *,
+    own_kernel: bool,
+    chroot: bool,
+    network: bool = False,
 ) -> tuple[Witness | None, str]:
-    """What one instance said of itself in a trial, and why it is not what its row is; empty when it is."""
+    """What one instance said of itself in a trial, and why it is not what its row is; empty when it is. `network`: it
+    was put into a network of its own, whatever its row is."""
     seen = inside.parse(said)
     if seen is None:
         return None, "the instance did not report what it is"
-    one = inside.identity(row.runtime, "", seen, here, expected, own_kernel=own_kernel, chroot=chroot)
+    net = {"ns_net": seen.get("ns_net")} if network and chroot else {}
+    one = inside.identity(row.runtime, "", seen, {**here, **net}, expected, own_kernel=own_kernel, chroot=chroot)
     own = tuple(name for name, kind in one.namespaces if kind is Isolated.OWN)
+    if net and seen.get("ns_net") != here.get("ns_net"):
+        own = (*own, "net")
     found = Witness(one.kernel, own, one.capabilities, one.seccomp, one.lsm, one.cgroup, one.program_sha256)
-    problem = one.problem
-    if not problem and (one.kernel, one.namespaces) != (row.kernel, row.namespaces):
-        problem = "it runs otherwise than the instance that was asked who it is"
-    return found, problem
+    return found, one.problem or _otherwise(row, one, own, network=network)
+
+
+def _otherwise(row: RuntimeIdentity, one: RuntimeIdentity, own: Sequence[str], *, network: bool) -> str:
+    """How an instance differs from the one that was asked who its runtime is; empty where it does not."""
+    if network and "net" not in own:
+        return "it is not in the network that was made for it"
+    given = {"net"} if network else set()
+    asked = {name for name, kind in row.namespaces if kind is Isolated.OWN}
+    if one.kernel != row.kernel or {*own} - given != asked - given:
+        return "it runs otherwise than the instance that was asked who it is"
+    return ""
+
+
+def parted(said: bytes) -> tuple[bytes, bytes]:
+    """The report that an instance begins with, and what the program said that it became."""
+    report, end, rest = said.partition(b"\n}\n")
+    return (report + end, rest) if end else (said, b"")

@@ -56,7 +56,9 @@ def together(
         shared, callbacks = held.enter_context(run.calling_back(run.spec([BENCH])))
         begun = []
         for number in range(count):
-            wanted = replace(run.spec(words(number), limits), volumes=(*shared.volumes, *volumes))
+            wanted = replace(
+                run.spec(run.witnessed(runtime, words(number)), limits), volumes=(*shared.volumes, *volumes)
+            )
             spec = held.enter_context(run.placed(runtime, wanted))
             out, errors = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
             command = driver.run_words(spec)
@@ -75,7 +77,7 @@ def together(
         for one in begun:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.process.wait(max(0.0, deadline - time.monotonic()))
-        return [succeeded(one.said()) for one in begun]
+        return [run.heard(runtime, succeeded(one.said())) for one in begun]
 
 
 def place_words(number: int) -> list[str]:

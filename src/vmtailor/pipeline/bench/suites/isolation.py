@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.analysis.bench.isolation import RATIO, SILENT, T1, T2
+from vmtailor.analysis.bench.limits import parted
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.base.process import run as done
@@ -29,6 +30,7 @@ from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.networks import Link
+from vmtailor.drivers.runtimes.timed import MOST_BYTES
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
@@ -107,6 +109,8 @@ class Isolation(Suite):
                 time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
                 after = _asked(five.addresses, requests, patience_s, run, above)
                 run.notes.insert(0, five.fate())
+            for said in five.reports():
+                run.witness(runtime, said, network=True)
         figures = [BenchFigure(SILENT, float(after.count(None)), "of 4")]
         for number, (t1, t2) in enumerate(zip(before, after, strict=True)):
             figures.append(BenchFigure(T1, t1, "s", False, number))
@@ -144,20 +148,26 @@ def stress_words(stress: str, seconds: float, link: Link, memory_bytes: int) -> 
 
 @dataclass
 class _Five:
-    """The instances. `addresses`: of the four that serve; `misbehaving`: the network of the fifth."""
+    """The instances. `addresses`: of the four that serve; `misbehaving`: the network of the fifth; `outputs`: what
+    each said, and its errors, which come another way; the fifth first."""
 
     addresses: list[str]
     misbehaving: Link
     process: subprocess.Popen[bytes]
-    output: IO[bytes]
+    outputs: list[tuple[IO[bytes], IO[bytes]]]
     go: Path
 
     def begin(self) -> None:
         self.go.touch()
 
+    def reports(self) -> list[bytes]:
+        """What each said of itself, before it became what it is."""
+        return [parted(_read(out))[0] for out, _ in self.outputs]
+
     def said(self) -> str:
-        self.output.seek(0)
-        return self.output.read(1 << 16)[-500:].decode("utf-8", "replace").strip()
+        """The end of what the fifth said."""
+        out, errors = (_read(file) for file in self.outputs[0])
+        return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
 
     def fate(self) -> str:
         """What became of the one that misbehaves, when the others were done."""
@@ -172,12 +182,16 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
     driver = run.runtimes[runtime]
     with contextlib.ExitStack() as held:
         links = [held.enter_context(driver.network(number)) for number in range(INSTANCES)]
-        output = held.enter_context(tempfile.TemporaryFile())
+        outputs: list[tuple[IO[bytes], IO[bytes]]] = []
 
         def begun(spec: InstanceSpec) -> subprocess.Popen[bytes]:
-            placed = held.enter_context(run.placed(runtime, spec))
+            placed = held.enter_context(
+                run.placed(runtime, replace(spec, command=run.witnessed(runtime, spec.command)))
+            )
             words = driver.run_words(placed)
-            return held.enter_context(spawn(words, stdout=output, stderr=output, env=driver.environment()))
+            out, errors = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            outputs.append((out, errors))
+            return held.enter_context(spawn(words, stdout=out, stderr=errors, env=driver.environment()))
 
         wanted, callbacks = held.enter_context(run.calling_back(run.spec([BENCH], limits, links[0].path)))
         folder = run.callback_folder(wanted)
@@ -191,7 +205,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         process = begun(replace(wanted, command=tuple(words), volumes=tuple(volumes)))
         for link in links[1:]:
             begun(run.spec(["/usr/sbin/lighttpd", "-D", "-f", "/bench/lighttpd.conf"], limits, link.path))
-        five = _Five([link.inside for link in links[1:]], links[0], process, output, folder / "go")
+        five = _Five([link.inside for link in links[1:]], links[0], process, outputs, folder / "go")
         deadline = time.monotonic() + START_S
         there = 0
         while not there or not all(answers(address) for address in five.addresses):
@@ -200,6 +214,11 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
                 raise TrialFailed("the five instances did not get ready", five.said())
             time.sleep(0.01)
         yield five
+
+
+def _read(file: IO[bytes]) -> bytes:
+    """What a process said until now, which goes on saying it from where it is."""
+    return os.pread(file.fileno(), MOST_BYTES, 0)
 
 
 @contextlib.contextmanager

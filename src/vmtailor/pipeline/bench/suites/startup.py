@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import spawn
-from vmtailor.drivers.runtimes.timed import CallBacks, timed
+from vmtailor.drivers.runtimes.timed import MOST_BYTES, CallBacks, timed
 from vmtailor.model.bench.instance import InstanceSpec, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
@@ -27,6 +28,8 @@ from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, BenchRun, TrialF
 from vmtailor.pipeline.bench.suites.suite import Suite
 
 DEADLINE_S = 60.0
+#: How long instances that run may take to say what they are.
+_REPORT_S = 20.0
 #: Seconds between two questions over HTTP, and between staggered starts.
 POLL_S, STAGGER_S = 0.0005, 0.05
 REPORTED, OUTPUT, EXIT, ANSWER = "own report", "first output", "exit", "first answer"
@@ -98,18 +101,27 @@ def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
                     said.seek(0)
                     raise TrialFailed("it never answered over HTTP", said.read(4000).decode("utf-8", "replace"))
                 time.sleep(POLL_S)
-            return (seconds(ANSWER, time.monotonic() - started),)
+            took = time.monotonic() - started
+            told = _said(link.inside, "/report", within_s=_REPORT_S)
+            run.witness(runtime, told.partition(b"\r\n\r\n")[2], network=True)
+            return (seconds(ANSWER, took),)
 
 
 def answers(address: str, port: int = 80) -> bool:
     """Whether a server gives the right answer just now."""
-    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=0.2) as asked:
-        asked.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        said = b""
-        while piece := asked.recv(4096):
+    said = _said(address, "/", port)
+    return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
+
+
+def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> bytes:
+    """What a server says just now; nothing where it does not. It is untrusted, and no more than MOST_BYTES are read."""
+    said = b""
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=within_s) as asked:
+        asked.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        while len(said) < MOST_BYTES and (piece := asked.recv(4096)):
             said += piece
-        return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
-    return False
+        return said
+    return b""
 
 
 def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
@@ -126,6 +138,7 @@ def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
         with spawn(steps.start, env=driver.environment()) as process:
             _await(callbacks, 1, started + DEADLINE_S)
             figures.append(seconds(START, time.monotonic() - started))
+            _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
             if not steps.stays:
                 process.wait(DEADLINE_S)
                 figures.append(seconds(STOP, _all(steps.stop, driver.environment())))
@@ -166,7 +179,7 @@ def _await(callbacks: CallBacks, count: int, deadline: float) -> dict[str, float
 @contextlib.contextmanager
 def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
     """So many instances that hold, until the block is left: the moments at which each was started and at which it
-    reported, in the order of their starts."""
+    reported, in the order of their starts. They say what they are when the block is left, before they are ended."""
     driver = run.runtimes[runtime]
     shared = run.spec([BENCH])
     with contextlib.ExitStack() as held:
@@ -191,6 +204,32 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
                 reports |= dict.fromkeys(callbacks.take(), time.monotonic())
         reports |= _await(callbacks, count - len(reports), starts[0] + DEADLINE_S)
         yield starts, by_number(reports, count)
+        _have_report(run, runtime, folder, [*reports], callbacks)
+
+
+def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
+    """Instances that hold say what they are. Raises TrialFailed."""
+    if runtime not in run.identities:
+        return
+    for name in names:
+        (folder / f"{name}.ask").touch()
+    wanted, deadline = {f"{name}.told" for name in names}, time.monotonic() + _REPORT_S
+    told: set[str] = set()
+    while not wanted <= told:
+        if not select.select([callbacks.fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TrialFailed(f"{len(wanted & told)} of {len(names)} instances said what they are")
+        told |= {*callbacks.take()}
+    for name in names:
+        run.witness(runtime, _written(folder / f"{name}.report"))
+
+
+def _written(path: Path) -> bytes:
+    """What an instance wrote into a folder that it shares with us: a file and nothing else, no more than MOST_BYTES."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except OSError:
+        return b""
 
 
 def _meanwhile(callbacks: CallBacks, until: float) -> dict[str, float]:

@@ -130,3 +130,13 @@ def test_what_a_busy_host_makes_a_guest_say_is_expected() -> None:
     busy = ["hrtimer: interrupt took 9559049 ns", "cpu0: Worker [411] processing SEQNUM=1479 is taking a long time"]
     killed = "cpu0: Worker [411] processing SEQNUM=1479 killed"
     assert new_complaints([*busy, killed], [], expected_messages()) == [killed]
+
+
+def test_a_module_of_another_kernel_is_refused_and_that_is_expected() -> None:
+    refused = [
+        "module virtio_net: .gnu.linkonce.this_module section size must match the kernel's built struct module size",
+        "veth: version magic '6.1.0-9-made-up SMP' should be '6.1.0 SMP'",
+        "veth: disagrees about version of symbol module_layout",
+    ]
+    missing = "veth: Unknown symbol rtnl_link_register (err -2)"
+    assert new_complaints([*refused, missing], [], expected_messages()) == [missing]

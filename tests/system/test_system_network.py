@@ -5,6 +5,7 @@ too; its bundle serves at a published port."""
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,20 @@ def test_its_bundle_serves_at_a_published_port(fitted: dict[str, Any], folder: P
         running.wait_for("tiny: has a network", 300.0, where=running.out)
         told = re.search(r"127\.0\.0\.1:(\d+) leads to port 80/tcp", running.stderr)
         assert told, running.stderr
-        with urllib.request.urlopen(f"http://127.0.0.1:{told[1]}/", timeout=60) as answer:
-            assert b"hello from a system" in answer.read()
+        assert b"hello from a system" in answered(f"http://127.0.0.1:{told[1]}/")
         running.process.terminate()
         ended = finish(running, 60.0)
     assert ended.code == 0 and not ended.left_over and not ended.left_files
+
+
+def answered(address: str, within_s: float = 120.0) -> bytes:
+    """What the server says: its init starts it once the network is there, so that who is early is turned away."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                return bytes(answer.read())
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)

@@ -140,3 +140,9 @@ def test_a_module_of_another_kernel_is_refused_and_that_is_expected() -> None:
     ]
     missing = "veth: Unknown symbol rtnl_link_register (err -2)"
     assert new_complaints([*refused, missing], [], expected_messages()) == [missing]
+
+
+def test_a_module_that_is_asked_for_by_name_is_not_there_and_that_is_expected() -> None:
+    asked = "modprobe: FATAL: Module overlay not found in directory /lib/modules/6.12.117"
+    other = "modprobe: ERROR: could not insert 'overlay': Operation not permitted"
+    assert new_complaints([asked, other], [], expected_messages()) == [other]

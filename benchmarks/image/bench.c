@@ -126,10 +126,7 @@ static const char *beside(const char *name, const char *end) {
 
 static bool create(const char *path) {
     int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-    if (file < 0)
-        return false;
-    close(file);
-    return true;
+    return file >= 0 && close(file) == 0;
 }
 
 static int report(const char *call_back) {
@@ -185,25 +182,15 @@ static void heed_signals(void) {
     sigaction(SIGINT, &heed, NULL);
 }
 
-// In a process of its own, so that the memory of the one that holds stays as it is.
-static void report_beside(const char *name) {
+// In a process of its own, so that our memory stays as it is: to a client, or into a file beside a name.
+static void report_apart(int client, const char *name) {
     pid_t child = fork();
     if (child == 0) {
-        if (freopen(beside(name, ".report"), "w", stdout) && report(NULL) == 0 && fflush(stdout) == 0)
+        if (name ? !freopen(beside(name, ".report"), "w", stdout) : dup2(client, STDOUT_FILENO) < 0)
+            _exit(1);
+        printf("%s", name ? "" : "HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n");
+        if (report(NULL) == 0 && fflush(stdout) == 0 && name)
             create(beside(name, ".told"));
-        _exit(0);
-    }
-    if (child > 0)
-        waitpid(child, NULL, 0);
-}
-
-static void report_to(int client) {
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(client, STDOUT_FILENO);
-        printf("HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n");
-        report(NULL);
-        fflush(stdout);
         _exit(0);
     }
     if (child > 0)
@@ -224,7 +211,7 @@ static int hold(const char *call_back) {
     fflush(stdout);
     for (bool told = !call_back; sigtimedwait(&ends, NULL, told ? NULL : &look) < 0;)
         if (!told && access(beside(call_back, ".ask"), F_OK) == 0) {
-            report_beside(call_back);
+            report_apart(-1, call_back);
             told = true;
         }
     return 0;
@@ -250,7 +237,7 @@ static int serve(const char *port) {
             continue;
         if (read(client, request, sizeof(request)) >= (ssize_t)sizeof(REPORT) &&
             !memcmp(request, REPORT, sizeof(REPORT) - 1))
-            report_to(client);
+            report_apart(client, NULL);
         else if (write(client, ANSWER, sizeof(ANSWER) - 1) < 0)
             fail("write");
         shutdown(client, SHUT_WR);

@@ -66,11 +66,11 @@ def test_a_machine_that_newly_complains_of_itself_is_not_verified(tmp_path: Path
     target = SystemTarget(machine, place, exercise, parts)
     before = system_verify.baseline(target, tmp_path)
     assert before.report.file("says-engine").startswith(f"Version: {kernel.release}")
-    assert system_verify.judge(exercise, before, before).passed
+    assert system_verify.judge(target, before, before).passed
     lesser = replace(target, machine=replace(machine, append=(*machine.append, "ipv6.disable=1")))
     after = system_verify.run(lesser, tmp_path)
     assert not after.boot.failures  # it passes its exercise
-    assert system_verify.judge(exercise, before, after).failures == (
+    assert system_verify.judge(target, before, after).failures == (
         "engine says: WARNING: No IPv6 support",
         "load step 1 says on its standard error: your kernel has no IPv6: --ip6 discarded",
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests.kernel_log import (
     behind_firmware,
+    built_in_modules,
     complaints,
     expected_messages,
     named,
@@ -132,17 +133,29 @@ def test_what_a_busy_host_makes_a_guest_say_is_expected() -> None:
     assert new_complaints([*busy, killed], [], expected_messages()) == [killed]
 
 
-def test_a_module_of_another_kernel_is_refused_and_that_is_expected() -> None:
+def test_a_module_of_another_kernel_is_refused_and_that_is_expected_where_it_is_built_in() -> None:
     refused = [
         "module virtio_net: .gnu.linkonce.this_module section size must match the kernel's built struct module size",
         "veth: version magic '6.1.0-9-made-up SMP' should be '6.1.0 SMP'",
         "veth: disagrees about version of symbol module_layout",
     ]
     missing = "veth: Unknown symbol rtnl_link_register (err -2)"
-    assert new_complaints([*refused, missing], [], expected_messages()) == [missing]
+    assert new_complaints([*refused, missing], [], expected_messages({"veth", "virtio_net"})) == [missing]
+    assert new_complaints([*refused, missing], [], expected_messages({"veth"})) == [refused[0], missing]
+    assert new_complaints(refused, [], expected_messages()) == refused
 
 
-def test_a_module_that_is_asked_for_by_name_is_not_there_and_that_is_expected() -> None:
-    asked = "modprobe: FATAL: Module overlay not found in directory /lib/modules/6.12.117"
-    other = "modprobe: ERROR: could not insert 'overlay': Operation not permitted"
-    assert new_complaints([asked, other], [], expected_messages()) == [other]
+def test_a_module_that_is_asked_for_by_name_is_not_there_and_that_is_expected_where_it_is_built_in() -> None:
+    asked = "modprobe: FATAL: Module br-netfilter not found in directory /lib/modules/6.12.117"
+    other = "modprobe: ERROR: could not insert 'br-netfilter': Operation not permitted"
+    assert new_complaints([asked, other], [], expected_messages({"br_netfilter"})) == [other]
+    assert new_complaints([asked, other], [], expected_messages({"netfilter", "br"})) == [asked, other]
+
+
+def test_modules_that_are_built_in_are_those_with_an_initcall() -> None:
+    system_map = (
+        "ffffffff82a3b0c4 d __initcall__kmod_overlay__413_1544_ovl_init6\n"
+        "ffffffff82a3b0c8 d __initcall__kmod_br_netfilter__722_1322_br_netfilter_init6\n"
+        "ffffffff82a3b0cc T ovl_init\n"
+    )
+    assert built_in_modules(system_map) == {"overlay", "br_netfilter"}

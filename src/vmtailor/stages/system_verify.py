@@ -42,12 +42,13 @@ _NO_NETWORK = re.compile(
 @dataclass(frozen=True)
 class SystemTarget:
     """What is driven. `machine`: the system on its first disk, with the kernel and the clock to verify by; `root`:
-    where in that machine the system is."""
+    where in that machine the system is; `built_in`: the modules that a fitted kernel has built in, by name."""
 
     machine: Machine
     root: SystemRoot
     exercise: SystemExercise
     natives: Natives
+    built_in: frozenset[str] = frozenset()
 
 
 def clock_for(exercise: SystemExercise) -> Clock:
@@ -137,7 +138,7 @@ def _hint(failures: tuple[str, ...]) -> str:
 
 def verify(target: SystemTarget, before: SystemRun, scratch: Path) -> Verification:
     """The exercise on the tailored machine, and what the system says of itself there, against the baseline's run."""
-    return judge(target.exercise, before, run(target, scratch, patience_after(before)))
+    return judge(target, before, run(target, scratch, patience_after(before)))
 
 
 def patience_after(before: SystemRun) -> Patience | None:
@@ -145,12 +146,12 @@ def patience_after(before: SystemRun) -> Patience | None:
     return None if before.boot.cpu_s is None else Patience.after(before.boot.cpu_s)
 
 
-def judge(exercise: SystemExercise, before: SystemRun, after: SystemRun) -> Verification:
+def judge(target: SystemTarget, before: SystemRun, after: SystemRun) -> Verification:
     """What a run says of its machine, against the baseline's run."""
-    expected = kernel_log.expected_messages()
+    expected = kernel_log.expected_messages(target.built_in)
     failures = (
         *after.boot.failures,
-        *differences(before.report, after.report, exercise.inside()),
+        *differences(before.report, after.report, target.exercise.inside()),
         *degraded(before, after, expected),
     )
     needs = tuple(n for n in [after.report.fatal.symbol] if n) if after.report.fatal else ()

@@ -19,6 +19,10 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 #: Names that are made anew each time: of containers, of the mounts and scopes that belong to them.
 _MADE_UP = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{12,}(?![0-9A-Za-z])")
 _CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
+#: An initcall among a kernel's symbols: of which module, on which line of which level (include/linux/init.h).
+_INITCALL_OF = re.compile(r"\b__initcall__kmod_(\w+?)__\d+_\d+_")
+#: Stands in a row of data/expected_messages.toml for the modules that a kernel has built in.
+_BUILT_IN = "<built-in>"
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
 WARNING = 4
 #: At most so many lines are kept: a guest may print without end.
@@ -69,10 +73,21 @@ def named(log: str, table: SymbolTable) -> str:
     return _CALL.sub(name, log)
 
 
-def expected_messages() -> tuple[re.Pattern[str], ...]:
-    """What a smaller machine says for a reason: data/expected_messages.toml."""
+def built_in_modules(system_map: str) -> frozenset[str]:
+    """The modules that a kernel has built in, from its System.map: those that have an initcall. Their names as in
+    /proc/modules."""
+    return frozenset(_INITCALL_OF.findall(system_map))
+
+
+def expected_messages(built_in: Iterable[str] = ()) -> tuple[re.Pattern[str], ...]:
+    """What a smaller machine says for a reason: data/expected_messages.toml. `built_in`: modules that its kernel has
+    built in, of which some rows speak; without them those rows are left out."""
     text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
-    return tuple(re.compile(row["pattern"]) for row in tomllib.loads(text)["message"])
+    patterns = [row["pattern"] for row in tomllib.loads(text)["message"]]
+    names = "|".join(re.escape(name).replace("_", "[-_]") for name in sorted(built_in))
+    return tuple(
+        re.compile(one.replace(_BUILT_IN, f"(?:{names})")) for one in patterns if names or _BUILT_IN not in one
+    )
 
 
 def shape(name: str) -> str:

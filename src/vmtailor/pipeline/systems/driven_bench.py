@@ -65,7 +65,7 @@ class DrivenBench:
             late = first.boot.outcome is not Outcome.READY
             failures = (f"{first.boot.outcome}: {first.boot.problem}",) if late else ()
             return Ran(TrialRun(failures, (samples,)), replace(self.fitted, machine=machine))
-        verification = system_verify.judge(target.exercise, self.found.before, first)
+        verification = system_verify.judge(target, self.found.before, first)
         fitted = replace(self.fitted, machine=machine, verification=verification)
         return Ran(TrialRun(verification.failures, (samples,)), fitted)
 

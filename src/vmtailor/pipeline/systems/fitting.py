@@ -14,11 +14,13 @@ from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
 from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
+from vmtailor.analysis.guests import kernel_log
 from vmtailor.analysis.guests.degraded import new_units
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
+from vmtailor.booting.bundle import SYSTEM_MAP
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -150,7 +152,13 @@ class SystemFindings:
 def target_of(given: SystemInputs, machine: Machine) -> SystemTarget:
     """A machine as it is driven by the whole exercise."""
     driven = inputs.with_exercise(machine, given.exercise, system_verify.clock_for(given.exercise))
-    return SystemTarget(driven, given.root, given.exercise, given.natives)
+    return SystemTarget(driven, given.root, given.exercise, given.natives, _built_in(machine))
+
+
+def _built_in(machine: Machine) -> frozenset[str]:
+    """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
+    symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
+    return kernel_log.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
 
 
 def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:

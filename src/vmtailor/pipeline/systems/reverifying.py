@@ -10,11 +10,12 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import kernel_log, machines
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.words.text import plain
+from vmtailor.booting.bundle import MOST_TABLE_BYTES
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
@@ -88,9 +89,10 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedSyste
 
 def verify_prepared(prepared: PreparedSystem) -> Verification:
     """The exercise on the bundle's machine, judged as when it was fitted. Nothing is written to the disk."""
-    target = SystemTarget(
-        _machine(prepared), prepared.root, prepared.exercise, guest_programs.of(prepared.files.bundle.architecture)
-    )
+    bundle, natives = prepared.files.bundle, guest_programs.of(prepared.files.bundle.architecture)
+    symbols = prepared.files.data(bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
+    built_in = kernel_log.built_in_modules(symbols)
+    target = SystemTarget(_machine(prepared), prepared.root, prepared.exercise, natives, built_in)
     with temporary.held_folder(scratch_of(prepared.files.store)) as scratch:
         found = system_verify.verify(target, prepared.before, scratch)
     return replace(found, skipped=prepared.skipped)

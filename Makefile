@@ -15,7 +15,7 @@ BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/c
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
 
-.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-remedies bench-analyze setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
+.PHONY: help setup demo examples check format unit contract system attack test test-all bench-fit bench-margin bench-host bench-remedies bench-analyze setup-host setup-bench bench-image bench-engines bench-loongson bench bench-published bench-bundle bench-kvm bench-aa bench-overhead compare-quality fuzz docs clean
 
 help:
 	@echo "make demo           fit the lighttpd example: image to proven VM, with report (sets up first);"
@@ -101,7 +101,7 @@ attack: setup
 test: check
 	$(BIN)/pytest -m "not slow"
 
-test-all: check
+test-all: check setup-host
 	$(BIN)/pytest
 
 bench-fit: setup
@@ -111,10 +111,14 @@ bench-fit: setup
 bench-margin: setup
 	$(BIN)/python tools/bench_margin.py --out $(BUILD)/bench-margin $(BENCH_ARGS)
 
-bench-host: setup
+# What makes the example's machines, and disks that start by a loader of their own.
+setup-host: setup
+	sh tools/install-packages.sh examples/debian-vm/packages.py
+
+bench-host: setup-host
 	$(BIN)/python tools/bench_host.py --out $(BUILD)/bench-host $(BENCH_ARGS)
 
-bench-remedies: setup
+bench-remedies: setup-host
 	$(BIN)/python tools/bench_remedies.py --out $(BUILD)/bench-remedies $(BENCH_ARGS)
 
 setup-bench: setup

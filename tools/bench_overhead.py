@@ -41,9 +41,9 @@ _LONG_S = 600.0
 
 def compiled(folder: Path) -> str:
     """The benchmarks' own program, as in their image."""
-    source, common = REPOSITORY / "benchmarks/image/bench.c", REPOSITORY / "native/common/sha256.c"
-    out = folder / "bench"
-    words = ["cc", "-std=c11", "-O2", "-static", f"-I{REPOSITORY / 'native'}", "-o", str(out), str(source), str(common)]
+    own, native, out = REPOSITORY / "benchmarks/image", REPOSITORY / "native", folder / "bench"
+    sources = [str(path) for path in (own / "bench.c", own / "report.c", native / "common/sha256.c")]
+    words = ["cc", "-std=c11", "-O2", "-static", f"-I{native}", "-o", str(out), *sources]
     subprocess.run(words, check=True, timeout=_LONG_S)
     return str(out)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the benchmarks run within an instance: it says what it runs in, calls back, and does work of a known amount.
-// Static, and of one source, so that exactly these bytes run in every runtime. Each command prints one JSON object.
+// Static, so that exactly these bytes run in every runtime. Each command prints one JSON object.
 //
 //   bench report [FILE]       what is seen from inside; with FILE, calls back first by creating it
 //   bench witness PROGRAM...  reports, and becomes a program
@@ -18,156 +18,19 @@
 //   bench fork-bomb MOST SECONDS
 //                             processes that begin processes, at most so many, for at most so long
 #define _GNU_SOURCE
-#include "common/sha256.h"
+#include "bench.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <float.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { LONGEST_TEXT = 16384 };
-
-static double now_s(void) {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
-
-static int fail(const char *what) {
-    fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
-    return 1;
-}
-
-// A JSON string. What files hold is bytes: those outside ASCII are shown by number.
-static void put_string(const char *text) {
-    putchar('"');
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            printf("\\%c", *at);
-        else if (*at < 32 || *at > 126)
-            printf("\\u%04x", *at);
-        else
-            putchar(*at);
-    }
-    putchar('"');
-}
-
-static void put_member(const char *name, const char *text) {
-    printf(",\n \"%s\": ", name);
-    put_string(text);
-}
-
-// A small file as a string; empty where it cannot be read.
-static void put_file(const char *name, const char *path) {
-    static char text[LONGEST_TEXT];
-    size_t length = 0;
-    FILE *file = fopen(path, "r");
-    if (file) {
-        length = fread(text, 1, sizeof(text) - 1, file);
-        fclose(file);
-    }
-    text[length] = 0;
-    put_member(name, text);
-}
-
-static void put_link(const char *name, const char *path) {
-    char text[256];
-    ssize_t length = readlink(path, text, sizeof(text) - 1);
-    text[length < 0 ? 0 : length] = 0;
-    put_member(name, text);
-}
-
-static void put_own_digest(void) {
-    struct sha256 hash;
-    uint8_t digest[32];
-    char hex[65] = "";
-    static char block[65536];
-    size_t length;
-    FILE *file = fopen("/proc/self/exe", "r");
-    if (file) {
-        sha256_start(&hash);
-        while ((length = fread(block, 1, sizeof(block), file)) > 0)
-            sha256_add(&hash, block, length);
-        sha256_end(&hash, digest);
-        sha256_hex(digest, hex);
-        fclose(file);
-    }
-    put_member("program_sha256", hex);
-}
-
-// Name in our report, and the files that have it: cgroup v2, then v1.
-static const char *const LIMITS[][3] = {
-    {"memory_limit", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"},
-    {"cpu_quota", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"},
-    {"cpu_period", "", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"},
-    {"pids_limit", "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"},
-};
-
-// A file by its name and an end.
-static const char *beside(const char *name, const char *end) {
-    static char path[4096];
-    snprintf(path, sizeof(path), "%s%s", name, end);
-    return path;
-}
-
-static bool create(const char *path) {
-    int file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-    return file >= 0 && close(file) == 0;
-}
-
-static int report(const char *call_back) {
-    static const char *const NAMESPACES[] = {"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"};
-    struct utsname kernel;
-    double at = now_s();
-    if (call_back && !create(call_back))
-        return fail(call_back);
-    uname(&kernel);
-    printf("{\"schema\": \"vmtailor/bench-report/1\",\n \"monotonic_s\": %.9f,\n \"pid\": %d", at, (int)getpid());
-    put_member("kernel", kernel.release);
-    put_member("version", kernel.version);
-    put_member("machine", kernel.machine);
-    put_member("hostname", kernel.nodename);
-    for (size_t i = 0; i < sizeof(NAMESPACES) / sizeof(NAMESPACES[0]); i++) {
-        char path[64], name[32];
-        snprintf(path, sizeof(path), "/proc/self/ns/%s", NAMESPACES[i]);
-        snprintf(name, sizeof(name), "ns_%s", NAMESPACES[i]);
-        put_link(name, path);
-    }
-    for (size_t i = 0; i < sizeof(LIMITS) / sizeof(LIMITS[0]); i++)
-        put_file(LIMITS[i][0], access(LIMITS[i][1], R_OK) == 0 ? LIMITS[i][1] : LIMITS[i][2]);
-    put_file("cgroup", "/proc/self/cgroup");
-    put_file("status", "/proc/self/status");
-    put_file("lsm", "/proc/self/attr/current");
-    put_file("mounts", "/proc/self/mounts");
-    put_file("interfaces", "/proc/self/net/dev");
-    put_file("command_line", "/proc/cmdline");
-    put_file("processors", "/sys/devices/system/cpu/online");
-    printf(",\n \"processors_allowed\": %ld", sysconf(_SC_NPROCESSORS_ONLN));
-    put_own_digest();
-    puts("\n}");
-    return 0;
-}
-
-static int witness(char **program) {
-    report(NULL);
-    fflush(stdout);
-    execvp(program[0], program);
-    return fail(program[0]);
-}
 
 static volatile sig_atomic_t asked_to_end;
 
@@ -180,6 +43,13 @@ static void heed_signals(void) {
     struct sigaction heed = {.sa_handler = on_signal};
     sigaction(SIGTERM, &heed, NULL);
     sigaction(SIGINT, &heed, NULL);
+}
+
+// A file by its name and an end.
+static const char *beside(const char *name, const char *end) {
+    static char path[4096];
+    snprintf(path, sizeof(path), "%s%s", name, end);
+    return path;
 }
 
 // In a process of its own, so that our memory stays as it is: to a client, or into a file beside a name.
@@ -490,10 +360,9 @@ int main(int count, char **words) {
         return conduct(words[2], atoi(words[3]), words[4], words[5]);
     if (!strcmp(command, "fork-bomb") && count == 4)
         return fork_bomb(atoi(words[2]), (unsigned)atoi(words[3]));
-    fprintf(
-        stderr,
-        "usage: bench report [FILE] | witness PROGRAM... | hold [FILE] | serve PORT | null | times N PROGRAM | stream "
-        "BYTES "
-        "TIMES | spin SECONDS | after FOLDER NAME PROGRAM... | conduct FOLDER COUNT WHAT | fork-bomb MOST SECONDS\n");
+    fputs("usage: bench report [FILE] | witness PROGRAM... | hold [FILE] | serve PORT | null | times N PROGRAM\n"
+          "       bench stream BYTES TIMES | spin SECONDS | after FOLDER NAME PROGRAM...\n"
+          "       bench conduct FOLDER COUNT WHAT | fork-bomb MOST SECONDS\n",
+          stderr);
     return 2;
 }

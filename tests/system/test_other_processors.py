@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.asking import answered
 from tests.fakes.program import assert_nothing_left, finish, run_program, started
 from tests.system.conftest import EXAMPLES, FIT_S
 
@@ -237,16 +236,3 @@ def boots_of(document: str) -> list[dict[str, Any]]:
     boots: list[dict[str, Any]] = json.loads(document)["boots"]
     assert [one["boot"]["outcome"] for one in boots] == ["ready"] * len(boots)
     return boots
-
-
-def answered(address: str, within_s: float = 120.0) -> bytes:
-    """What a server says as soon as it says something."""
-    until = time.monotonic() + within_s
-    while True:
-        try:
-            with urllib.request.urlopen(address, timeout=20) as answer:
-                return bytes(answer.read())
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.5)

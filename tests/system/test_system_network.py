@@ -5,14 +5,13 @@ too; its bundle serves at a published port."""
 from __future__ import annotations
 
 import re
-import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.fakes import systems
+from tests.fakes.asking import answered
 from tests.fakes.program import finish, run_program, started
 
 from vmtailor.base.cache.store import Store
@@ -99,16 +98,3 @@ def test_its_bundle_serves_at_a_published_port(fitted: dict[str, Any], folder: P
         running.process.terminate()
         ended = finish(running, 60.0)
     assert ended.code == 0 and not ended.left_over and not ended.left_files
-
-
-def answered(address: str, within_s: float = 120.0) -> bytes:
-    """What the server says: its init starts it once the network is there, so that who is early is turned away."""
-    until = time.monotonic() + within_s
-    while True:
-        try:
-            with urllib.request.urlopen(address, timeout=20) as answer:
-                return bytes(answer.read())
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.5)

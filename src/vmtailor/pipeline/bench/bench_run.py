@@ -102,7 +102,8 @@ class BenchRun:
         return self.heard(runtime, succeeded(found), network=bool(network))
 
     def witnessed(self, runtime: str, command: Sequence[str]) -> tuple[str, ...]:
-        """The command of an instance that says what it is before it becomes the command's program."""
+        """The command of an instance that says what it is before it becomes the command's program. `bench report` is
+        left as it is: to say what it is, is its work, and what is timed there ends at its first sign."""
         known = runtime in self.identities and tuple(command[:2]) != (BENCH, "report")
         return (BENCH, "witness", *command) if known else tuple(command)
 

@@ -114,14 +114,17 @@ def answers(address: str, port: int = 80) -> bool:
 
 
 def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> bytes:
-    """What a server says just now; nothing where it does not. It is untrusted, and no more than MOST_BYTES are read."""
-    said = b""
+    """What a server says within so many seconds; nothing where it does not. It is untrusted, and no more than
+    MOST_BYTES are read."""
+    said, until = b"", time.monotonic() + within_s
     with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=within_s) as asked:
         asked.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        while len(said) < MOST_BYTES and (piece := asked.recv(4096)):
+        while len(said) < MOST_BYTES and (left := until - time.monotonic()) > 0:
+            asked.settimeout(left)
+            if not (piece := asked.recv(4096)):
+                break
             said += piece
-        return said
-    return b""
+    return said
 
 
 def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
@@ -167,8 +170,8 @@ def _await(callbacks: CallBacks, count: int, deadline: float) -> dict[str, float
     """The moments of so many call-backs by their names, on the monotonic clock. Raises TrialFailed."""
     found: dict[str, float] = {}
     while len(found) < count:
-        ready, _, _ = select.select([callbacks.fd], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([callbacks.fd], [], [], left)[0]:
             raise TrialFailed(f"{len(found)} of {count} instances reported")
         at = time.monotonic()
         for name in callbacks.take():
@@ -216,7 +219,8 @@ def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str]
     wanted, deadline = {f"{name}.told" for name in names}, time.monotonic() + _REPORT_S
     told: set[str] = set()
     while not wanted <= told:
-        if not select.select([callbacks.fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        left = deadline - time.monotonic()  # an instance that never stops creating files does not move it
+        if left <= 0 or not select.select([callbacks.fd], [], [], left)[0]:
             raise TrialFailed(f"{len(wanted & told)} of {len(names)} instances said what they are")
         told |= {*callbacks.take()}
     for name in names:

@@ -2,12 +2,12 @@
 """`make bench-host`: fit the machine that hosts containers, print what the figures are held against.
 
     tools/bench_host.py [--machine q35 microvm] [--units keep trim] [--mask UNIT] [--try CHANGE]
-                        [--boots N] [--out DIR] [--page FILE]
+                        [--try-file PATH=FILE] [--boots N] [--out DIR] [--page FILE]
 
 The disk is that of examples/debian-vm, made once; it is fitted for each machine and each way with units. What was
 finished is found again, so that it can be interrupted: each fit is a bundle below OUT, and a second run reads them from
-there. With `--mask` or `--try` there is one more column: `trim` without the units, and with the changes beside the
-kernel, that are named. OUT/host.md has the table; `--page` writes it into a page, between its marks.
+there. With `--mask`, `--try` or `--try-file` there is one more column: `trim` without the units, and with the
+changes beside the kernel, that are named. OUT/host.md has the table; `--page` writes it into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -161,6 +161,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--units", nargs="+", default=["keep", "trim"], choices=["keep", "trim"])
     parser.add_argument("--mask", nargs="+", default=[], metavar="UNIT", help="once more with trim, without these")
     parser.add_argument("--try", nargs="+", default=[], metavar="CHANGE", dest="tries", help="and with these changes")
+    parser.add_argument("--try-file", nargs="+", default=[], metavar="PATH=FILE", dest="files", help="and these files")
     parser.add_argument("--boots", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("build/bench-host"))
     parser.add_argument("--page", type=Path, help="a page that gets the table, between its marks")
@@ -171,7 +172,7 @@ def main() -> None:
     chosen = arguments()
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    options = {"--mask": chosen.mask, "--try": chosen.tries}
+    options = {"--mask": chosen.mask, "--try": chosen.tries, "--try-file": chosen.files}
     named = [word for option, values in options.items() for value in values for word in (option, value)]
     given = [option for option, values in options.items() if values]
     ways = [*chosen.units, *([" ".join(["trim", *given])] if given else [])]

@@ -15,12 +15,14 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
+from vmtailor.base.files.regular_file import open_regular
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.systems import subjects
+from vmtailor.pipeline.systems.disk_files import MOST_BYTES
 from vmtailor.pipeline.systems.fit import run_system_fit
 from vmtailor.stages import report as report_stage
 
@@ -76,6 +78,15 @@ def fit(
             "passes with all of them. Repeatable.",
         ),
     ] = None,
+    try_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=FILE",
+            show_default=False,
+            help="Of a system: a file of its disk with the content of FILE, or none of it where nothing follows the =: "
+            "settings of an engine, rules of udev. Tried and kept as --try does, on a copy of the disk. Repeatable.",
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Make the machine that fits an image, or a system on a disk: trace, plan, build, verify, measure, report."""
@@ -84,6 +95,7 @@ def fit(
     options = replace(
         asked, out=out, boots=boots, budget=budget, effort=effort, price_margins=price_margins, command=command,
         units=units, mask=_unit_names(mask or ()), tries=_listed(tries or ()),
+        files=tuple(_file(text) for text in try_file or ()),
     )  # fmt: skip
     if units is UnitsMode.ASK and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserInputError("--units ask needs a terminal to ask at", hint="--units trim tries all of them")
@@ -91,9 +103,9 @@ def fit(
         result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
-    elif tries:
+    elif tries or try_file:
         raise UserInputError(
-            "--try is for systems with an init of their own",
+            f"{'--try' if tries else '--try-file'} is for systems with an init of their own",
             hint="vmtailor boot BUNDLE --try tries changes on a bundle",
         )
     elif units is not UnitsMode.KEEP or mask:
@@ -113,6 +125,23 @@ def fit(
 def _listed(asked: Sequence[str]) -> tuple[str, ...]:
     """What was given once or several times, with commas."""
     return tuple(dict.fromkeys(name for text in asked for name in text.split(",") if name))
+
+
+def _file(text: str) -> tuple[str, str | None]:
+    """A path of the system's with the content that it is to have. Raises UserInputError."""
+    path, sign, name = text.partition("=")
+    if not sign:
+        raise UserInputError(f"--try-file {text}: no file follows", hint="--try-file /etc/docker/daemon.json=new.json")
+    if not name:
+        return path, None
+    with open_regular(Path(name), "the content of --try-file") as file:
+        data = file.read(MOST_BYTES + 1)
+    try:
+        if len(data) <= MOST_BYTES and b"\0" not in data:
+            return path, data.decode()
+    except UnicodeDecodeError:
+        pass
+    raise UserInputError(f"--try-file {text}: {name} is no text of at most {MOST_BYTES >> 10} KiB")
 
 
 def _unit_names(asked: Sequence[str]) -> tuple[str, ...]:

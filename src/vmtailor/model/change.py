@@ -28,7 +28,7 @@ class ChangeKind(StrEnum):
 
     CONFIG = "config"  # a configuration symbol
     COMMAND_LINE = "command-line"  # a word of the kernel's command line
-    ROOTFS = "rootfs"  # root file system or initial RAM disk
+    ROOTFS = "rootfs"  # initial RAM disk, or a file on the disk: its path, and its content
     INIT = "init"
     UNIT = "unit"  # of the service manager
     RUNTIME = "runtime"  # sysctl, sysfs
@@ -87,9 +87,16 @@ class Setting:
         """The setting that restores what stood there."""
         return replace(self, value=self.before, before=self.value)
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is the content of a file on the system's disk, whose path is the name."""
+        return self.kind is ChangeKind.ROOTFS and self.name.startswith("/")
+
     def __str__(self) -> str:
         if self.value is None:
             return f"without {self.name}"
+        if self.is_file:
+            return f"{self.name}, of {len(self.value.encode())} bytes"
         return f"{self.name}={self.value}" if self.value else self.name
 
 

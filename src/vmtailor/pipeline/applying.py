@@ -20,26 +20,30 @@ from vmtailor.model.machine import Machine
 GATHERED = ("module_blacklist", "initcall_blacklist")
 #: Gives the kernel with other values of these symbols.
 Rebuild = Callable[[Mapping[str, str]], Path]
+#: Gives the machine with other files on its first disk (path → content; None: there is none), and what stood there.
+Write = Callable[[Machine, Mapping[str, str | None]], tuple[Machine, Mapping[str, str | None]]]
 
 
 @dataclass(frozen=True)
 class Means:
     """What there is to apply changes with. `folder` keeps what is made on the way, `small_init` is the init of a small
     initial RAM disk. `rebuild`: compiles the kernel with other values of symbols, where it is known how;
-    `config` are the values it has."""
+    `config` are the values it has. `write`: puts files on a copy of the disk, where one may be made."""
 
     folder: Path
     small_init: Path
     rebuild: Rebuild | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    write: Write | None = None
 
 
 def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[Machine, tuple[Change, ...]]:
     """The machine with changes made, one after the other, and the changes as they were made, with what stood there
-    before. Their symbols are set at once, so that one kernel is compiled. Raises UserInputError for what cannot be
-    made, or is for other processors."""
+    before. Their symbols are set at once, so that one kernel is compiled, and so are their files. Raises UserInputError
+    for what cannot be made, or is for other processors."""
     made: list[Change] = []
     symbols: dict[str, str] = {}
+    files: dict[str, str | None] = {}
     for change in changes:
         if why := choosing.not_for(change, machine.architecture):
             raise UserInputError(why)
@@ -49,6 +53,10 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
                 symbols[setting.name] = "n" if setting.value is None else setting.value
                 settings.append(replace(setting, before=means.config.get(setting.name, "n")))
                 continue
+            if setting.is_file:
+                files[setting.name] = setting.value
+                settings.append(setting)
+                continue
             machine, done = HOW[setting.kind](setting, machine, means)
             settings.append(done)
         made.append(replace(change, settings=tuple(settings)))
@@ -56,7 +64,17 @@ def applied(changes: Sequence[Change], machine: Machine, means: Means) -> tuple[
         if means.rebuild is None:
             raise UserInputError("another kernel configuration can be tried on a bundle only")
         machine = replace(machine, kernel=str(means.rebuild(symbols)))
+    if files:
+        if means.write is None:
+            raise UserInputError("files of a disk can be tried by the fit of a system only")
+        machine, before = means.write(machine, files)
+        made = [_with_before(change, before) for change in made]
     return machine, tuple(made)
+
+
+def _with_before(change: Change, before: Mapping[str, str | None]) -> Change:
+    settings = (replace(one, before=before[one.name]) if one.is_file else one for one in change.settings)
+    return replace(change, settings=tuple(settings))
 
 
 def for_bundle(changes: Sequence[Change], machine: Machine) -> None:

@@ -40,7 +40,8 @@ class FitOptions:
     cost. `root`: the root's file system; None: what the architecture has. `distribution`: whose packages the baseline
     is of. `units`: of a system with an init of its own, what is done about units that nobody wants;
     `mask`: names and patterns of units that are tried to be masked whatever a list of ours says; `tries`: changes of
-    the catalogue that are tried on the fitted machine."""
+    the catalogue that are tried on the fitted machine; `files`: paths of files on its disk, each with the content that
+    is tried, None where none is to be there."""
 
     reference: str
     out: Path
@@ -66,6 +67,7 @@ class FitOptions:
     units: UnitsMode = UnitsMode.KEEP
     mask: tuple[str, ...] = ()
     tries: tuple[str, ...] = ()
+    files: tuple[tuple[str, str | None], ...] = ()
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     authfile: Path | None = None

@@ -30,7 +30,7 @@ from vmtailor.model.trial import Purpose
 from vmtailor.model.verdict import Verdict
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import repairing, trying
-from vmtailor.pipeline.systems import fitting, tuning
+from vmtailor.pipeline.systems import disk_files, fitting, tuning
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.pipeline.trying import Shown
 from vmtailor.stages.report import terminal
@@ -158,8 +158,54 @@ def test_what_is_no_word_and_no_unit_is_refused_at_the_door() -> None:
 def test_changes_are_tried_on_systems_only(tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
-    ended = run_program(tmp_path / "home", "fit", f"rootfs:{tree}", "--try", "audit")
-    assert ended.code == 2 and "--try is for systems with an init" in " ".join(ended.stderr.split())
+    for option, value in (("--try", "audit"), ("--try-file", "/etc/x=")):
+        ended = run_program(tmp_path / "home", "fit", f"rootfs:{tree}", option, value)
+        assert ended.code == 2 and f"{option} is for systems with an init" in " ".join(ended.stderr.split())
+
+
+def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(
+    given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, path = str(Path(given.baseline.disks[0].path).with_name("other.raw")), "/etc/engine.json"
+
+    def written(_: object, machine: Machine, files: dict[str, str | None]) -> tuple[Machine, dict[str, str | None]]:
+        assert files == {path: "{}"}
+        return replace(machine, disks=(replace(machine.disks[0], path=other),)), {path: "old"}
+
+    def run(target: SystemTarget) -> SystemRun:
+        took = 20.0 - (target.machine.disks[0].path == other)
+        return replace(
+            RIGHT, boot=replace(RIGHT.boot, milestones=(Milestone("ready", None, int(took * 1e9), took, "mark"),))
+        )
+
+    monkeypatch.setattr(disk_files, "written", written)
+    stages(run)
+    found = fitting.find(replace(given, options=replace(given.options, files=((path, "{}"),))))
+    best, tuned = tuning.chosen(found, repairing.fit_kernel(found))
+    assert best.machine.disks[0].path == other and tuned.files == {path: "{}"}
+    assert (
+        tuned.kept[0].settings[0].before == "old" and "/etc/engine.json, of 2 bytes" in tuning.warnings(tuned)[0].text
+    )
+    told = explaining.answer(fit_run(trials=tuple(found.trials), tuned=tuned), f"file:{path}")
+    assert told is not None and told.standing is Standing.IN and f"--try-file {path}" in told.brings_in[0]
+
+
+def test_one_file_has_one_content() -> None:
+    (gone,) = choosing.for_system((), (("/etc/x", None),))
+    assert gone.change.id == "file:/etc/x" and str(gone.change.settings[0]) == "without /etc/x"
+    with pytest.raises(UserInputError, match="/etc/x is given twice"):
+        choosing.for_system(("audit",), (("/etc/x", "1"), ("/etc/x", None)))
+
+
+def test_what_a_file_is_to_have_is_read_at_the_door(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff\0")
+    for text, said in (
+        ("/etc/x", "no file follows"),
+        (f"/etc/x={tmp_path / 'none'}", "cannot be read"),
+        (f"/etc/x={tmp_path / 'bytes'}", "no text of at most 64 KiB"),
+    ):
+        ended = run_program(tmp_path / "home", "fit", "disk:none.raw", "-x", "none.toml", "--try-file", text)
+        assert ended.code == 2 and said in " ".join(ended.stderr.split())
 
 
 def record(given: SystemInputs) -> FitRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from vmtailor.analysis.changes.known import SPOKEN, Candidate, InCost, KnownChange, candidates, catalogue, in_range
@@ -34,9 +35,10 @@ def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
     return tuple(chosen.values())
 
 
-def for_system(wanted: Sequence[str]) -> tuple[Candidate, ...]:
+def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
     """What can be tried on a fitted system: words and units, by id, since whoever gives them up must know what they
-    are. Raises UserInputError for another one."""
+    are; and files of its disk, each a path with its content, None where none is to be there. Raises UserInputError for
+    another one, and for two contents of one file."""
     if "all" in wanted:
         raise UserInputError("all changes cannot be tried on a fitted system", hint="name those that you can live with")
     found = for_machine(wanted)
@@ -47,7 +49,15 @@ def for_system(wanted: Sequence[str]) -> tuple[Candidate, ...]:
                     f"{one.change.id} changes the {SPOKEN[setting.kind]}, and not words and units alone",
                     hint="vmtailor boot DISK --try tries it on the system's own kernel",
                 )
-    return found
+    for path in (path for path, count in Counter(path for path, _ in files).items() if count > 1):
+        raise UserInputError(f"{path} is given twice", hint="a file is tried with one content")
+    return (*found, *(_file(path, content) for path, content in files))
+
+
+def _file(path: str, content: str | None) -> Candidate:
+    asked = Reason(Cause.USER, "user:try", "asked for")
+    does = "it is not there" if content is None else "another content"
+    return Candidate(Change(f"file:{path}", does, (Setting(ChangeKind.ROOTFS, path, content),), (asked,)))
 
 
 def _sysctl(name: str) -> list[Candidate]:

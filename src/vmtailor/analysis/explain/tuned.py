@@ -10,8 +10,9 @@ from vmtailor.model.fit import FitRun
 from vmtailor.model.systems.tuning import words_of
 from vmtailor.model.trial import Purpose, Trial
 
-_BRINGS = "fit with --try {}; it stays where it is faster and the exercise passes with it"
-_TAKES = "fit without --try {}, or run with another command line"
+_BRINGS = "fit with {}; it stays where it is faster and the exercise passes with it"
+_TAKES = "fit without {}, or run with another command line"
+_TAKES_FILE = "fit without {}"
 
 
 def answer(run: FitRun, what: str) -> Explained | None:
@@ -28,7 +29,9 @@ def _explained(run: FitRun, change: Change) -> Explained:
     assert run.tuned is not None
     kept, words = change in run.tuned.kept, ", ".join(words_of(change))
     summary = f"{change.does} ({words}): {run.tuned.outcome(change)}"
-    ways = (_TAKES if kept else _BRINGS).format(change.id)
+    is_file = any(one.is_file for one in change.settings)
+    asked = f"--try-file {change.id.removeprefix('file:')}" if is_file else f"--try {change.id}"
+    ways = ((_TAKES_FILE if is_file else _TAKES) if kept else _BRINGS).format(asked)
     return Explained(
         change.id, NameKind.CHANGE, Standing.IN if kept else Standing.OUT, summary, change.reasons,
         brings_in=(ways,), facts=tuple(_tried(trial, change) for trial in run.trials if _is_about(trial, change)),

@@ -29,6 +29,11 @@ class Tuning:
     kept: tuple[Change, ...] = ()
     others: tuple[Change, ...] = ()
 
+    @property
+    def files(self) -> dict[str, str | None]:
+        """The files that the disk has now: path → content, None where there is none any more."""
+        return {one.name: one.value for change in self.kept for one in change.settings if one.is_file}
+
     def outcome(self, change: Change) -> str:
         """What became of one of them, in words."""
         return "kept" if change in self.kept else change.problem or IN_VAIN[change.verdict]

@@ -14,6 +14,7 @@ from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.model.image import ImageConfig, Port
+from vmtailor.model.machine import Disk
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.bundling import CONFIG, RUN, SBOM, SYSTEM_MAP, seal
 from vmtailor.pipeline.fitting import Fitted
@@ -22,9 +23,9 @@ from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.stages import system_trace
 
 
-def disk_name(given: SystemInputs) -> str:
+def disk_name(disk: Disk) -> str:
     """What the disk is called in the bundle."""
-    return f"disk.{given.baseline.disks[0].format}"
+    return f"disk.{disk.format}"
 
 
 def image_of(given: SystemInputs) -> ImageConfig:
@@ -49,7 +50,7 @@ def fill(folder: Path, run: FitRun, found: SystemFindings, fitted: Fitted) -> No
         kernel_version=given.kernel.version,
         kernel_config=CONFIG,
         system_map=SYSTEM_MAP,
-        root=disk_name(given),
+        root=disk_name(fitted.machine.disks[0]),
         root_format=RootFormat.EXT4,
         architecture=fitted.plan.architecture,
         machine=fitted.plan.machine,

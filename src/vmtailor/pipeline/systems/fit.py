@@ -12,6 +12,7 @@ from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
@@ -24,7 +25,7 @@ from vmtailor.pipeline.fit import Times, doubts, found_kernel
 from vmtailor.pipeline.fitting import Fitted
 from vmtailor.pipeline.measuring import fit_sides
 from vmtailor.pipeline.options import Effort, FitOptions
-from vmtailor.pipeline.systems import bundling, fitting, inputs, subjects, trimming, tuning
+from vmtailor.pipeline.systems import bundling, disk_files, fitting, inputs, subjects, trimming, tuning
 from vmtailor.pipeline.systems import measuring as sides
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.systems.inputs import SystemInputs
@@ -42,16 +43,26 @@ def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask |
             bundles.require_room(options.out, found.disk.path)
         with times.of("prepare"):
             given = inputs.prepare(options, found)
-        disk = bundles.UsersDisk(bundling.disk_name(given), Path(given.baseline.disks[0].path), given.identity)
         key = fit_key(given)
         # What depends on an answer is asked again; everything before and behind it is found.
         asked = options.units is UnitsMode.ASK
         if asked or not options.store.has("fit", key):
             with temporary.held_folder(given.scratch) as made:
                 if not _make(given, times, made, ask).verified or asked:  # not kept: the next try may go further
-                    return bundles.place(made, options.out, options.command, disk)
+                    return _placed(given, made)
                 options.store.get("fit", key, lambda folder: _copy(made, folder))
-        return bundles.place(options.store.path("fit", key), options.out, options.command, disk)
+        return _placed(given, options.store.path("fit", key))
+
+
+def _placed(given: SystemInputs, made: Path) -> FitRun:
+    """The bundle where it was asked for, with the disk as it was given, or with the files that the fit has kept."""
+    options, (disk, *_) = given.options, given.baseline.disks
+    run, sha256 = records.load(FitRun, made / bundles.RUN), given.identity
+    if run.tuned is not None and (files := run.tuned.files):
+        disk = disk_files.with_files(given, disk, files)
+        sha256 = sha256_of(Path(disk.path))
+    users = bundles.UsersDisk(bundling.disk_name(disk), Path(disk.path), sha256)
+    return bundles.place(made, options.out, options.command, users)
 
 
 def _copy(made: Path, folder: Path) -> None:
@@ -80,6 +91,7 @@ def fit_key(given: SystemInputs) -> str:
                 options.units,
                 options.mask,
                 options.tries,
+                options.files,
             )
         ),
     )
@@ -98,7 +110,7 @@ def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> F
         with times.of("units"):
             fitted, choice = trimming.chosen(found, fitted, ask)
     tuned = None
-    if fitted.verification.passed and given.options.tries:
+    if fitted.verification.passed and (given.options.tries or given.options.files):
         with times.of("changes beside the kernel"):
             fitted, tuned = tuning.chosen(found, fitted)
         choice = trimming.with_tuned(choice, tuned.kept) if choice is not None else None

@@ -16,6 +16,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
+from vmtailor.drivers.disks import ext4_writer
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
@@ -45,7 +46,7 @@ _TAKEN = "1"
 #: Fields of the options that mean something for a system, or are no choice of the user's.
 _MEANT = (
     "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
-    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "tries", "command", "store",
+    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "tries", "files", "command", "store",
     "distribution",
 )  # fmt: skip
 #: Those that say how an image is fetched.
@@ -98,7 +99,9 @@ class SystemInputs:
 def refuse_for_images(options: FitOptions) -> None:
     """Raise UserInputError for options that mean nothing for a system with an init of its own, and changes that cannot
     be tried on one."""
-    choosing.for_system(options.tries)
+    choosing.for_system(options.tries, options.files)
+    for path, _ in options.files:
+        ext4_writer.require_plain(path)
     plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
     meant = _MEANT if disk_path(options.reference) is not None else (*_MEANT, *_FETCHING)
     given = [

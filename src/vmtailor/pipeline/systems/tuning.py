@@ -4,6 +4,7 @@ it is ready, and those that were better together through the whole exercise. Wha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline import trying
 from vmtailor.pipeline.applying import Means, applied
 from vmtailor.pipeline.fitting import Fitted
-from vmtailor.pipeline.systems import fitting
+from vmtailor.pipeline.systems import disk_files, fitting
 from vmtailor.pipeline.systems.driven_bench import COMMAND_LINE_BYTES, DrivenBench
 from vmtailor.pipeline.systems.fitting import SystemFindings
 from vmtailor.pipeline.trials import Asked, Trials
@@ -40,7 +41,7 @@ _TIMELINE = "timeline.json"
 
 def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
     """The machine with what was better and passes together, and what became of each."""
-    wanted = choosing.for_system(found.options.tries)
+    wanted = choosing.for_system(found.options.tries, found.options.files)
     if not wanted:
         return fitted, Tuning()
 
@@ -59,14 +60,15 @@ def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
 
 
 def made(found: SystemFindings, machine: Machine, changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
-    """The machine with words and units changed. Raises UserInputError where that changes nothing, has no room on the
-    command line, or is for another init."""
+    """The machine with words, units and files changed. Raises UserInputError where that changes nothing, has no room on
+    the command line, or is for another init."""
     init = found.inputs.subject.init
     if init.kind is not InitKind.SYSTEMD:
         for change in changes:
             if any(setting.kind is ChangeKind.UNIT for setting in change.settings):
                 raise UserInputError(f"it masks a unit of systemd, and the init is {init.program}")
-    changed, done = applied(changes, machine, Means(found.inputs.scratch, found.inputs.natives.small_init))
+    write = functools.partial(disk_files.written, found.inputs)
+    changed, done = applied(changes, machine, Means(found.inputs.scratch, found.inputs.natives.small_init, write=write))
     if changed == machine:
         raise UserInputError("the machine is like this already")
     if len(" ".join(changed.append).encode()) > COMMAND_LINE_BYTES:
@@ -119,7 +121,7 @@ def warnings(tuning: Tuning) -> tuple[Warning, ...]:
     found = []
     if tuning.kept:
         each = "; ".join(f"{change.id} ({', '.join(words_of(change))})" for change in tuning.kept)
-        found.append(Warning("tried", f"on the command line, since the exercise passes with them: {each}"))
+        found.append(Warning("tried", f"on the machine beside its kernel, since the exercise passes with them: {each}"))
     if tuning.others:
         each = "; ".join(f"{change.id} ({tuning.outcome(change)})" for change in tuning.others)
         found.append(Warning("tried", f"tried, and not kept: {each}"))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A system's disk with other files on it: settings of an engine, rules of udev, units. The disk that the user gave is
+never written; what is changed is a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.base.cache.store import digest
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.holes import copy_with_holes
+from vmtailor.base.progress import step
+from vmtailor.drivers.disks import ext4_writer
+from vmtailor.model.machine import Disk, DiskFormat, Machine
+from vmtailor.model.systems.tree import NodeKind
+from vmtailor.pipeline.systems.inputs import SystemInputs
+
+#: Raise it when what is written changes.
+_WRITTEN = "1"
+#: Bytes that a file may have which is put on a disk.
+MOST_BYTES = 64 << 10
+_DISK = "disk.raw"
+
+
+def written(
+    given: SystemInputs, machine: Machine, files: Mapping[str, str | None]
+) -> tuple[Machine, Mapping[str, str | None]]:
+    """The machine with these files on its disk (path → content; None: there is none), and what stood there before.
+
+    Raises UserInputError for a file that cannot be put there, and for one whose content before is no short text."""
+    before = {path: _content(given, path) for path in files}
+    if before == files:
+        return machine, before
+    first, *others = machine.disks
+    return replace(machine, disks=(with_files(given, first, files), *others)), before
+
+
+def _content(given: SystemInputs, path: str) -> str | None:
+    ext4_writer.require_plain(path)
+    root = given.found.root
+    node = root.node(path)
+    if node is None:
+        return None
+    try:
+        if node.kind is NodeKind.FILE and node.size <= MOST_BYTES:
+            return root.read(path, MOST_BYTES).decode()
+    except UnicodeDecodeError:
+        pass
+    raise UserInputError(f"{path} of {given.subject.reference} is no text of at most {MOST_BYTES >> 10} KiB")
+
+
+def with_files(given: SystemInputs, disk: Disk, files: Mapping[str, str | None]) -> Disk:
+    """The system's disk as it was given, with these files and no other change. One is kept for each set of files."""
+    opened, layout = given.found.disk, given.subject.disk
+    assert opened is not None and layout is not None
+    start = next((one.start_bytes for one in layout.partitions if one.number == layout.root), 0)
+
+    def fill(folder: Path) -> None:
+        made = folder / _DISK
+        with step("a copy of the disk, with other files"):
+            copy_with_holes(opened.raw.resolve(), made)
+            made.chmod(0o600)
+            contents = {path: None if text is None else text.encode() for path, text in files.items()}
+            ext4_writer.put(made, start, contents, f"the copy of {opened.path}")
+
+    key = digest(_WRITTEN, given.identity, str(start), repr(sorted(files.items())))
+    folder = given.options.store.get("changed-disk", key, fill)
+    return replace(disk, path=str(folder / _DISK), format=DiskFormat.RAW)

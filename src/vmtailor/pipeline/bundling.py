@@ -49,8 +49,8 @@ def require_writable(out: Path) -> None:
 
 @dataclass(frozen=True)
 class UsersDisk:
-    """The root of a bundle where that is a disk of the user's, of which no second copy is kept. `name`: what it is
-    called in the bundle; `sha256`: of its file when it was fitted."""
+    """The root of a bundle where that is a disk of the user's, of which no second copy is kept, or one of ours with
+    other files on it. `name`: what it is called in the bundle; `sha256`: of its file when it was fitted."""
 
     name: str
     file: Path

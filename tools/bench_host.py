@@ -158,7 +158,7 @@ def arguments() -> argparse.Namespace:
         description="The machine that hosts containers, fitted and held against its goals."
     )
     parser.add_argument("--machine", nargs="+", default=["q35"], metavar="KIND", help="q35 microvm")
-    parser.add_argument("--units", nargs="+", default=["keep", "trim"], choices=["keep", "trim"])
+    parser.add_argument("--units", nargs="*", default=["keep", "trim"], choices=["keep", "trim"], help="may be none")
     parser.add_argument("--mask", nargs="+", default=[], metavar="UNIT", help="once more with trim, without these")
     parser.add_argument("--try", nargs="+", default=[], metavar="CHANGE", dest="tries", help="and with these changes")
     parser.add_argument("--try-file", nargs="+", default=[], metavar="PATH=FILE", dest="files", help="and these files")

@@ -66,6 +66,7 @@ def test_goals_hold_for_the_way_that_they_are_for_and_a_figure_that_is_missing_m
         ([], ["keep", "trim"]),
         (["--units", "trim", "--mask", "a.service"], ["trim", "trim --mask"]),
         (["--units", "trim", "--mask", "a.service", "--try", "lsm", "audit"], ["trim", "trim --mask --try"]),
+        (["--units", "--mask", "a.service"], ["trim --mask"]),
     ],
 )
 def test_what_is_named_is_one_more_way(

@@ -37,6 +37,7 @@ help:
 	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"
 	@echo "                    SUITES=startup BENCHED=native,podman: a part of them; UNIXBENCH_SOURCE=, IOZONE_SOURCE=,"
 	@echo "                    NETPERF_SOURCE=DIR: the published programs in place of ours"
+	@echo "make setup-host     what builds the machines of bench-host and bench-remedies (they install it themselves)"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-loongson containers on an emulated Loongson-3, none to four at once, beside published figures (root; says its length; resumable)"

@@ -18,7 +18,8 @@
 //   bench fork-bomb MOST SECONDS
 //                             processes that begin processes, at most so many, for at most so long
 #define _GNU_SOURCE
-#include "bench.h"
+#include "common.h"
+#include "report.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

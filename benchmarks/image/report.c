@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is seen from inside an instance: its kernel, namespaces, cgroup and limits, and which program this is.
 #define _GNU_SOURCE
-#include "bench.h"
+#include "report.h"
+
+#include "common.h"
 #include "common/sha256.h"
 
 #include <sys/utsname.h>

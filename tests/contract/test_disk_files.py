@@ -23,6 +23,7 @@ from vmtailor.pipeline.systems import disk_files, subjects
 pytestmark = pytest.mark.contract
 
 SETTING, RULE = "/etc/engine/engine.json", "/etc/udev/rules.d/99-none.rules"
+LINK = "/etc/engine/linked.json"
 OLD, NEW = '{"old": "ü"}\n', '{"new": true}\n' * 1000
 
 
@@ -31,6 +32,7 @@ def content(folder: Path) -> Path:
     put(root, SETTING[1:], OLD)
     (root / SETTING[1:]).chmod(0o640)
     put(root, RULE[1:], "# none\n")
+    put(root, LINK[1:], "-> /nowhere")
     return root
 
 
@@ -76,9 +78,9 @@ def test_a_copy_has_the_files_and_nothing_else_is_changed(
     disk, offset = make(tmp_path)
     as_it_was = disk.read_bytes()
     new = "/etc/udev/rules.d/10-new.rules"
-    files = {SETTING: NEW, RULE: None, new: ""}
-    changed, before, now = written(disk, Store(tmp_path / "cache"), files)
-    assert before == {SETTING: OLD, RULE: "# none\n", new: None} and now == files
+    files = {SETTING: NEW, RULE: None, new: "", LINK: "1"}
+    changed, before, now = written(disk, Store(tmp_path / 'a "cache'), files)
+    assert before == {SETTING: OLD, RULE: "# none\n", new: None, LINK: None} and now == files
     assert disk.read_bytes() == as_it_was
     copy = Path(changed.disks[0].path)
     assert copy != disk and changed.disks[0].format is DiskFormat.RAW

@@ -159,3 +159,10 @@ def test_modules_that_are_built_in_are_those_with_an_initcall() -> None:
         "ffffffff82a3b0cc T ovl_init\n"
     )
     assert built_in_modules(system_map) == {"overlay", "br_netfilter"}
+
+
+def test_a_table_of_symbols_that_is_no_kernels_gives_no_endless_expression() -> None:
+    made_up = "".join(f"0 d __initcall__kmod_m{number}__1_2_x6\n" for number in range(50_000))
+    assert len(built_in_modules(made_up)) == 10_000
+    assert built_in_modules(f"0 d __initcall__kmod_{'m' * 1000}__1_2_x6\n") == frozenset()
+    assert len(expected_messages(built_in_modules(made_up))) == len(expected_messages({"veth"}))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Iterable
@@ -20,7 +21,9 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+")
 _MADE_UP = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{12,}(?![0-9A-Za-z])")
 _CALL = re.compile(r"(\b(?:calling  |initcall ))0x([0-9a-f]{16})(?= )")
 #: An initcall among a kernel's symbols: of which module, on which line of which level (include/linux/init.h).
-_INITCALL_OF = re.compile(r"\b__initcall__kmod_(\w+?)__\d+_\d+_")
+_INITCALL_OF = re.compile(r"\b__initcall__kmod_(\w{1,56}?)__\d+_\d+_")
+#: Modules that are looked for in a log: the table may be a stranger's, and each makes an expression longer.
+_MOST_MODULES = 10_000
 #: Stands in a row of data/expected_messages.toml for the modules that a kernel has built in.
 _BUILT_IN = "<built-in>"
 #: KERN_WARNING. Levels above it are no complaint; the facility is in the higher bits.
@@ -75,8 +78,9 @@ def named(log: str, table: SymbolTable) -> str:
 
 def built_in_modules(system_map: str) -> frozenset[str]:
     """The modules that a kernel has built in, from its System.map: those that have an initcall. Their names as in
-    /proc/modules."""
-    return frozenset(_INITCALL_OF.findall(system_map))
+    /proc/modules; of a table that is no kernel's, the first ones."""
+    found = (match[1] for match in _INITCALL_OF.finditer(system_map))
+    return frozenset(itertools.islice(found, _MOST_MODULES))
 
 
 def expected_messages(built_in: Iterable[str] = ()) -> tuple[re.Pattern[str], ...]:

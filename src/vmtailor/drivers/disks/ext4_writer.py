@@ -19,6 +19,7 @@ _TIMEOUT_S = 120.0
 _ROOM_BYTES = 1 << 20
 _OWNER = re.compile(rb"^User:\s+(\d+)\s+Group:\s+(\d+)\b", re.MULTILINE)
 _MODE = re.compile(rb"\bType: regular\s+Mode:\s+([0-7]{4})\b")
+_THERE = re.compile(rb"\bType: (?:regular|symlink)\b")
 
 
 def require_plain(path: str) -> None:
@@ -32,7 +33,8 @@ def require_plain(path: str) -> None:
 
 def put(raw: Path, offset: int, files: Mapping[str, bytes | None], name: str) -> None:
     """Give files other content; None: no such file is left. One that is there keeps its owner and mode, a new one is
-    root's, for all to read. `raw`: raw bytes in a folder of our own; `name`: what messages call the file system.
+    root's, for all to read; a link is replaced by a file. `raw`: raw bytes in a folder of our own; `name`: what
+    messages call the file system.
 
     Raises UserInputError for a path that is not plain, whose folder is not there, or for which there is no room."""
     for path in files:
@@ -43,14 +45,14 @@ def put(raw: Path, offset: int, files: Mapping[str, bytes | None], name: str) ->
         at = PurePosixPath(path)
         about = _run(raw, offset, f"stat {path}\n", name, write=False)
         mode, owner = _MODE.search(about), _OWNER.search(about)
-        if mode or data is None:
+        if _THERE.search(about):
             commands.append(f"rm {path}")
         if data is not None:
             content = raw.with_name(f"{raw.name}.content-{number}")
             content.write_bytes(data)
             contents.append(content)
             user, group = (int(owner[1]), int(owner[2])) if mode and owner else (0, 0)
-            commands += [f"cd {at.parent}", f"write {content} {at.name}", f"sif {at.name} uid {user}"]
+            commands += [f"cd {at.parent}", f"write {_quoted(content)} {at.name}", f"sif {at.name} uid {user}"]
             commands += [f"sif {at.name} gid {group}", f"sif {at.name} mode 010{mode[1].decode() if mode else '0644'}"]
     try:
         _run(raw, offset, "".join(f"{one}\n" for one in commands), name, write=True)
@@ -63,7 +65,7 @@ def put(raw: Path, offset: int, files: Mapping[str, bytes | None], name: str) ->
 
 def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: str) -> None:
     """debugfs ends well whatever becomes of its commands: what it has done is looked at."""
-    there = _MODE.search(_run(raw, offset, f"stat {path}\n", name, write=False)) is not None
+    there = _THERE.search(_run(raw, offset, f"stat {path}\n", name, write=False)) is not None
     if data is None and not there:
         return
     if data is not None and there and _content(raw, offset, path, name) == data:
@@ -72,6 +74,11 @@ def _require_there(raw: Path, offset: int, path: str, data: bytes | None, name: 
         f"{path} cannot be changed on {name}",
         hint=f"there must be a folder {PurePosixPath(path).parent}, and room for the file",
     )
+
+
+def _quoted(path: Path) -> str:
+    """One word of debugfs's, whatever the cache's folder is called."""
+    return '"' + str(path).replace('"', '""') + '"'
 
 
 def _content(raw: Path, offset: int, path: str, name: str) -> bytes:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of `bench` share.
+// A clock, an error, and a file that is there: what the parts of `bench` share.
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -8,11 +8,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-// What this process is, in JSON, on standard output; calls back first by creating a file, if there is a name.
-int report(const char *call_back);
-// Reports, and becomes a program.
-int witness(char **program);
 
 static inline double now_s(void) {
     struct timespec at;

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,3 +117,43 @@ def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
     figures = {figure.name: figure.value for figure in memory._idle(run, "native", 2)}
     assert figures["PSS of each"] == 4000 and "MemAvailable for each" in figures
     assert run.notes == ["the page cache cannot be dropped here: Read-only file system"]
+
+
+class Restless:
+    """Call-backs of an instance that never stops creating files, none of which was asked for."""
+
+    def __init__(self) -> None:
+        self.fd, other = os.pipe()
+        os.write(other, b"x")  # never read: there is always something
+
+    def take(self) -> list[str]:
+        return ["junk"]
+
+
+def test_an_instance_that_creates_files_without_end_does_not_move_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "_REPORT_S", 0.2)
+    run: Any = Run(tmp_path, [])
+    run.identities["native"] = object()
+    callbacks: Any = Restless()
+    with pytest.raises(TrialFailed, match="0 of 1 instances said what they are"):
+        startup._have_report(run, "native", tmp_path, ["0"], callbacks)
+    with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
+        startup._await(callbacks, 2, time.monotonic() + 0.2)
+
+
+def test_a_server_that_answers_byte_by_byte_has_one_deadline_for_all_of_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            client, _ = server.accept()
+            with client, contextlib.suppress(OSError):
+                while True:
+                    client.sendall(b"x")
+                    time.sleep(0.02)
+
+        threading.Thread(target=drip, daemon=True).start()
+        began = time.monotonic()
+        said = startup._said("127.0.0.1", "/", server.getsockname()[1], within_s=0.3)
+    assert set(said) == set(b"x") and time.monotonic() - began < 10

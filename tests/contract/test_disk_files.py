@@ -18,7 +18,8 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.disks import ext4_writer
 from vmtailor.model.machine import Disk, DiskFormat, Machine
-from vmtailor.pipeline.systems import disk_files, subjects
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.systems import disk_files, inputs, subjects
 
 pytestmark = pytest.mark.contract
 
@@ -117,6 +118,13 @@ def test_what_cannot_be_put_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="/no/folder/x cannot be changed") as told:
         written(disk, store, {"/no/folder/x": "1"})
     assert "/no/folder" in told.value.hint
+    with subjects.opened(f"disk:{disk}", store) as found:
+        for path, new, said in (("/no/folder/x", "1", "no folder /no/folder"), ("/etc/x", None, "no such file")):
+            options = FitOptions(f"disk:{disk}", tmp_path / "out", files=((path, new),), store=store)
+            with pytest.raises(UserInputError, match=said):  # before anything is booted
+                inputs.refuse_files(options, found.root)
+        fine = ((SETTING, NEW), (RULE, None), ("/etc/udev/new", ""), ("/top", ""))
+        inputs.refuse_files(FitOptions("disk:x", tmp_path / "out", files=fine, store=store), found.root)
     with pytest.raises(UserInputError, match=r"/etc of .* is no text"):
         written(disk, store, {"/etc": "1"})
     assert not list((tmp_path / "cache").rglob("disk.raw"))

@@ -11,6 +11,7 @@ from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.guests import machines
+from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
@@ -28,6 +29,7 @@ from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 from vmtailor.model.systems.subject import Init, InitKind, SystemSubject
+from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import explaining
 from vmtailor.pipeline.inputs import require_tools, scratch_of, source_of
@@ -139,11 +141,23 @@ def refuse_units(options: FitOptions, init: Init) -> None:
         raise UserInputError(f"{name} is for systemd, and the init of {options.reference} is {init.program}")
 
 
+def refuse_files(options: FitOptions, root: Root) -> None:
+    """Raise UserInputError for files to be tried that have no folder in the system, or are to go and are not there."""
+    for path, wanted in options.files:
+        above = path.rpartition("/")[0] or "/"
+        folder = root.node(above)
+        if folder is None or folder.kind is not NodeKind.FOLDER:
+            raise UserInputError(f"--try-file {path}: {options.reference} has no folder {above}")
+        if wanted is None and root.node(path) is None:
+            raise UserInputError(f"--try-file {path}=: {options.reference} has no such file")
+
+
 def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     """Read and fetch what is missing. What can be wrong with the user's input is found before anything long begins."""
     temporary.require_usable()
     refuse_for_images(options)
     refuse_units(options, found.subject.init)
+    refuse_files(options, found.root)
     assert options.exercise_file is not None
     exercise = exercise_file.load_system(options.exercise_file)
     refuse_console(exercise)

@@ -33,12 +33,12 @@ from vmtailor.analysis.bootlog import (
     grab_boot_data,
     journal_export,
     journal_json,
-    kconfig_file,
     kernel_log,
     systemd_plot,
     systemd_text,
 )
 from vmtailor.analysis.bootlog.clean import Cleaner
+from vmtailor.analysis.bootlog.kernel_build import kconfig_file, system_map
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.reader import read_chunks
 from vmtailor.analysis.compare.gate import metrics_of, parse_budget
@@ -120,6 +120,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "journal export": lambda d: (journal_export.recognise(d), journal_export.as_log(d), None)[-1],
     "bootchart": _charts,
     "archive": _packed,
+    "symbols": lambda d: (system_map.recognise(d), system_map.parse(d.split(b"\n")), None)[-1],
     "config": lambda d: (kconfig_file.parse(d.split(b"\n")), None)[1],
     "budget": _budget,
     "whole": whole,

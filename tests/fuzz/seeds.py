@@ -41,6 +41,9 @@ SEEDS: tuple[bytes, ...] = (
     _LOG.replace(b"] ", b" < 0.000123>] "),
     _LOG.replace(b"returned ", b"returned\n"),
     b"6,339,5140900,-;calling  a_init+0x0/0x10 @ 1\n6,340,5141900,-;initcall a_init+0x0/0x10 returned 0 after 990 usecs\n",
+    b"ffffffff81000000 T _stext\nffffffff81000000 T startup_64\nffffffff81000040 t a_init\nffffffff81000080 t b_init\n"
+    b"ffffffff81900000 d table\nffffffffc0201000 t c_init\t[module]\n",
+    b"[    0.100000] calling  0xffffffff81000040 @ 1\n[    0.200000] initcall 0xffffffff81000040 returned 0 after 9 usecs\n",
     b"== GRAB-BOOT-DATA INFO ==\n== CONFIG ==\n# Linux/arm 6.13.9 Kernel Configuration\nCONFIG_HZ=100\n== "
     b"KERNEL MESSAGES ==\n" + _LOG,
     b"Startup finished in 11.035s (firmware) + 1.481s (loader) + 2.093s (kernel) + 1.6s (initrd) + 1min 9.6s "

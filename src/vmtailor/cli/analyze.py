@@ -24,8 +24,8 @@ def analyze(
         list[Path],
         typer.Argument(
             help="Logs and charts of one boot, any mixture: kernel log, journal, serial capture, systemd-analyze, "
-            "bootchart, ftrace, cloud-init analyze, .config. Recognised by content; folders, compressed files "
-            "and - (standard input) too.",
+            "bootchart, ftrace, cloud-init analyze, .config, System.map. Recognised by content; folders, compressed "
+            "files and - (standard input) too.",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,

@@ -7,7 +7,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.analysis.bootlog import kconfig_file
+from vmtailor.analysis.bootlog.kernel_build import kconfig_file
 from vmtailor.analysis.demands import demand_rules
 from vmtailor.analysis.explain import asked
 from vmtailor.analysis.explain.lookup import KnownSource

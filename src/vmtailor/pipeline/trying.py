@@ -143,9 +143,10 @@ def by_seconds(seen: Shown | None, judged_by: JudgedBy) -> Predict:
 
 def shown(
     machine: Machine, workload: Workload, out: Path, natives: Natives, judged_by: JudgedBy, booter: Booter,
-    on_boot: OnBoot | None = None,
+    on_boot: OnBoot | None = None, symbols: Path | None = None,
 ) -> Shown | None:  # fmt: skip
-    """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had."""
+    """What one boot with initcalls logged, units stamped and processes sampled tells; None where it cannot be had.
+    `symbols`: the kernel's System.map, for one that logs its initcalls by address."""
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
@@ -165,7 +166,7 @@ def shown(
     series.keep(gathered, out / "profile", seeing, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return None
-    timeline = profile.timeline_of(out / "profile")
+    timeline = profile.timeline_of(out / "profile", symbols)
     records.save(timeline, out / "profile" / "timeline.json")
     # The guest's clock ran on while the host gave QEMU no time: in processor time, that share is not there.
     ready = boot.at("ready")
@@ -191,4 +192,6 @@ def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
     series.keep(gathered, out / "profile", machine, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return by_seconds(None, judged_by)
-    return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)
+    loaded = subject.loaded
+    timeline = profile.timeline_of(out / "profile", loaded.files.file(loaded.bundle.system_map))
+    return by_seconds(Shown(timeline, 1.0), judged_by)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from vmtailor.analysis.bootlog import kernel_log
 from vmtailor.analysis.bootlog.clean import Cleaner, decode
-from vmtailor.analysis.bootlog.kconfig_file import arch_of, parse
+from vmtailor.analysis.bootlog.kernel_build.kconfig_file import arch_of, parse
 from vmtailor.analysis.bootlog.observed import Observed
 
 _TITLE = re.compile(rb"=={1,2} (.{1,60}?) =+\s*$")

@@ -131,6 +131,7 @@ class Observed:
     messages: list[tuple[int | None, str]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
+    symbols: dict[int, str] = field(default_factory=dict)  # address → function of the kernel
     warnings: list[Warn] = field(default_factory=list)
     first_us: int | None = None
     last_us: int | None = None

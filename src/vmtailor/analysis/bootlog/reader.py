@@ -17,12 +17,12 @@ from vmtailor.analysis.bootlog import (
     grab_boot_data,
     journal_export,
     journal_json,
-    kconfig_file,
     kernel_log,
     systemd_plot,
     systemd_text,
 )
 from vmtailor.analysis.bootlog.clean import Cleaner, printable
+from vmtailor.analysis.bootlog.kernel_build import kconfig_file, system_map
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.errors import UserInputError
@@ -113,9 +113,7 @@ def _recognised(path: str, chunks: Chunks, boot: int) -> Observed:
     clean = b"\n".join(Cleaner(sample).lines(iter([sample])))
     if grab_boot_data.recognise(clean):
         return grab_boot_data.read(path, rest, sample, boot)
-    if kconfig_file.recognise(clean):
-        return _read_config(path, rest, clean)
-    special = _special(clean)
+    special = _of_build(clean) or _special(clean)
     if special is not None:
         return special(path, rest, sample)
     return kernel_log.read(path, rest, sample, boot)
@@ -126,6 +124,13 @@ def _binary(sample: bytes) -> Callable[[str, Chunks], Observed] | None:
     if archive.is_tar(sample):
         return _read_archive
     return _read_export if journal_export.recognise(sample) else None
+
+
+def _of_build(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
+    """A reader for what a kernel's build leaves beside it."""
+    if kconfig_file.recognise(clean):
+        return _read_config
+    return _read_symbols if system_map.recognise(clean) else None
 
 
 def _special(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
@@ -206,7 +211,13 @@ def _read_config(path: str, chunks: Chunks, sample: bytes) -> Observed:
     lines = list(Cleaner(sample).lines(iter([_whole(chunks, MAX_TEXT)])))
     observed = Observed(path, "kernel configuration")
     observed.config, observed.arch = kconfig_file.parse(lines), kconfig_file.arch_of(lines)
-    observed.version = kconfig_file.version_of(sample)
+    observed.version = kconfig_file.version_of(b"\n".join(lines[:10]))
+    return observed
+
+
+def _read_symbols(path: str, chunks: Chunks, sample: bytes) -> Observed:
+    observed = Observed(path, "symbols of a kernel")
+    observed.symbols = system_map.parse(Cleaner(sample).lines(iter([_whole(chunks, MAX_TEXT)])))
     return observed
 
 

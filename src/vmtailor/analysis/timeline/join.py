@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from vmtailor.analysis.bootlog.kernel_build import system_map
 from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
@@ -26,10 +27,20 @@ def join(sources: Sequence[Observed]) -> Observed:
         shift = _shift(source, whole, zero)
         _items(whole, source, shift)
     _units_of_log(whole)
-    seen = (whole.phases, whole.initcalls, whole.probes, whole.units, whole.processes, whole.config)
+    _named(whole)
+    seen = (whole.phases, whole.initcalls, whole.probes, whole.units, whole.processes, whole.config, whole.symbols)
     if not any((*seen, whole.version, whole.stamped)):
         whole.warn(WarningCode.NOTHING_FOUND, "nothing that times a boot was found in it")
     return whole
+
+
+def _named(whole: Observed) -> None:
+    """Initcalls that the log has by address get their names, where a table of symbols is beside it."""
+    if whole.symbols and not system_map.give_names(whole.initcalls, whole.symbols):
+        whole.warn(
+            WarningCode.DIFFERENT_BOOTS,
+            "the table of symbols has none of the addresses by which initcalls are logged: it is another kernel's",
+        )
 
 
 def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
@@ -61,6 +72,7 @@ def _facts(whole: Observed, source: Observed) -> None:
     if whole.clocksource_switch_us is None:
         whole.clocksource_switch_us = source.clocksource_switch_us
     whole.config = whole.config or source.config
+    whole.symbols = whole.symbols or source.symbols
     if whole.charted_total_us is None:
         whole.charted_total_us = source.charted_total_us
     if whole.printed_total_us is None:

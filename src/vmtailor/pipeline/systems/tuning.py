@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
 from vmtailor.analysis.changes.repair import minimise
@@ -49,7 +50,7 @@ def chosen(found: SystemFindings, fitted: Fitted) -> tuple[Fitted, Tuning]:
         return made(found, fitted.machine, changes)
 
     with step("one boot that shows more of itself, for what is expected"):
-        predict = trying.by_seconds(_seen(found, fitted.machine), JudgedBy.READY)
+        predict = trying.by_seconds(_seen(found, fitted), JudgedBy.READY)
     alone = Trials(DrivenBench(found, fitted, make, Until.READY), found.trials)
     with step(f"{plural(len(wanted), 'change', 'changes')} beside the kernel, each alone until ready"):
         judged = alone.each_alone(trying.expected(wanted, predict))
@@ -99,17 +100,18 @@ def _together(found: SystemFindings, bench: DrivenBench, better: dict[str, Chang
     return (ended.best if ended.best is not None else bench.fitted), tuple(kept)
 
 
-def _seen(found: SystemFindings, machine: Machine) -> Shown | None:
+def _seen(found: SystemFindings, fitted: Fitted) -> Shown | None:
     """The timeline of a boot that stamps its units, until it is ready; None where it cannot be had."""
     given, store = found.inputs, found.options.store
-    target = fitting.target_of(given, machine)
-    key = fitting.run_key(given, target, "timeline to ready")
+    target = fitting.target_of(given, fitted.machine)
+    key = fitting.run_key(given, target, "timeline to ready, initcalls by name")
     if store.has("system-run", key):
         return Shown(records.load(Timeline, store.path("system-run", key) / _TIMELINE), 1.0)
     with temporary.held_folder(given.scratch) as folder:
         work = system_verify.workload(target, folder, until=Until.READY).unhurried(target.machine.clock)
         booter = Settled(given.natives) if target.machine.clock is Clock.INSTRUCTIONS else boot
-        seen = trying.shown(target.machine, work, folder, given.natives, JudgedBy.READY, booter)
+        symbols = Path(fitted.kernel.system_map)
+        seen = trying.shown(target.machine, work, folder, given.natives, JudgedBy.READY, booter, symbols=symbols)
     if seen is not None:
         timeline = seen.timeline
         store.get("system-run", key, lambda place: records.save(timeline, place / _TIMELINE))

@@ -44,7 +44,9 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
     return replace(machine, initrd=str(initrd.absolute()), append=(*words, f"rdinit=/{disk.COLLECTOR}"))
 
 
-def timeline_of(folder: Path) -> Timeline:
-    """What a boot's own folder tells: its console, and the chart of its processes where there is one."""
+def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:
+    """What a boot's own folder tells: its console, and the chart of its processes where there is one. `symbols`: the
+    kernel's System.map, for one that logs its initcalls by address."""
     chart = folder / "bootchart"
-    return analyze([folder / "console.log", *([chart] if chart.is_dir() else [])])
+    beside = [*([chart] if chart.is_dir() else []), *([symbols] if symbols is not None else [])]
+    return analyze([folder / "console.log", *beside])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +77,14 @@ def test_all_that_can_go_goes(count: int, group: int, data: st.DataObject) -> No
             assert set(stop.value) == set(names) - needed
             return
         answer = not needed & set(tried)
+
+
+@pytest.mark.parametrize(("count", "asked"), [(8, 1), (9, 2), (25, 2), (32, 2), (33, 3), (34, 3)])
+def test_a_small_rest_goes_with_the_group_before(count: int, asked: int) -> None:
+    steps = minimise([f"S{i}" for i in range(count)], 8)
+    trials = [len(next(steps))]
+    with pytest.raises(StopIteration):
+        while True:
+            trials.append(len(steps.send(True)))
+    assert trials[-1] == count
+    assert len(trials) == asked

@@ -60,9 +60,9 @@ def search(candidates: Sequence[str], asked: int = 0) -> Search:
 def minimise(kept: Sequence[str], group: int) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:
     """Remove kept symbols in groups: yields a set to leave out, is sent whether the exercise still passes without it.
 
-    A group that can go makes the next one twice as large; of one that cannot, the first half is tried. So little is
-    asked both where nearly all is needed and where nearly nothing is. `group` is the size of the first. Returns all
-    that can go together.
+    A group that can go makes the next one twice as large, and that takes a small rest along; of one that cannot, the
+    first half is tried. So little is asked both where nearly all is needed and where nearly nothing is. `group` is the
+    size of the first. Returns all that can go together.
     """
     gone: list[str] = []
     waiting = list(kept)
@@ -71,7 +71,9 @@ def minimise(kept: Sequence[str], group: int) -> Generator[tuple[str, ...], bool
         part = waiting[:size]
         if (yield tuple(gone + part)):
             gone += part
-            size = 2 * len(part)
+            rest, size = len(waiting) - len(part), 2 * len(part)
+            if rest <= size + len(part):
+                size = max(1, rest)
         elif len(part) > 1:
             size = len(part) // 2
             continue

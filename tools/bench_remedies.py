@@ -38,7 +38,9 @@ READY = "log:a container ran"
 TIMEOUT_S = 3000
 #: Exit code of `boot` where the guest never got ready.
 NEVER_READY = 5
-AS_IT_IS = "as-it-is"
+AS_IT_IS, CHANGES = "as-it-is", "changes-of-the-catalogue"
+#: The record of a series that came to its end; its own, in the same folder, is there as soon as the first boot is.
+DONE = "series.json"
 #: Milestones between which it is measured, and their titles.
 SPANS = (
     ("kernel", "initrd", "to the RAM disk"),
@@ -129,8 +131,10 @@ def published(path: Path = REMEDIES) -> Published:
     return found
 
 
-def title_of(remedy: Remedy) -> str:
-    """What the folder of its boots is called."""
+def title_of(remedy: Remedy | None) -> str:
+    """What the folder of its boots is called; changes of one machine are tried in one series."""
+    if remedy is None or remedy.change:
+        return AS_IT_IS if remedy is None else CHANGES
     return re.sub(r"\W+", "-", remedy.what.lower())[:40].strip("-")
 
 
@@ -145,6 +149,11 @@ def of_machines(found: Published, names: Sequence[str] | None) -> Published:
         machine={name: about for name, about in found.machine.items() if name in wanted},
         remedy=tuple(one for one in found.remedy if one.machine in wanted),
     )
+
+
+def changes_of(found: Published, machine: str) -> list[str]:
+    """The changes of the catalogue that are tried on a machine."""
+    return [one.change for one in found.remedy if one.change and one.machine == machine]
 
 
 def shapes(console: str) -> tuple[str, ...]:
@@ -181,8 +190,9 @@ def _spread(values: Sequence[float]) -> float:
 class Machines:
     """The example's machines, made and booted where that was not done before."""
 
-    def __init__(self, out: Path, boots: int, machines: Mapping[str, Described]) -> None:
-        self._out, self._boots, self._machines = out, boots, machines
+    def __init__(self, out: Path, boots: int, found: Published) -> None:
+        self._out, self._boots, self._machines = out, boots, found.machine
+        self._changes = {name: changes_of(found, name) for name in found.machine}
 
     def make(self, names: Iterable[str]) -> None:
         """The disks of these machines, before anything long begins. Raises SystemExit where a program is missing."""
@@ -215,12 +225,13 @@ class Machines:
             subprocess.run(argv, check=True)
         return disk
 
-    def booted(self, name: str, title: str, remedy: Remedy | None = None) -> Boots | None:
+    def booted(self, name: str, remedy: Remedy | None = None) -> Boots | None:
         """As it is, or with a remedy. None where it never got ready."""
         words, devices = (remedy.words, remedy.devices) if remedy is not None else ((), ())
         change = remedy.change if remedy is not None else ""
+        title = title_of(remedy)
         folder = self._out / name / title
-        if not (folder / "boots.json").is_file():
+        if not (folder / DONE).is_file():
             vm = self.disk(name)
             own = self._machines[name].words
             line = " ".join(((vm / "cmdline").read_text().strip(), *own, *words))
@@ -233,19 +244,20 @@ class Machines:
                 argv += [str(vm / "disk.raw"), "--kernel", str(vm / "vmlinuz"), "--initrd", str(vm / "initrd.img"),
                          "--append", line, "--ready", READY, "--clock", "instructions"]  # fmt: skip
             argv += [f"--qemu={word}" for word in (*self._machines[name].devices, *devices)]
-            argv += ["--try", change] if change else []
+            argv += ["--try", ",".join(self._changes[name])] if change else []
             say(f"=== {name}: {title}")
             ended = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
             if ended.returncode not in (0, NEVER_READY):  # that is a result, and all else is not
                 raise SystemExit(f"{name}, {title}: not booted (exit code {ended.returncode}); start again to go on")
             document = json.loads(ended.stdout)
-            records.write_atomic(folder / "boots.json", json.dumps(document).encode())
+            records.write_atomic(folder / DONE, json.dumps(document).encode())
         return read(folder, change)
 
-    def together(self, wanted: Sequence[tuple[str, str, Remedy | None]], jobs: int) -> None:
+    def together(self, wanted: Sequence[tuple[str, Remedy | None]], jobs: int) -> None:
         """Boot so many series at a time of those that are counted, which is the same beside others; the host's clock is
         for series that are alone."""
-        counted = [one for one in wanted if self._waits(one[0], one[2]) is None]
+        series = {(name, title_of(remedy)): (name, remedy) for name, remedy in wanted}
+        counted = [one for one in series.values() if self._waits(*one) is None]
         with ThreadPoolExecutor(jobs) as pool:
             for _ in pool.map(lambda one: self.booted(*one), counted):
                 pass
@@ -258,10 +270,10 @@ class Machines:
 
 def read(folder: Path, change: str = "") -> Boots | None:
     """What a series says of the machine as it is, or of the one with a change."""
-    document = json.loads((folder / "boots.json").read_text())
+    document = json.loads((folder / DONE).read_text())
     document.pop("schema")
     series = msgspec.convert(document, BootSeries)
-    variants = [one.name for one in series.variants if bool(one.changes) == bool(change)]
+    variants = [one.name for one in series.variants if one.changes == ((change,) if change else ())]
     if not variants:
         return None
     entries = series.entries(variants[0])
@@ -346,22 +358,22 @@ def main() -> None:
     out = chosen.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     found = of_machines(published(), chosen.machine)
-    machines = Machines(out, chosen.boots, published().machine)
+    machines = Machines(out, chosen.boots, published())
     machines.make(found.machine)
     tried = [one for one in found.remedy if not one.why]
-    boots_of = (len(tried) + sum(1 for one in tried if one.change) + len(found.machine)) * chosen.boots
-    say(f"{len(tried)} remedies, {boots_of} boots of two to five minutes each; what is there is found")
-    named = [(one.machine, title_of(one), one) for one in tried]
-    machines.together([*((name, AS_IT_IS, None) for name in found.machine), *named], chosen.jobs)
+    named = [*((name, None) for name in found.machine), *((one.machine, one) for one in tried)]
+    series = len({(name, title_of(remedy)) for name, remedy in named})
+    say(f"{len(tried)} remedies, {series} series of boots, two to five minutes each boot; what is there is found")
+    machines.together(named, chosen.jobs)
     before: dict[str, Boots] = {}
     for name in found.machine:
-        boots = machines.booted(name, AS_IT_IS)
+        boots = machines.booted(name)
         if boots is None:
             raise SystemExit(f"the machine {name} never got ready: its console is below {out / name / AS_IT_IS}")
         before[name] = boots
     rows = []
     for one in found.remedy:
-        after = None if one.why else machines.booted(one.machine, title_of(one), one)
+        after = None if one.why else machines.booted(one.machine, one)
         rows.append(judged(one, before[one.machine], after))
     publish(out, chosen.page, "remedies", table(found, before, rows))
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.fakes.tools import load_tool
 
+from vmtailor.booting import series
+
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
@@ -65,9 +67,20 @@ def test_what_a_remedy_brings_must_have_arrived(tool: Any) -> None:
         assert tool.verdict(tool.judged(brings, before, after)) == words
 
 
-def test_each_row_has_a_folder_of_its_own(tool: Any) -> None:
-    titles = [(one.machine, tool.title_of(one)) for one in tool.published().remedy]
+def test_each_row_has_a_folder_of_its_own_or_a_variant_of_its_machines_series(tool: Any) -> None:
+    found = tool.published()
+    titles = [(one.machine, tool.title_of(one), one.change) for one in found.remedy]
     assert len(set(titles)) == len(titles)
+    assert {tool.title_of(one) for one in found.remedy if one.change} == {tool.CHANGES}
+    assert tool.changes_of(found, "debian-13") == ["systemd-terminal"]
+    assert {"lsm", "audit"} <= set(tool.changes_of(found, "cloud"))
+
+
+def test_a_series_that_was_interrupted_is_not_read(tool: Any, tmp_path: Path) -> None:
+    assert tool.DONE != series.RECORD
+    (tmp_path / series.RECORD).write_text("{}")
+    with pytest.raises(FileNotFoundError):
+        tool.read(tmp_path)
 
 
 def test_the_table_has_a_line_for_each(tool: Any) -> None:
@@ -102,7 +115,7 @@ def test_machines_of_one_kernel_share_a_disk(tool: Any, tmp_path: Path) -> None:
     for name in ("cloud", "generic", "cloud-init"):
         (tmp_path / f"vm-{name}").mkdir()
         (tmp_path / f"vm-{name}" / "disk.raw").touch()
-    machines = tool.Machines(tmp_path, 2, found.machine)
+    machines = tool.Machines(tmp_path, 2, found)
     assert machines.disk("loader") == machines.disk("cloud") == tmp_path / "vm-cloud"
     assert machines.disk("cloud-init") == tmp_path / "vm-cloud-init"
 
@@ -111,18 +124,19 @@ def test_counted_series_run_beside_each_other_and_timed_ones_alone(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tool.published()
-    machines = tool.Machines(tmp_path, 2, found.machine)
+    machines = tool.Machines(tmp_path, 2, found)
     seen: list[tuple[str, str]] = []
-    monkeypatch.setattr(machines, "booted", lambda name, title, remedy=None: seen.append((name, title)))
+    monkeypatch.setattr(machines, "booted", lambda name, remedy=None: seen.append((name, tool.title_of(remedy))))
     of_loader = next(one for one in found.remedy if one.machine == "loader")
-    machines.together([("cloud", "as-it-is", None), ("loader", "as-it-is", None), ("loader", "x", of_loader)], 2)
-    assert seen == [("cloud", "as-it-is")]
+    changed = [("cloud", one) for one in found.remedy if one.machine == "cloud" and one.change]
+    machines.together([("cloud", None), ("loader", None), ("loader", of_loader), *changed], 1)
+    assert seen == [("cloud", tool.AS_IT_IS), ("cloud", tool.CHANGES)]
 
 
 def test_a_missing_boot_loader_is_told_before_anything_is_booted(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines = tool.Machines(tmp_path, 2, tool.published().machine)
+    machines = tool.Machines(tmp_path, 2, tool.published())
     monkeypatch.setattr(tool.shutil, "which", lambda name: None)
     monkeypatch.setattr(machines, "disk", lambda name: pytest.fail("a disk was made"))
     with pytest.raises(SystemExit, match="grub-pc-bin"):

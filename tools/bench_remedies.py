@@ -6,8 +6,10 @@
 The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
 booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
 gone are the proof that something was taken out. What a boot loader waits is before the kernel, where virtual time
-begins: it is timed by the host, from QEMU's start to the kernel's first line. Each series of boots is a folder below
-OUT: what is there is not made again. OUT/remedies.md has the table; `--page` writes it into a page, between its marks.
+begins: it is timed by the host, from QEMU's start to the kernel's first line. A kernel without messages has to be
+compiled: that is tried on the machine fitted to an image, whose milestones are met in the kernel's code. Each series of
+boots is a folder below OUT: what is there is not made again. OUT/remedies.md has the table; `--page` writes it into a
+page, between its marks.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ NEVER_READY = 5
 AS_IT_IS, CHANGES = "as-it-is", "changes-of-the-catalogue"
 #: The record of a series that came to its end; its own, in the same folder, is there as soon as the first boot is.
 DONE = "series.json"
+READY_TITLE = "to a container"
 #: Milestones between which it is measured, and their titles.
 SPANS = (
     ("kernel", "initrd", "to the RAM disk"),
     ("kernel", "init", "to systemd"),
-    ("kernel", "ready", "to a container"),
+    ("kernel", "ready", READY_TITLE),
 )
+BEFORE = "before the kernel"
 #: The kernel's first line, for machines that are started by a boot loader of their own.
 FIRST_LINE = "log:Linux version"
 #: A line of the console: its time away, and what differs from boot to boot.
@@ -76,6 +80,7 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str
     kernel: str = ""
+    image: str = ""
     suite: str = "bookworm"
     add: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
@@ -93,23 +98,22 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Boots:
-    """The boots of one machine, as it is or with a remedy. `spans`: virtual seconds between milestones, a value for
-    each boot, or one span of the host's seconds before the kernel; `messages`: the shapes of what the first boot
-    said."""
+    """The boots of one machine, as it is or with a remedy. `spans`: by title, virtual seconds between milestones, a
+    value for each boot; or the host's seconds BEFORE the kernel. `messages`: the shapes of what the first boot said."""
 
-    spans: tuple[tuple[float, ...], ...]
+    spans: Mapping[str, tuple[float, ...]]
     messages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a remedy. `gains`: virtual seconds saved in each span, None where it was not tried. `decided`: the
-    last of them that is larger than what boots of the same machine differ by, None where none is. `gone`: messages;
+    """What became of a remedy. `gains`: seconds saved in each span, None where it was not tried. `decided`: the last of
+    them that is larger than what boots of the same machine differ by, None where none is. `gone`: messages;
     `there`: as many the machine has as it is. `arrived`: what the remedy brings in place of something was seen; None
     where it brings nothing."""
 
     remedy: Remedy
-    gains: tuple[float, ...] | None
+    gains: Mapping[str, float] | None
     decided: float | None
     there: int
     gone: int
@@ -172,9 +176,11 @@ def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
     there, gone = proof(remedy.lines, before.messages, after.messages if after else before.messages)
     if after is None:
         return Row(remedy, None, None, there, gone)
-    gains = tuple(_mean(one) - _mean(two) for one, two in zip(before.spans, after.spans, strict=True))
-    seen = zip(gains, before.spans, after.spans, strict=True)
-    decided = [gain for gain, one, two in seen if abs(gain) > max(_spread(one), _spread(two))]
+    pairs = {title: (before.spans[title], after.spans[title]) for title in before.spans if title in after.spans}
+    gains = {title: _mean(one) - _mean(two) for title, (one, two) in pairs.items()}
+    decided = [
+        gains[title] for title, (one, two) in pairs.items() if abs(gains[title]) > max(_spread(one), _spread(two))
+    ]
     arrived = any(re.search(remedy.arrives, line) for line in after.messages) if remedy.arrives else None
     return Row(remedy, gains, decided[-1] if decided else None, there, gone, arrived)
 
@@ -200,7 +206,18 @@ class Machines:
             if self._machines[name].loader is not None and shutil.which("grub-mkimage") is None:
                 raise SystemExit("grub-mkimage is missing: install the packages grub-common and grub-pc-bin")
         for name in names:
-            self.disk(name)
+            self.bundle(name) if self._machines[name].image else self.disk(name)
+
+    def bundle(self, name: str) -> Path:
+        """The machine fitted to an example's image, as `make demo` does it."""
+        image = self._machines[name].image
+        folder, content = self._out / f"bundle-{image}", self._out / f"image-{image}"
+        if not (folder / "bundle.json").is_file():
+            subprocess.run([sys.executable, str(ROOT / "examples" / "build.py"), image, str(content)], check=True)
+            exercise = ROOT / "examples" / image / "exercise.toml"
+            argv = [sys.executable, "-m", "vmtailor", "fit", f"oci:{content}", "-x", str(exercise), "-o", str(folder)]
+            subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
+        return folder
 
     def disk(self, name: str) -> Path:
         """The folder with a machine's disk; machines of one kernel and the same packages share one."""
@@ -227,23 +244,12 @@ class Machines:
 
     def booted(self, name: str, remedy: Remedy | None = None) -> Boots | None:
         """As it is, or with a remedy. None where it never got ready."""
-        words, devices = (remedy.words, remedy.devices) if remedy is not None else ((), ())
         change = remedy.change if remedy is not None else ""
         title = title_of(remedy)
         folder = self._out / name / title
         if not (folder / DONE).is_file():
-            vm = self.disk(name)
-            own = self._machines[name].words
-            line = " ".join(((vm / "cmdline").read_text().strip(), *own, *words))
-            argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--timeout", str(TIMEOUT_S),
-                    "--machine", "q35", "--json", "-o", str(folder)]  # fmt: skip
-            waits = self._waits(name, remedy)
-            if waits is not None:
-                argv += [str(self._with_loader(vm, waits)), "--ready", FIRST_LINE, "--clock", "wall"]
-            else:
-                argv += [str(vm / "disk.raw"), "--kernel", str(vm / "vmlinuz"), "--initrd", str(vm / "initrd.img"),
-                         "--append", line, "--ready", READY, "--clock", "instructions"]  # fmt: skip
-            argv += [f"--qemu={word}" for word in (*self._machines[name].devices, *devices)]
+            argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--json", "-o", str(folder)]
+            argv += self._machine(name, remedy)
             argv += ["--try", ",".join(self._changes[name])] if change else []
             say(f"=== {name}: {title}")
             ended = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
@@ -252,6 +258,26 @@ class Machines:
             document = json.loads(ended.stdout)
             records.write_atomic(folder / DONE, json.dumps(document).encode())
         return read(folder, change)
+
+    def _machine(self, name: str, remedy: Remedy | None) -> list[str]:
+        """What `boot` is told of a machine: with a remedy, where that is words and devices."""
+        about, counted = self._machines[name], ["--clock", "instructions"]
+        if about.image:
+            return [str(self.bundle(name)), *counted]
+        words, devices = (remedy.words, remedy.devices) if remedy is not None else ((), ())
+        vm, waits = self.disk(name), self._waits(name, remedy)
+        line = " ".join(((vm / "cmdline").read_text().strip(), *about.words, *words))
+        argv = [
+            "--machine",
+            "q35",
+            "--timeout",
+            str(TIMEOUT_S),
+            *(f"--qemu={word}" for word in (*about.devices, *devices)),
+        ]
+        if waits is not None:
+            return [str(self._with_loader(vm, waits)), *argv, "--ready", FIRST_LINE, "--clock", "wall"]
+        return [str(vm / "disk.raw"), *argv, "--kernel", str(vm / "vmlinuz"), "--initrd", str(vm / "initrd.img"),
+                "--append", line, "--ready", READY, *counted]  # fmt: skip
 
     def together(self, wanted: Sequence[tuple[str, Remedy | None]], jobs: int) -> None:
         """Boot so many series at a time of those that are counted, which is the same beside others; the host's clock is
@@ -280,27 +306,27 @@ def read(folder: Path, change: str = "") -> Boots | None:
     if series.clock is Clock.WALL:
         at = [one.boot.at("ready") for one in entries]
         console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
-        return None if None in at else Boots((tuple(one for one in at if one is not None),), shapes(console))
-    spans = []
-    for first, last, _ in SPANS:
+        return None if None in at else Boots({BEFORE: tuple(one for one in at if one is not None)}, shapes(console))
+    spans = {}
+    for first, last, title in SPANS:
         ends = [(one.boot.at(first, series.clock), one.boot.at(last, series.clock)) for one in entries]
         whole = [end - begin for begin, end in ends if begin is not None and end is not None]
-        if len(whole) < len(ends):
-            return None  # it did not come so far
-        spans.append(tuple(whole))
+        if len(whole) == len(ends):  # a machine without an initial RAM disk has no milestone there
+            spans[title] = tuple(whole)
     console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
-    return Boots(tuple(spans), shapes(console))
+    return Boots(spans, shapes(console)) if READY_TITLE in spans else None
 
 
 def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:
     """The tables in Markdown: the machines as they are, then each remedy."""
     lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", f"| --- |{' ---: |' * len(SPANS)}"]
     for name, boots in before.items():
-        if len(boots.spans) == len(SPANS):
-            lines.append(f"| {found.machine[name].title} | {' | '.join(map(_cell, boots.spans))} |")
+        if BEFORE not in boots.spans:
+            cells = (_cell(boots.spans[title]) if title in boots.spans else "–" for _, _, title in SPANS)
+            lines.append(f"| {found.machine[name].title} | {' | '.join(cells)} |")
     for name, boots in before.items():
-        if len(boots.spans) == 1:
-            lines += ["", f"{found.machine[name].title}: {_cell(boots.spans[0])} s of the host before the kernel."]
+        if BEFORE in boots.spans:
+            lines += ["", f"{found.machine[name].title}: {_cell(boots.spans[BEFORE])} s of the host before the kernel."]
     titles = " | ".join(f"saves: {title}, s" for _, _, title in SPANS)
     lines += ["", f"| remedy | said to gain | on | {titles} | its messages, before → gone | verdict |"]
     lines += [f"| --- | --- | --- |{' ---: |' * (len(SPANS) + 1)} --- |"]
@@ -310,8 +336,8 @@ def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) ->
 
 def _line(found: Published, row: Row) -> str:
     one = row.remedy
-    whole = row.gains is not None and len(row.gains) == len(SPANS)
-    gains = " | ".join(f"{gain:.3f}" for gain in row.gains or ()) if whole else " | ".join("–" for _ in SPANS)
+    known = row.gains or {}
+    gains = " | ".join(f"{known[title]:.3f}" if title in known else "–" for _, _, title in SPANS)
     said = f"{one.said}: {found.work[one.work].title}"
     lines = f"{row.there} → {row.gone}"
     return f"| {one.what} | {said} | {one.machine} | {gains} | {lines} | {verdict(row)} |"
@@ -323,7 +349,7 @@ def _cell(span: Sequence[float]) -> str:
 
 def verdict(row: Row) -> str:
     """In words."""
-    if row.gains is not None and len(row.gains) == 1 and row.decided is not None:
+    if row.gains is not None and BEFORE in row.gains and row.decided is not None:
         return f"real: {row.decided:.2f} s of the host, before the kernel"
     if row.remedy.why:
         return f"not tried: {row.remedy.why}"

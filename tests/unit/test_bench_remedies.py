@@ -17,6 +17,10 @@ def tool() -> Any:
     return load_tool("bench_remedies")
 
 
+def spans(tool: Any, *values: tuple[float, ...]) -> dict[str, tuple[float, ...]]:
+    return {title: seen for (_, _, title), seen in zip(tool.SPANS, values, strict=True)}
+
+
 def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_path: Path) -> None:
     found = tool.published()
     assert len(found.remedy) >= 14 and {one.machine for one in found.remedy} == set(found.machine)
@@ -45,25 +49,27 @@ def test_a_saving_is_real_where_it_is_larger_than_the_spread(
     tool: Any, after: tuple[float, ...] | None, expected: str
 ) -> None:
     usb = next(one for one in tool.published().remedy if one.what == "no USB")
-    before = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered", "usbhid: driver", "other"))
-    ends = tool.Boots(tuple((end, end) for end in after), ("other",)) if after else None
+    before = tool.Boots(
+        spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered", "usbhid: driver", "other")
+    )
+    ends = tool.Boots(spans(tool, *((end, end) for end in after)), ("other",)) if after else None
     row = tool.judged(usb, before, ends)
     assert tool.verdict(row) == expected and row.there == 2 and row.gone == (2 if after else 0)
 
 
 def test_hardware_that_is_not_there_proves_nothing(tool: Any) -> None:
     usb = next(one for one in tool.published().remedy if one.what == "no USB")
-    boots = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("other",))
-    assert tool.verdict(tool.judged(usb, boots, tool.Boots(((1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), ()))).startswith(
-        "cannot tell"
-    )
+    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("other",))
+    assert tool.verdict(
+        tool.judged(usb, boots, tool.Boots(spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), ()))
+    ).startswith("cannot tell")
 
 
 def test_what_a_remedy_brings_must_have_arrived(tool: Any) -> None:
     (brings,) = (one for one in tool.published().remedy if one.what.startswith("a credential by fw_cfg"))
-    before = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("cloud-init: none",))
+    before = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("cloud-init: none",))
     for said, words in (("a credential arrived", "real"), ("another", "cannot tell: what it brings did not arrive")):
-        after = tool.Boots(((1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), (said,))
+        after = tool.Boots(spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), (said,))
         assert tool.verdict(tool.judged(brings, before, after)) == words
 
 
@@ -85,7 +91,7 @@ def test_a_series_that_was_interrupted_is_not_read(tool: Any, tmp_path: Path) ->
 
 def test_the_table_has_a_line_for_each(tool: Any) -> None:
     found = tool.published()
-    boots = tool.Boots(((2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered",))
+    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered",))
     rows = [tool.judged(one, boots, None if one.why else boots) for one in found.remedy]
     text = tool.table(found, dict.fromkeys(found.machine, boots), rows)
     assert all(one.what in text and one.said in text for one in found.remedy) and "2.05 ± 0.05" in text
@@ -103,7 +109,7 @@ def test_some_machines_alone(tool: Any) -> None:
 def test_what_a_loader_waits_is_told_in_the_hosts_seconds(tool: Any) -> None:
     found = tool.published()
     menu = next(one for one in found.remedy if one.machine == "loader")
-    before, after = tool.Boots(((7.1, 7.2),), ("BOOT_IMAGE=#",)), tool.Boots(((2.0, 2.1),), ("BOOT_IMAGE=#",))
+    before, after = (tool.Boots({tool.BEFORE: seen}, ("BOOT_IMAGE=#",)) for seen in ((7.1, 7.2), (2.0, 2.1)))
     row = tool.judged(menu, before, after)
     assert tool.verdict(row) == "real: 5.10 s of the host, before the kernel"
     text = tool.table(tool.of_machines(found, ["loader"]), {"loader": before}, [row])
@@ -141,3 +147,14 @@ def test_a_missing_boot_loader_is_told_before_anything_is_booted(
     monkeypatch.setattr(machines, "disk", lambda name: pytest.fail("a disk was made"))
     with pytest.raises(SystemExit, match="grub-pc-bin"):
         machines.make(["cloud", "loader"])
+
+
+def test_a_fitted_machine_has_no_milestone_of_a_ram_disk(tool: Any) -> None:
+    found = tool.published()
+    (quiet,) = (one for one in found.remedy if one.machine == "fitted")
+    init, ready = (title for _, _, title in tool.SPANS[1:])
+    before = tool.Boots({init: (0.2, 0.2), ready: (0.5, 0.5)}, ("Linux version #", "Memory: #"))
+    row = tool.judged(quiet, before, tool.Boots({init: (0.18, 0.18), ready: (0.48, 0.48)}, ()))
+    text = tool.table(found, {"fitted": before}, [row])
+    assert "| – | 0.20 ± 0.00 | 0.50 ± 0.00 |" in text
+    assert "| – | 0.020 | 0.020 | 2 → 2 | real |" in text

@@ -53,8 +53,8 @@ SPANS = (
 BEFORE = "before the kernel"
 #: The kernel's first line, for machines that are started by a boot loader of their own.
 FIRST_LINE = "log:Linux version"
-#: A line of the console: its time away, and what differs from boot to boot.
-_STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
+#: What begins a kernel's message: its time, or its level where it has none; and what differs from boot to boot.
+_BEGIN = re.compile(r"^(?:\[ *\d+\.\d+\] |<\d{1,2}>)")
 _OWN = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
@@ -163,7 +163,7 @@ def changes_of(found: Published, machine: str) -> list[str]:
 def shapes(console: str) -> tuple[str, ...]:
     """The kernel's messages, without what differs from boot to boot."""
     lines = (line.rstrip() for line in console.splitlines())
-    return tuple(_OWN.sub("#", _STAMP.sub("", line)) for line in lines if _STAMP.match(line))
+    return tuple(_OWN.sub("#", _BEGIN.sub("", line)) for line in lines if _BEGIN.match(line))
 
 
 def proof(lines: str, before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:

@@ -34,6 +34,7 @@ def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_
 def test_messages_are_the_same_whatever_their_time_and_numbers(tool: Any) -> None:
     console = "SeaBIOS\n[    0.100000] usb 1-1: new device, address 5\r\n[   12.000001] usb 1-1: at 0xffff8880\nlogin:"
     assert tool.shapes(console) == ("usb #-#: new device, address #", "usb #-#: at #")
+    assert tool.shapes("<5>Linux version 6.1\n<6>Memory: 12K") == ("Linux version #.#", "Memory: #K")
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 
     tools/bench_remedies.py [--boots 2] [--jobs 2] [--machine cloud generic] [--out build/bench-remedies] [--page FILE]
 
-The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each is
-booted as it is and with each remedy alone, on the instruction clock, until a container has run. The messages that are
-gone are the proof that something was taken out. What a boot loader waits is before the kernel, where virtual time
-begins: it is timed by the host, from QEMU's start to the kernel's first line. A kernel without messages has to be
-compiled: that is tried on the machine fitted to an image, whose milestones are met in the kernel's code. Each series of
-boots is a folder below OUT: what is there is not made again. OUT/remedies.md has the table; `--page` writes it into a
-page, between its marks.
+The machines are those of examples/debian-vm, one for each kernel that benchmarks/remedies/published.toml names; each
+is booted as it is and with each remedy alone, on the instruction clock, until a container has run. Two boots of the
+same bytes hardly differ there; so the machine as it is is booted with words that mean nothing, too, and what those
+move is no saving. The messages that are gone are the proof that something was taken out. What a boot loader waits is
+before the kernel, where virtual time begins: it is timed by the host, from QEMU's start to the kernel's first line. A
+kernel without messages has to be compiled: that is tried on the machine fitted to an image, whose milestones are met
+in the kernel's code. Each series of boots is a folder below OUT: what is there is not made again. OUT/remedies.md has
+the table; `--page` writes it into a page, between its marks.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ READY = "log:a container ran"
 TIMEOUT_S = 3000
 #: Exit code of `boot` where the guest never got ready.
 NEVER_READY = 5
+#: Words that no kernel and no program knows.
+NOTHING = ("nothing=1", "nothing=0123456789abcdef")
 AS_IT_IS, CHANGES = "as-it-is", "changes-of-the-catalogue"
 #: The record of a series that came to its end; its own, in the same folder, is there as soon as the first boot is.
 DONE = "series.json"
@@ -73,6 +76,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hardware: bool = False
     arrives: str = ""
     why: str = ""
+    control: bool = False
 
 
 class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,6 +137,20 @@ def published(path: Path = REMEDIES) -> Published:
         if bool(one.words or one.change or one.loader is not None) == bool(one.why):
             raise ValueError(f"{one.what}: either it is tried, or why it is not")
     return found
+
+
+def controls(machine: str) -> list[Remedy]:
+    """What is no remedy at all: words that mean nothing, booted once each."""
+    return [
+        Remedy(f"a word that means nothing, {number}", "", "", machine, "", words=(word,), control=True)
+        for number, word in enumerate(NOTHING, 1)
+    ]
+
+
+def as_one(boots: Sequence[Boots]) -> Boots:
+    """Boots of one machine as one; its messages are those of the first."""
+    spans = {title: sum((one.spans.get(title, ()) for one in boots), ()) for title in boots[0].spans}
+    return Boots(spans, boots[0].messages)
 
 
 def title_of(remedy: Remedy | None) -> str:
@@ -248,7 +266,8 @@ class Machines:
         title = title_of(remedy)
         folder = self._out / name / title
         if not (folder / DONE).is_file():
-            argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(self._boots), "--json", "-o", str(folder)]
+            times = 1 if remedy is not None and remedy.control else self._boots
+            argv = [sys.executable, "-m", "vmtailor", "boot", "-n", str(times), "--json", "-o", str(folder)]
             argv += self._machine(name, remedy)
             argv += ["--try", ",".join(self._changes[name])] if change else []
             say(f"=== {name}: {title}")
@@ -262,9 +281,9 @@ class Machines:
     def _machine(self, name: str, remedy: Remedy | None) -> list[str]:
         """What `boot` is told of a machine: with a remedy, where that is words and devices."""
         about, counted = self._machines[name], ["--clock", "instructions"]
-        if about.image:
-            return [str(self.bundle(name)), *counted]
         words, devices = (remedy.words, remedy.devices) if remedy is not None else ((), ())
+        if about.image:
+            return [str(self.bundle(name)), *counted, *(["--append", " ".join(words)] if words else [])]
         vm, waits = self.disk(name), self._waits(name, remedy)
         line = " ".join(((vm / "cmdline").read_text().strip(), *about.words, *words))
         argv = [
@@ -319,7 +338,10 @@ def read(folder: Path, change: str = "") -> Boots | None:
 
 def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:
     """The tables in Markdown: the machines as they are, then each remedy."""
-    lines = [f"| as it is | {' | '.join(title + ', s' for _, _, title in SPANS)} |", f"| --- |{' ---: |' * len(SPANS)}"]
+    lines = [
+        f"| as it is, and with words that mean nothing | {' | '.join(title + ', s' for _, _, title in SPANS)} |",
+        f"| --- |{' ---: |' * len(SPANS)}",
+    ]
     for name, boots in before.items():
         if BEFORE not in boots.spans:
             cells = (_cell(boots.spans[title]) if title in boots.spans else "–" for _, _, title in SPANS)
@@ -387,16 +409,19 @@ def main() -> None:
     machines = Machines(out, chosen.boots, published())
     machines.make(found.machine)
     tried = [one for one in found.remedy if not one.why]
-    named = [*((name, None) for name in found.machine), *((one.machine, one) for one in tried)]
+    nothing = {name: controls(name) if about.loader is None else [] for name, about in found.machine.items()}
+    named = [(name, one) for name in found.machine for one in (None, *nothing[name])]
+    named += [(one.machine, one) for one in tried]
     series = len({(name, title_of(remedy)) for name, remedy in named})
     say(f"{len(tried)} remedies, {series} series of boots, two to five minutes each boot; what is there is found")
     machines.together(named, chosen.jobs)
     before: dict[str, Boots] = {}
     for name in found.machine:
-        boots = machines.booted(name)
-        if boots is None:
-            raise SystemExit(f"the machine {name} never got ready: its console is below {out / name / AS_IT_IS}")
-        before[name] = boots
+        seen = [machines.booted(name, one) for one in (None, *nothing[name])]
+        boots = [one for one in seen if one is not None]
+        if len(boots) < len(seen):
+            raise SystemExit(f"the machine {name} never got ready: its consoles are below {out / name}")
+        before[name] = as_one(boots)
     rows = []
     for one in found.remedy:
         after = None if one.why else machines.booted(one.machine, one)

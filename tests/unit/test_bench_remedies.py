@@ -159,3 +159,21 @@ def test_a_fitted_machine_has_no_milestone_of_a_ram_disk(tool: Any) -> None:
     text = tool.table(found, {"fitted": before}, [row])
     assert "| – | 0.20 ± 0.00 | 0.50 ± 0.00 |" in text
     assert "| – | 0.020 | 0.020 | 2 → 2 | real |" in text
+
+
+def test_what_a_word_that_means_nothing_moves_is_no_saving(tool: Any) -> None:
+    usb = next(one for one in tool.published().remedy if one.what == "no USB")
+    alone = tool.Boots(spans(tool, (2.0, 2.0), (4.49, 4.49), (13.25, 13.27)), ("usbcore: registered",))
+    moved = tool.Boots(spans(tool, (2.01,), (4.52,), (13.33,)), ("other",))
+    after = tool.Boots(spans(tool, (2.0, 2.0), (4.49, 4.49), (13.22, 13.22)), ())
+    assert tool.verdict(tool.judged(usb, alone, after)) == "real"
+    whole = tool.as_one([alone, moved])
+    assert tool.verdict(tool.judged(usb, whole, after)) == "less than boots of one machine differ by"
+    assert whole.messages == alone.messages
+
+
+def test_controls_have_a_folder_each_and_are_no_rows(tool: Any) -> None:
+    found = tool.controls("cloud")
+    assert len({tool.title_of(one) for one in found}) == len(found) == len(tool.NOTHING)
+    assert all(one.control and one.words for one in found)
+    assert not any(one.control for one in tool.published().remedy)

@@ -42,7 +42,7 @@ TIMEOUT_S = 3000
 #: Exit code of `boot` where the guest never got ready.
 NEVER_READY = 5
 #: Words that no kernel and no program knows.
-NOTHING = ("nothing=1", "nothing=0123456789abcdef")
+NOTHING = ("placebo=1", "placebo=0123456789abcdef")
 AS_IT_IS, CHANGES = "as-it-is", "changes-of-the-catalogue"
 #: The record of a series that came to its end; its own, in the same folder, is there as soon as the first boot is.
 DONE = "series.json"

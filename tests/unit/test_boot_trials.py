@@ -21,11 +21,13 @@ from tests.fakes.boot_data import GATHERED
 
 from vmtailor.analysis.changes import choosing, expecting
 from vmtailor.analysis.changes.known import Candidate, candidates
+from vmtailor.analysis.guests import machines
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
 from vmtailor.base.words.figures import millions
+from vmtailor.booting import series
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.tables.boot_table import show
 from vmtailor.drivers.guest.ready import parse_signal
@@ -254,12 +256,13 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
         natives=Natives(tmp_path),
         on_boot=on_boot,
     )
-    assert booted == ["profile", "base", "audit", "base"]
+    assert booted == ["profile", "base", "audit", "control-1", "control-2"]
     assert [(t.verdict, t.measured[0].value) for t in found.trials] == [(Verdict.BETTER, -4.0)]
     text = io.StringIO()
     show(found, tmp_path, Console(file=text, width=200))
     assert "judged by the virtual time of ready" in text.getvalue()
-    assert f"{millions(7e6)} instructions from QEMU's start to ready, the boots differ by 0" in text.getvalue()
+    assert f"{millions(7e6)} instructions from QEMU's start to ready" in text.getvalue()
+    assert "a word that means nothing moves it by up to 0.000 s" in text.getvalue()
 
 
 def test_the_command_is_pure_and_never_writes_the_disk() -> None:
@@ -338,3 +341,51 @@ def test_boots_that_can_never_decide_are_said_beforehand(
 ) -> None:
     said = machine_bench.doubt(clock, judged_by, changes, times)
     assert (f"--times {least} " in said) if least else said == ""
+
+
+@pytest.mark.parametrize(
+    ("saved", "verdict"), [(0.03, Verdict.SAME), (0.06, Verdict.SAME), (0.3, Verdict.BETTER), (-0.3, Verdict.WORSE)]
+)
+def test_what_a_word_that_means_nothing_moves_is_no_saving(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, saved: float, verdict: Verdict
+) -> None:
+    def booted(at_s: float) -> tuple[Boot, Gathered]:
+        ready = Milestone("ready", wall_s=1.0, virtual_ns=round(at_s * 1e9), executed=7_000_000)
+        console = b"[    0.000000] Linux version 6.12.1 (x)\n"
+        return Boot(Outcome.READY, (ready,), 1.0), replace(GATHERED, console=console)
+
+    class Played:
+        def __init__(self, natives: Natives) -> None:
+            pass
+
+        def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
+            moved = 0.07 if machines.NOTHING[1] in machine.append else 0.0
+            return booted(13.27 + moved - (saved if "audit=0" in machine.append else 0.0))
+
+    monkeypatch.setattr(trying, "Settled", Played)
+    vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
+    found = trying.on_machine("vm", vm, signal, [candidate("audit")], tmp_path, times=1, natives=Natives(tmp_path))
+    assert [one.verdict for one in found.trials] == [verdict]
+    assert found.variants[0].name == machine_bench.BASE and len(found.controls) == 2
+    text = io.StringIO()
+    show(found, tmp_path, Console(file=text, width=200))
+    assert "a word that means nothing moves it by up to 0.070 s" in text.getvalue()
+
+
+def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:
+    counted = replace(DIRECT, clock=Clock.INSTRUCTIONS)
+    found = machines.controls(counted)
+    assert [one.append for one in found] == [(*DIRECT.append, word) for word in machines.NOTHING]
+    assert not machines.controls(DIRECT) and not machines.controls(replace(counted, kernel=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "times", "expected"),
+    [(1, 1, "u a v w"), (1, 2, "u a v a w"), (1, 4, "u a v a w a u a v"), (7, 1, "u a b c d e f v g w")],
+)
+def test_between_the_changed_machines_the_unchanged_ones_take_turns(changes: int, times: int, expected: str) -> None:
+    unchanged = [series.variant(name, DIRECT) for name in "uvw"]
+    changed = [series.variant(name, DIRECT) for name in "abcdefg"[:changes]]
+    turns = machine_bench.in_turn(unchanged, changed, times)
+    assert " ".join(one.name for one, _ in turns) == expected
+    assert len({(one.name, number) for one, number in turns}) == len(turns)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun
+from vmtailor.analysis.guests import machines
 from vmtailor.analysis.statistics.stats import can_decide
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
@@ -23,7 +25,7 @@ from vmtailor.model.trial import Purpose
 from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.trials import Ran, Trials
 
-BASE = "base"
+BASE, CONTROL = "base", "control"
 #: So many changed machines are booted between two boots of the machine as it is.
 BETWEEN = 6
 #: The figure that each way of judging is by.
@@ -45,7 +47,8 @@ class Changed:
 @dataclass(eq=False)
 class MachineBench:
     """Boots the machine as it is and each changed one in turn, `times` times. The machine as it is is booted again
-    after every few changed ones, so that the spread between its boots is known. `found` is every boot so far."""
+    after every few changed ones, so that the spread between its boots is known; where those would hardly differ, with
+    words that mean nothing. `found` is every boot so far."""
 
     subject: str
     base: Machine
@@ -73,7 +76,7 @@ class MachineBench:
         """Boot each, the machine as it is between them; when it was booted before, those boots count."""
         changed = [series.variant(name, one.machine, one.changes) for name, one in made.items()]
         if self.found is None:
-            more = in_turn(series.variant(BASE, self.base), changed, self.times)
+            more = in_turn(self._unchanged(), changed, self.times)
             before: tuple[SeriesBoot, ...] = ()
         else:
             more = [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
@@ -83,7 +86,15 @@ class MachineBench:
             self.subject, self._schedule, self.workload, self.out,
             before=(*before, *self._earlier.of(self.workload, more)), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
-        return TrialRun(samples=self._samples(BASE)), {name: self._ran(name) for name in made}
+        return TrialRun(samples=self._samples(*(one.name for one in self._unchanged()))), {
+            name: self._ran(name) for name in made
+        }
+
+    def _unchanged(self) -> tuple[Variant, ...]:
+        """The machine as it is, first, and its controls."""
+        others = machines.controls(self.base) if self.judged_by is JudgedBy.READY else ()
+        controls = (series.variant(f"{CONTROL}-{number}", one) for number, one in enumerate(others, 1))
+        return (series.variant(BASE, self.base), *controls)
 
     def _ran(self, name: str) -> Ran[tuple[Boot, ...]]:
         assert self.found is not None
@@ -91,10 +102,11 @@ class MachineBench:
         failures = tuple(f"{b.outcome}: {b.problem}" for b in boots if b.outcome is not Outcome.READY)
         return Ran(TrialRun(failures, self._samples(name)), boots)
 
-    def _samples(self, name: str) -> tuple[Samples, ...]:
+    def _samples(self, *names: str) -> tuple[Samples, ...]:
         """The figure that is judged by, then host time and processor time, where they mean anything."""
         assert self.found is not None
-        found, clock = [b for b in self.found.of(name) if b.outcome is Outcome.READY], self.found.clock
+        clock = self.found.clock
+        found = [b for name in names for b in self.found.of(name) if b.outcome is Outcome.READY]
         ready = tuple(at for b in found if (at := b.at("ready", clock)) is not None)
         values = {
             Figure.READY: ready,
@@ -126,17 +138,18 @@ def _interaction(judged: Sequence[Change]) -> float | None:
     return sum(change.measured[0].value for change in alone) - last.measured[0].value
 
 
-def in_turn(base: Variant, changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
-    """What is booted, and the number of the boot among its variant's: the base between every few others."""
+def in_turn(unchanged: Sequence[Variant], changed: Sequence[Variant], times: int) -> list[tuple[Variant, int]]:
+    """What is booted, and the number of the boot among its variant's: between every few others the machine as it is, or
+    one of its controls, in turn."""
     schedule: list[tuple[Variant, int]] = []
-    bases = 0
+    turns = ((one, number) for number in itertools.count(1) for one in unchanged)
     for number in range(1, times + 1):
         for place, one in enumerate(changed):
             if place % BETWEEN == 0:
-                bases += 1
-                schedule.append((base, bases))
+                schedule.append(next(turns))
             schedule.append((one, number))
-    return [*schedule, (base, bases + 1)]
+    taken = times * -(-len(changed) // BETWEEN)
+    return [*schedule, *itertools.islice(turns, max(1, len(unchanged) - taken))]
 
 
 def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:

@@ -20,6 +20,10 @@ TIMES = (
 )
 
 
+#: Words that mean nothing, each of another length: options of a module that nobody has, of which no kernel speaks.
+NOTHING = ("placebo.a=1", "placebo.b=0123456789abcdef")
+
+
 def usual(row: Architecture) -> Machine:
     """A machine for a system with an init of its own, before anything is chosen."""
     return Machine(
@@ -108,6 +112,17 @@ def countable(machine: Machine) -> Machine:
     """A machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
     words = machine.append if "nokaslr" in machine.append else (*machine.append, "nokaslr")
     return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
+
+
+def controls(machine: Machine) -> tuple[Machine, ...]:
+    """The machine with a word that means nothing, once for each of them; none where the command line is not ours, or
+    where the host's clock makes boots differ more than that.
+
+    Where instructions are time, boots of the same bytes hardly differ. Any other word moves what comes after it: no
+    change is better, or worse, by less than these are."""
+    if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
+        return ()
+    return tuple(replace(machine, append=(*machine.append, word)) for word in NOTHING)
 
 
 def counted(machine: Machine) -> Machine:

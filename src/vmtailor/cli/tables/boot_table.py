@@ -138,10 +138,22 @@ def _trials(series: BootSeries, console: Console) -> None:
     virtual = series.judged_by is JudgedBy.READY and series.clock is Clock.INSTRUCTIONS
     judged = "the virtual time of ready" if virtual else _JUDGED[series.judged_by]
     console.print(Text(f"judged by {judged}; + is a saving", style="dim"))
+    if moved := _moved(series):
+        console.print(Text(moved, style="dim"))
     if series.interaction is not None:
         more = "more" if series.interaction >= 0 else "less"
         size = abs(series.interaction) / (1e6 if counted else 1.0)
         console.print(Text(f"together the changes save {size:.2f} {unit} {more} than the sum of each alone"))
+
+
+def _moved(series: BootSeries) -> str:
+    """What words that mean nothing do to the machine as it is; empty where none were tried."""
+    before = [at for one in series.of(series.variants[0].name) if (at := one.at("ready", series.clock)) is not None]
+    after = [at for one in series.controls if (at := one.at("ready", series.clock)) is not None]
+    if not before or not after:
+        return ""
+    most = max(abs(at - statistics.median(before)) for at in after)
+    return f"a word that means nothing moves it by up to {_s(most)} s: what is less is no saving"
 
 
 def _more(one: Change, name: str) -> Effect | None:

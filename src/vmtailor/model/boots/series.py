@@ -23,7 +23,8 @@ class JudgedBy(StrEnum):
 
 @dataclass(frozen=True)
 class Variant:
-    """A machine as it was booted: `base`, or with changes of the catalogue applied (`changes` are their ids)."""
+    """A machine as it was booted: `base`, a control (base with a word that means nothing), or with changes of the
+    catalogue applied (`changes` are their ids)."""
 
     name: str
     machine: Machine
@@ -71,3 +72,8 @@ class BootSeries:
     def of(self, variant: str) -> tuple[Boot, ...]:
         """The boots of one variant, in order."""
         return tuple(one.boot for one in self.entries(variant))
+
+    @property
+    def controls(self) -> tuple[Boot, ...]:
+        """The boots with words that mean nothing."""
+        return tuple(boot for one in self.variants[1:] if not one.changes for boot in self.of(one.name))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vmtailor.analysis.changes.judging import Samples, TrialRun
+from vmtailor.analysis.guests import machines
 from vmtailor.base.files import records, temporary
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.workload import Until
@@ -23,7 +24,8 @@ from vmtailor.stages.system_verify import SystemTarget
 
 #: Bytes of command line that words may fill it up to: a kernel takes 2,048, and whoever drives the system adds words.
 COMMAND_LINE_BYTES = 1900
-#: How often the machine as it is gets ready, where nothing else is asked of it: what its boots differ by counts.
+#: How often the machine as it is gets ready on the host's clock, where nothing else is asked of it: what its boots
+#: differ by counts.
 BASE_BOOTS = 2
 _RUN = "run.json"
 
@@ -50,9 +52,18 @@ class DrivenBench:
     def run(self, made: Mapping[str, Machine]) -> tuple[TrialRun, Mapping[str, Ran[Fitted]]]:
         """Drive the system on each machine, and first on the one without further changes."""
         if self.before is None:
-            times = 1 if self.until is Until.SHUTDOWN else BASE_BOOTS
-            self.before = self.ran(self.fitted.machine, times).run
+            self.before = self._unchanged()
         return self.before, {name: self.ran(machine) for name, machine in made.items()}
+
+    def _unchanged(self) -> TrialRun:
+        """What the machine does as it is; where its boots would hardly differ, with words that mean nothing, too."""
+        if self.until is Until.SHUTDOWN:
+            return self.ran(self.fitted.machine).run
+        clock = system_verify.clock_for(self.found.inputs.exercise)
+        controls = machines.controls(replace(self.fitted.machine, clock=clock))
+        found = self.ran(self.fitted.machine, 1 if controls else BASE_BOOTS).run
+        others = [at for one in controls for at in self.ran(one).run.values(Figure.READY)]
+        return replace(found, samples=tuple(replace(one, values=(*one.values, *others)) for one in found.samples))
 
     def ran(self, machine: Machine, times: int = 1) -> Ran[Fitted]:
         """What came of driving it on one machine so many times; the first of them is judged."""

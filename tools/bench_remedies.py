@@ -30,6 +30,7 @@ from pathlib import Path
 import msgspec
 from bench_page import publish
 
+from vmtailor.analysis.guests.machines import NOTHING
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock
@@ -41,8 +42,6 @@ READY = "log:a container ran"
 TIMEOUT_S = 3000
 #: Exit code of `boot` where the guest never got ready.
 NEVER_READY = 5
-#: Words that no kernel and no program knows.
-NOTHING = ("placebo=1", "placebo=0123456789abcdef")
 AS_IT_IS, CHANGES = "as-it-is", "changes-of-the-catalogue"
 #: The record of a series that came to its end; its own, in the same folder, is there as soon as the first boot is.
 DONE = "series.json"

@@ -55,8 +55,9 @@ SPANS = (
 BEFORE = "before the kernel"
 #: The kernel's first line, for machines that are started by a boot loader of their own.
 FIRST_LINE = "log:Linux version"
-#: What begins a kernel's message: its time, or its level where it has none; and what differs from boot to boot.
-_BEGIN = re.compile(r"^(?:\[ *\d+\.\d+\] |<\d{1,2}>)")
+#: What begins a message on a kernel's console: its time, or its level where it has none, behind what a terminal was
+#: told; and what differs from boot to boot.
+_BEGIN = re.compile(r"^(\x1b.*?)?(?:\[ *\d+\.\d+\] |<\d{1,2}>)")
 _OWN = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+")
 
 
@@ -100,12 +101,20 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
+class Message:
+    """A line of the console. `shape`: without what differs from boot to boot."""
+
+    text: str
+    shape: str
+
+
+@dataclass(frozen=True)
 class Boots:
     """The boots of one machine, as it is or with a remedy. `spans`: by title, virtual seconds between milestones, a
-    value for each boot; or the host's seconds BEFORE the kernel. `messages`: the shapes of what the first boot said."""
+    value for each boot; or the host's seconds BEFORE the kernel. `messages`: what the first boot said."""
 
     spans: Mapping[str, tuple[float, ...]]
-    messages: tuple[str, ...]
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
@@ -177,16 +186,18 @@ def changes_of(found: Published, machine: str) -> list[str]:
     return [one.change for one in found.remedy if one.change and one.machine == machine]
 
 
-def shapes(console: str) -> tuple[str, ...]:
-    """The kernel's messages, without what differs from boot to boot."""
+def messages(console: str) -> tuple[Message, ...]:
+    """What the console says, line by line, without times."""
     lines = (line.rstrip() for line in console.splitlines())
-    return tuple(_OWN.sub("#", _BEGIN.sub("", line)) for line in lines if _BEGIN.match(line))
+    texts = (_BEGIN.sub(lambda begin: begin[1] or "", line) for line in lines if _BEGIN.match(line))
+    return tuple(Message(text, _OWN.sub("#", text)) for text in texts)
 
 
-def proof(lines: str, before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+def proof(lines: str, before: Sequence[Message], after: Sequence[Message]) -> tuple[int, int]:
     """How many messages of a remedy the machine has as it is, and how many of them are gone with it."""
-    mine = [line for line in before if re.search(lines, line)]
-    return len(mine), sum(1 for line in mine if line not in set(after))
+    mine = [one.shape for one in before if re.search(lines, one.text)]
+    left = {one.shape for one in after}
+    return len(mine), sum(1 for shape in mine if shape not in left)
 
 
 def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
@@ -198,7 +209,7 @@ def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
     decided = [
         gains[title] for title, (one, two) in pairs.items() if abs(gains[title]) > max(_spread(one), _spread(two))
     ]
-    arrived = any(re.search(remedy.arrives, line) for line in after.messages) if remedy.arrives else None
+    arrived = any(re.search(remedy.arrives, one.text) for one in after.messages) if remedy.arrives else None
     return Row(remedy, gains, decided[-1] if decided else None, there, gone, arrived)
 
 
@@ -324,7 +335,7 @@ def read(folder: Path, change: str = "") -> Boots | None:
     if series.clock is Clock.WALL:
         at = [one.boot.at("ready") for one in entries]
         console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
-        return None if None in at else Boots({BEFORE: tuple(one for one in at if one is not None)}, shapes(console))
+        return None if None in at else Boots({BEFORE: tuple(one for one in at if one is not None)}, messages(console))
     spans = {}
     for first, last, title in SPANS:
         ends = [(one.boot.at(first, series.clock), one.boot.at(last, series.clock)) for one in entries]
@@ -332,7 +343,7 @@ def read(folder: Path, change: str = "") -> Boots | None:
         if len(whole) == len(ends):  # a machine without an initial RAM disk has no milestone there
             spans[title] = tuple(whole)
     console = (folder / entries[0].folder / "console.log").read_text(errors="replace")
-    return Boots(spans, shapes(console)) if READY_TITLE in spans else None
+    return Boots(spans, messages(console)) if READY_TITLE in spans else None
 
 
 def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) -> str:

@@ -21,6 +21,10 @@ def spans(tool: Any, *values: tuple[float, ...]) -> dict[str, tuple[float, ...]]
     return {title: seen for (_, _, title), seen in zip(tool.SPANS, values, strict=True)}
 
 
+def said(tool: Any, *texts: str) -> tuple[Any, ...]:
+    return tuple(tool.Message(text, text) for text in texts)
+
+
 def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_path: Path) -> None:
     found = tool.published()
     assert len(found.remedy) >= 14 and {one.machine for one in found.remedy} == set(found.machine)
@@ -33,8 +37,20 @@ def test_the_file_says_of_each_remedy_how_it_is_tried_or_why_not(tool: Any, tmp_
 
 def test_messages_are_the_same_whatever_their_time_and_numbers(tool: Any) -> None:
     console = "SeaBIOS\n[    0.100000] usb 1-1: new device, address 5\r\n[   12.000001] usb 1-1: at 0xffff8880\nlogin:"
-    assert tool.shapes(console) == ("usb #-#: new device, address #", "usb #-#: at #")
-    assert tool.shapes("<5>Linux version 6.1\n<6>Memory: 12K") == ("Linux version #.#", "Memory: #K")
+    assert [one.shape for one in tool.messages(console)] == ["usb #-#: new device, address #", "usb #-#: at #"]
+    assert [one.shape for one in tool.messages("<5>Linux version 6.1\n<6>Memory: 12K")] == [
+        "Linux version #.#",
+        "Memory: #K",
+    ]
+
+
+def test_what_a_terminal_was_asked_before_a_message_is_part_of_it(tool: Any) -> None:
+    before = tool.messages("\x1b[!p\x1b[6n[   16.470008] ready[709]: hello\n[    1.000000] X.509 certificate 7\n")
+    assert [one.text for one in before] == ["\x1b[!p\x1b[6nready[709]: hello", "X.509 certificate 7"]
+    after = tool.messages("[   16.1] ready[707]: hello\n[    1.1] X.509 certificate 8")
+    (asks,) = (one for one in tool.published().remedy if one.machine == "debian-13")
+    assert tool.proof(asks.lines, before, after) == (1, 1)
+    assert tool.proof(r"X\.509", before, after) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -51,26 +67,35 @@ def test_a_saving_is_real_where_it_is_larger_than_the_spread(
 ) -> None:
     usb = next(one for one in tool.published().remedy if one.what == "no USB")
     before = tool.Boots(
-        spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered", "usbhid: driver", "other")
+        spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), said(tool, "usbcore: registered", "usbhid: driver", "other")
     )
-    ends = tool.Boots(spans(tool, *((end, end) for end in after)), ("other",)) if after else None
+    ends = tool.Boots(spans(tool, *((end, end) for end in after)), said(tool, "other")) if after else None
     row = tool.judged(usb, before, ends)
     assert tool.verdict(row) == expected and row.there == 2 and row.gone == (2 if after else 0)
 
 
 def test_hardware_that_is_not_there_proves_nothing(tool: Any) -> None:
     usb = next(one for one in tool.published().remedy if one.what == "no USB")
-    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("other",))
+    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), said(tool, "other"))
     assert tool.verdict(
-        tool.judged(usb, boots, tool.Boots(spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), ()))
+        tool.judged(
+            usb,
+            boots,
+            tool.Boots(
+                spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)),
+                said(
+                    tool,
+                ),
+            ),
+        )
     ).startswith("cannot tell")
 
 
 def test_what_a_remedy_brings_must_have_arrived(tool: Any) -> None:
     (brings,) = (one for one in tool.published().remedy if one.what.startswith("a credential by fw_cfg"))
-    before = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("cloud-init: none",))
-    for said, words in (("a credential arrived", "real"), ("another", "cannot tell: what it brings did not arrive")):
-        after = tool.Boots(spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), (said,))
+    before = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), said(tool, "cloud-init: none"))
+    for arrived, words in (("a credential arrived", "real"), ("another", "cannot tell: what it brings did not arrive")):
+        after = tool.Boots(spans(tool, (1.0, 1.0), (3.0, 3.0), (5.0, 5.0)), said(tool, arrived))
         assert tool.verdict(tool.judged(brings, before, after)) == words
 
 
@@ -92,7 +117,7 @@ def test_a_series_that_was_interrupted_is_not_read(tool: Any, tmp_path: Path) ->
 
 def test_the_table_has_a_line_for_each(tool: Any) -> None:
     found = tool.published()
-    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), ("usbcore: registered",))
+    boots = tool.Boots(spans(tool, (2.0, 2.1), (5.0, 5.1), (10.0, 10.2)), said(tool, "usbcore: registered"))
     rows = [tool.judged(one, boots, None if one.why else boots) for one in found.remedy]
     text = tool.table(found, dict.fromkeys(found.machine, boots), rows)
     assert all(one.what in text and one.said in text for one in found.remedy) and "2.05 ± 0.05" in text
@@ -110,7 +135,7 @@ def test_some_machines_alone(tool: Any) -> None:
 def test_what_a_loader_waits_is_told_in_the_hosts_seconds(tool: Any) -> None:
     found = tool.published()
     menu = next(one for one in found.remedy if one.machine == "loader")
-    before, after = (tool.Boots({tool.BEFORE: seen}, ("BOOT_IMAGE=#",)) for seen in ((7.1, 7.2), (2.0, 2.1)))
+    before, after = (tool.Boots({tool.BEFORE: seen}, said(tool, "BOOT_IMAGE=#")) for seen in ((7.1, 7.2), (2.0, 2.1)))
     row = tool.judged(menu, before, after)
     assert tool.verdict(row) == "real: 5.10 s of the host, before the kernel"
     text = tool.table(tool.of_machines(found, ["loader"]), {"loader": before}, [row])
@@ -154,8 +179,17 @@ def test_a_fitted_machine_has_no_milestone_of_a_ram_disk(tool: Any) -> None:
     found = tool.published()
     (quiet,) = (one for one in found.remedy if one.machine == "fitted")
     init, ready = (title for _, _, title in tool.SPANS[1:])
-    before = tool.Boots({init: (0.2, 0.2), ready: (0.5, 0.5)}, ("Linux version #", "Memory: #"))
-    row = tool.judged(quiet, before, tool.Boots({init: (0.18, 0.18), ready: (0.48, 0.48)}, ()))
+    before = tool.Boots({init: (0.2, 0.2), ready: (0.5, 0.5)}, said(tool, "Linux version #", "Memory: #"))
+    row = tool.judged(
+        quiet,
+        before,
+        tool.Boots(
+            {init: (0.18, 0.18), ready: (0.48, 0.48)},
+            said(
+                tool,
+            ),
+        ),
+    )
     text = tool.table(found, {"fitted": before}, [row])
     assert "| – | 0.20 ± 0.00 | 0.50 ± 0.00 |" in text
     assert "| – | 0.020 | 0.020 | 2 → 2 | real |" in text
@@ -163,9 +197,14 @@ def test_a_fitted_machine_has_no_milestone_of_a_ram_disk(tool: Any) -> None:
 
 def test_what_a_word_that_means_nothing_moves_is_no_saving(tool: Any) -> None:
     usb = next(one for one in tool.published().remedy if one.what == "no USB")
-    alone = tool.Boots(spans(tool, (2.0, 2.0), (4.49, 4.49), (13.25, 13.27)), ("usbcore: registered",))
-    moved = tool.Boots(spans(tool, (2.01,), (4.52,), (13.33,)), ("other",))
-    after = tool.Boots(spans(tool, (2.0, 2.0), (4.49, 4.49), (13.22, 13.22)), ())
+    alone = tool.Boots(spans(tool, (2.0, 2.0), (4.49, 4.49), (13.25, 13.27)), said(tool, "usbcore: registered"))
+    moved = tool.Boots(spans(tool, (2.01,), (4.52,), (13.33,)), said(tool, "other"))
+    after = tool.Boots(
+        spans(tool, (2.0, 2.0), (4.49, 4.49), (13.22, 13.22)),
+        said(
+            tool,
+        ),
+    )
     assert tool.verdict(tool.judged(usb, alone, after)) == "real"
     whole = tool.as_one([alone, moved])
     assert tool.verdict(tool.judged(usb, whole, after)) == "less than boots of one machine differ by"

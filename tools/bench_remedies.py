@@ -360,7 +360,7 @@ def table(found: Published, before: Mapping[str, Boots], rows: Sequence[Row]) ->
         if BEFORE in boots.spans:
             lines += ["", f"{found.machine[name].title}: {_cell(boots.spans[BEFORE])} s of the host before the kernel."]
     titles = " | ".join(f"saves: {title}, s" for _, _, title in SPANS)
-    lines += ["", f"| remedy | said to gain | on | {titles} | its messages, before → gone | verdict |"]
+    lines += ["", f"| remedy | said to gain | on | {titles} | its messages | verdict |"]
     lines += [f"| --- | --- | --- |{' ---: |' * (len(SPANS) + 1)} --- |"]
     lines += [_line(found, row) for row in rows]
     return "\n".join(lines) + "\n"
@@ -371,7 +371,7 @@ def _line(found: Published, row: Row) -> str:
     known = row.gains or {}
     gains = " | ".join(f"{known[title]:.3f}" if title in known else "–" for _, _, title in SPANS)
     said = f"{one.said}: {found.work[one.work].title}"
-    lines = f"{row.there} → {row.gone}"
+    lines = f"{row.there}, {row.gone} gone"
     return f"| {one.what} | {said} | {one.machine} | {gains} | {lines} | {verdict(row)} |"
 
 

@@ -192,7 +192,7 @@ def test_a_fitted_machine_has_no_milestone_of_a_ram_disk(tool: Any) -> None:
     )
     text = tool.table(found, {"fitted": before}, [row])
     assert "| – | 0.20 ± 0.00 | 0.50 ± 0.00 |" in text
-    assert "| – | 0.020 | 0.020 | 2 → 2 | real |" in text
+    assert "| – | 0.020 | 0.020 | 2, 2 gone | real |" in text
 
 
 def test_what_a_word_that_means_nothing_moves_is_no_saving(tool: Any) -> None:

@@ -119,8 +119,8 @@ class Boots:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a remedy. `gains`: seconds saved in each span, None where it was not tried. `decided`: the last of
-    them that is larger than what boots of the same machine differ by, None where none is. `gone`: messages;
+    """What became of a remedy. `gains`: seconds saved in each span, None where it was not tried. `decided`: that of
+    the whole boot, None where it is no more than what boots of the same machine differ by. `gone`: messages;
     `there`: as many the machine has as it is. `arrived`: what the remedy brings in place of something was seen; None
     where it brings nothing."""
 
@@ -206,11 +206,10 @@ def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
         return Row(remedy, None, None, there, gone)
     pairs = {title: (before.spans[title], after.spans[title]) for title in before.spans if title in after.spans}
     gains = {title: _mean(one) - _mean(two) for title, (one, two) in pairs.items()}
-    decided = [
-        gains[title] for title, (one, two) in pairs.items() if abs(gains[title]) > max(_spread(one), _spread(two))
-    ]
+    whole = next(reversed(pairs))
+    decided = gains[whole] if abs(gains[whole]) > max(map(_spread, pairs[whole])) else None
     arrived = any(re.search(remedy.arrives, one.text) for one in after.messages) if remedy.arrives else None
-    return Row(remedy, gains, decided[-1] if decided else None, there, gone, arrived)
+    return Row(remedy, gains, decided, there, gone, arrived)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 from bench_page import publish
 
-from vmtailor.analysis.guests.machines import NOTHING
+from vmtailor.analysis.guests.machines import PLACEBO_WORDS
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock
@@ -151,7 +151,7 @@ def controls(machine: str) -> list[Remedy]:
     """What is no remedy at all: words that mean nothing, booted once each."""
     return [
         Remedy(f"a word that means nothing, {number}", "", "", machine, "", words=(word,), control=True)
-        for number, word in enumerate(NOTHING, 1)
+        for number, word in enumerate(PLACEBO_WORDS, 1)
     ]
 
 

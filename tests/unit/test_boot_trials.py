@@ -359,7 +359,7 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
             pass
 
         def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
-            moved = 0.07 if machines.NOTHING[1] in machine.append else 0.0
+            moved = 0.07 if machines.PLACEBO_WORDS[1] in machine.append else 0.0
             return booted(13.27 + moved - (saved if "audit=0" in machine.append else 0.0))
 
     monkeypatch.setattr(trying, "Settled", Played)
@@ -375,7 +375,7 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
 def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:
     counted = replace(DIRECT, clock=Clock.INSTRUCTIONS)
     found = machines.controls(counted)
-    assert [one.append for one in found] == [(*DIRECT.append, word) for word in machines.NOTHING]
+    assert [one.append for one in found] == [(*DIRECT.append, word) for word in machines.PLACEBO_WORDS]
     assert not machines.controls(DIRECT) and not machines.controls(replace(counted, kernel=None))
 
 

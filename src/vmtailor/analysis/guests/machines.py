@@ -21,7 +21,7 @@ TIMES = (
 
 
 #: Words that mean nothing, each of another length: options of a module that nobody has, of which no kernel speaks.
-NOTHING = ("placebo.a=1", "placebo.b=0123456789abcdef")
+PLACEBO_WORDS = ("placebo.a=1", "placebo.b=0123456789abcdef")
 
 
 def usual(row: Architecture) -> Machine:
@@ -122,7 +122,7 @@ def controls(machine: Machine) -> tuple[Machine, ...]:
     change is better, or worse, by less than these are."""
     if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
         return ()
-    return tuple(replace(machine, append=(*machine.append, word)) for word in NOTHING)
+    return tuple(replace(machine, append=(*machine.append, word)) for word in PLACEBO_WORDS)
 
 
 def counted(machine: Machine) -> Machine:

@@ -192,6 +192,4 @@ def _by_log(subject: Booted, out: Path, judged_by: JudgedBy) -> Predict:
     series.keep(gathered, out / "profile", machine, "profile")
     if boot.outcome not in (Outcome.READY, Outcome.WRONG):
         return by_seconds(None, judged_by)
-    loaded = subject.loaded
-    timeline = profile.timeline_of(out / "profile", loaded.files.file(loaded.bundle.system_map))
-    return by_seconds(Shown(timeline, 1.0), judged_by)
+    return by_seconds(Shown(profile.timeline_of(out / "profile"), 1.0), judged_by)

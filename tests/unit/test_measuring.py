@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -135,7 +136,16 @@ def test_a_side_of_equal_boots() -> None:
     assert side.device_accesses == 10 + 5 + 3 + 2 + 2
     assert side.device_accesses_net == side.device_accesses - 4
     assert side.request_kernel_instructions == 10 and side.request_user_instructions == 20
-    assert dict(side.spread) == {"init_instructions": 0, "ready_instructions": 0, "request_kernel_instructions": 0}
+    assert dict(side.spread) == dict.fromkeys(
+        (
+            "init_instructions",
+            "ready_instructions",
+            "init_virtual_us",
+            "ready_virtual_us",
+            "request_kernel_instructions",
+        ),
+        0,
+    )
     assert side.functions[0] == FunctionCost("memset", Phase.KERNEL, 500)
     assert side.boots == 3 and side.min_memory_bytes == 20 * MIB
 
@@ -150,9 +160,19 @@ def test_a_side_whose_boots_differ_says_so() -> None:
     assert side.device_accesses is None and side.device_accesses_net is None and side.init_wall_us is None
 
 
-def test_a_boot_that_never_reached_ready_gives_no_figure() -> None:
-    import dataclasses
+def test_a_first_boot_that_waited_for_the_hosts_disk_is_not_the_figure() -> None:
+    def ready_at(virtual_ns: int) -> Boot:
+        *early, last = boot().milestones
+        return dataclasses.replace(boot(), milestones=(*early, dataclasses.replace(last, virtual_ns=virtual_ns)))
 
+    boots = [ready_at(9_500_007), ready_at(9_000_007), ready_at(8_900_007)]
+    side = make_side(FACTS, "x", boots, device_boot=None, wall_boots=[], loops=LOOPS, min_memory_bytes=None)
+    assert side.ready_virtual_us == 9_000 and side.init_virtual_us == (5_007_000 - 7) / 1000
+    found = dict(side.spread)
+    assert found["ready_virtual_us"] == 600 / 9_000 and found["ready_instructions"] == found["init_virtual_us"] == 0
+
+
+def test_a_boot_that_never_reached_ready_gives_no_figure() -> None:
     early = dataclasses.replace(boot(), milestones=boot().milestones[:2], container=None)
     side = make_side(FACTS, "x", [early], device_boot=None, wall_boots=[early], loops=(), min_memory_bytes=None)
     assert side.ready_instructions is None and side.ready_virtual_us is None and side.ready_wall_us is None

@@ -160,7 +160,7 @@ def test_a_side_whose_boots_differ_says_so() -> None:
     assert side.device_accesses is None and side.device_accesses_net is None and side.init_wall_us is None
 
 
-def test_a_first_boot_that_waited_for_the_hosts_disk_is_not_the_figure() -> None:
+def test_a_first_boot_that_took_longer_is_not_the_figure() -> None:
     def ready_at(virtual_ns: int) -> Boot:
         *early, last = boot().milestones
         return dataclasses.replace(boot(), milestones=(*early, dataclasses.replace(last, virtual_ns=virtual_ns)))

@@ -67,8 +67,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _virtual_us(boots: Sequence[Boot], to: str) -> list[float]:
-    """From kernel entry to a milestone, of each boot that has it. Boots that execute the same may still differ in it:
-    virtual time goes on while a guest waits for the host's disk."""
+    """From kernel entry to a milestone, of each boot that has it. What has many threads does not do the same in each."""
     found = []
     for boot in boots:
         start, end = boot.milestone("kernel"), boot.milestone(to)

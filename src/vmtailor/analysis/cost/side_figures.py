@@ -67,7 +67,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _virtual_us(boots: Sequence[Boot], to: str) -> list[float]:
-    """From kernel entry to a milestone, of each boot that has it. What has many threads does not do the same in each."""
+    """From kernel entry to a milestone, of each boot that has it. What has many threads does not do the same in all."""
     found = []
     for boot in boots:
         start, end = boot.milestone("kernel"), boot.milestone(to)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -52,3 +53,20 @@ def test_a_file_with_holes_is_read_where_it_has_data(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "pread", counted)
     assert len(sha256_of(path)) == 64 and UNIT <= sum(sizes) <= 1 << 20
+
+
+def test_a_file_system_that_cannot_tell_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "disk"
+    with path.open("wb") as file:
+        file.seek(3 * UNIT)
+        file.write(b"a" * UNIT)
+        file.truncate(9 * UNIT)
+    lseek = os.lseek
+
+    def refused(descriptor: int, at: int, what: int) -> int:
+        if what in (os.SEEK_DATA, os.SEEK_HOLE):
+            raise OSError(errno.EINVAL, "cannot tell")
+        return lseek(descriptor, at, what)
+
+    monkeypatch.setattr(os, "lseek", refused)
+    assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
+
+from vmtailor.base.files.holes import stretches
 
 _PIECE = 1 << 20
 _ZEROS = memoryview(bytes(_PIECE))
@@ -41,14 +43,12 @@ def sha256_of_rest(file: BufferedReader) -> str:
 
 def _pieces(descriptor: int, at: int, size: int) -> Iterator[memoryview | bytes]:
     """A file with holes, in pieces; what it has got beyond `size` meanwhile, too."""
-    while at < size:
-        data = _next(descriptor, at, os.SEEK_DATA, size)
-        while at < data:
-            yield (zeros := _ZEROS[: data - at])
+    for begin, end in chain(stretches(descriptor, at, size), [(size, size)]):
+        while at < begin:
+            yield (zeros := _ZEROS[: begin - at])
             at += len(zeros)
-        hole = _next(descriptor, data, os.SEEK_HOLE, size)
-        while at < hole:
-            piece = os.pread(descriptor, min(_PIECE, hole - at), at)
+        while at < end:
+            piece = os.pread(descriptor, min(_PIECE, end - at), at)
             if not piece:  # it was cut short
                 return
             yield piece
@@ -56,13 +56,3 @@ def _pieces(descriptor: int, at: int, size: int) -> Iterator[memoryview | bytes]
     while piece := os.pread(descriptor, _PIECE, at):
         yield piece
         at += len(piece)
-
-
-def _next(descriptor: int, at: int, what: int, size: int) -> int:
-    """Where data or a hole begins from `at` on; `size` where there is none (lseek(2))."""
-    try:
-        return min(os.lseek(descriptor, at, what), size)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of disk images that take no more room than their content."""
+"""Files with holes, as disk images are: where their content is, and copies that take no more room than that."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _PART = 64 << 20
@@ -34,15 +35,21 @@ def copy_with_holes(source: Path, target: Path) -> None:
         with source.open("rb") as given, target.open("xb") as made:
             size = os.fstat(given.fileno()).st_size
             made.truncate(size)
-            at = 0
-            while (stretch := _next(given.fileno(), at, size)) is not None:
-                begin, at = stretch
-                _copy(given.fileno(), made.fileno(), begin, at)
+            for begin, end in stretches(given.fileno(), 0, size):
+                _copy(given.fileno(), made.fileno(), begin, end)
     except FileExistsError:
         raise
     except BaseException:
         target.unlink(missing_ok=True)
         raise
+
+
+def stretches(descriptor: int, at: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where a file of `size` bytes has content, from `at` on: first byte, and the one behind the last, of each stretch.
+    It moves where the descriptor stands."""
+    while (found := _next(descriptor, at, size)) is not None:
+        yield found
+        at = found[1]
 
 
 def _next(descriptor: int, at: int, size: int) -> tuple[int, int] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +35,7 @@ class Counting:
         self.running = threading.Event()
         monkeypatch.setattr(machines, "counted", self)
 
-    def __call__(self, asked: Asked) -> Any:
+    def __call__(self, asked: Asked, *_: object) -> Any:
         self.asked.append(asked.key)
         self.nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         if asked.key == "broken":
@@ -46,7 +48,7 @@ class Counting:
                     raise AssertionError("nobody ended it")
             finally:
                 self.ended.append(asked.key)
-        return f"of {asked.key}"
+        return SimpleNamespace(of=asked.key, usual=None)
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_one_is_counted_once_and_yields(counting: Counting) -> None:
         begun.begin(asked("a"))
         begun.begin(asked("a"))
         found: list[Any] = [begun.counted(asked("a")), begun.counted(asked("a")), begun.counted(asked("b"))]
-    assert found == ["of a", "of a", "of b"] and counting.asked == ["a", "b"]
+    assert [one.of for one in found] == ["a", "a", "b"] and counting.asked == ["a", "b"]
     assert counting.nice == [own + 5, own + 5]
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 
@@ -85,7 +87,7 @@ def test_all_but_one_are_given_up(counting: Counting) -> None:
         begun.keep_only("right")
         assert counting.ended == ["wrong"]
         found: Any = begun.counted(asked("right"))
-        assert found == "of right"
+        assert found.of == "right"
     assert counting.asked.count("right") == 1
 
 
@@ -115,24 +117,25 @@ def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch:
     told: list[object] = []
     second_begun = threading.Event()
 
-    def counted(one: Asked) -> Any:
+    def counted(one: Asked, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
         if one.key == "b":
             second_begun.set()
-            told.append(one.beside())
+            told.append(beside())
         elif first == "fails":
             raise GuestError("it does not boot")
         elif first == "counted":
             assert second_begun.wait(30)  # both run at the same time
-            one.on_usual(usual)
+            on_usual(usual)
         return SimpleNamespace(exact=(), initcalls=(), min_memory_bytes=9, memory=None, usual=usual)
 
     monkeypatch.setattr(machines, "counted", counted)
     monkeypatch.setattr(machines, "timed", lambda one: SimpleNamespace(wall=()))
+    second = replace(asked("b"), beside=asked("a"))
     if first == "fails":
         with pytest.raises(GuestError):
-            machines.one_beside_the_other(asked("a"), asked("b"))
+            machines.both(asked("a"), second)
     else:
-        machines.one_beside_the_other(asked("a"), asked("b"))
+        machines.both(asked("a"), second)
     assert told == [None if first == "fails" else usual]
 
 

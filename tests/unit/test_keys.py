@@ -68,3 +68,21 @@ def test_firmware_is_found_in_the_folders_that_qemu_names(tmp_path: Path) -> Non
     (tmp_path / "qboot.rom").write_bytes(b"1")
     (tmp_path / "vgabios.bin").write_bytes(b"2")
     assert firmware_in([str(tmp_path), str(tmp_path / "none")], ["qboot.rom", "other.bin"]) == (tmp_path / "qboot.rom",)
+
+
+def test_a_file_is_read_once_unless_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def sha256_of(path: Path) -> str:
+        read.append(path)
+        return path.read_text()
+
+    monkeypatch.setattr(keys, "sha256_of", sha256_of)
+    disk, other = tmp_path / "disk", tmp_path / "other"
+    disk.write_text("one")
+    other.write_text("other")
+    keys.note_content(disk, "known already")
+    assert [keys.content(one) for one in (disk, other, other)] == ["known already", "other", "other"]
+    disk.write_text("changed")
+    assert keys.content(disk) == "changed"
+    assert read == [other, disk]

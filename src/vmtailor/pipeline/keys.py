@@ -12,6 +12,7 @@ from types import ModuleType
 
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records
+from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.architecture import named
@@ -24,15 +25,26 @@ _DATA = ("data/*.toml", "data/architectures/*.toml", "data/demand/*.toml", "data
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-@cache
-def _content(path: str, _mtime_ns: int, _size: int) -> str:
-    return digest(Path(path))
+#: SHA-256 of files that this run has read, by path, modification time and size.
+_read: dict[tuple[str, int, int], str] = {}
 
 
 def content(path: Path) -> str:
-    """The digest of a file, read once in a run."""
+    """What tells a file's content from another's, read once in a run."""
+    name = _name(path)
+    if name not in _read:
+        _read[name] = sha256_of(path)
+    return _read[name]
+
+
+def note_content(path: Path, sha256: str) -> None:
+    """A file's SHA-256 is known: `content` does not read it again. (A disk has gigabytes.)"""
+    _read[_name(path)] = sha256
+
+
+def _name(path: Path) -> tuple[str, int, int]:
     status = path.stat()
-    return _content(str(path), status.st_mtime_ns, status.st_size)
+    return str(path), status.st_mtime_ns, status.st_size
 
 
 def of_machine(machine: Machine) -> str:

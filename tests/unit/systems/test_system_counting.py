@@ -4,6 +4,7 @@ goes from there."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.systems.test_system_fitting import EXERCISE, RIGHT, WORK, Runs, given, stages
+from tests.unit.systems.test_system_fitting import EXERCISE, RIGHT, WORK, Runs, failing, given, stages
 
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.counters import SymbolTable
@@ -24,11 +25,14 @@ from vmtailor.model.change import Figure
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import LoadedModule
+from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline import attributing, repairing
+from vmtailor.pipeline.fit import Times
 from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.measuring.machines import Measured
-from vmtailor.pipeline.systems import counting, fitting, measuring
+from vmtailor.pipeline.systems import counting, fit, fitting, measuring, trimming
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.stages import measure, system_verify
 from vmtailor.stages.system_verify import Counts, SystemTarget
@@ -139,7 +143,7 @@ def test_both_sides_have_their_costs_and_a_ledger(
     before, after = (
         Measured((boot(f),), (), (), 1 << 20, None) for f in ({"net_init": 700, "x": 9}, {"net_init": 650})
     )
-    monkeypatch.setattr(machines, "one_beside_the_other", lambda *_: (before, after))
+    monkeypatch.setattr(machines, "both", lambda *_: (before, after))
     monkeypatch.setattr(measuring, "asked_of", lambda *_: SimpleNamespace(key=""))
     monkeypatch.setattr(measure, "conditions", lambda *_: ())
     sides = measuring.both_sides(found, fitted)
@@ -149,3 +153,52 @@ def test_both_sides_have_their_costs_and_a_ledger(
     rows, _ = fit_sides.ledger(COSTS, fitted, sides)
     parts = next(one for one in rows if one.id == "fs")
     assert [one.name for one in parts.settings] == ["PARTS_FS"] and parts.expected[0].value == -40
+
+
+class Enough(Exception):
+    """All that is asked about has been done."""
+
+
+def enough(*_: object) -> None:
+    raise Enough
+
+
+@pytest.mark.parametrize("units", UnitsMode)
+@pytest.mark.parametrize("passes", [True, False])
+def test_machines_are_counted_as_soon_as_they_are_known(
+    units: UnitsMode, passes: bool, given: SystemInputs, stages: Callable[[Runs], Any], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    begun: list[str] = []
+    own = given.baseline.kernel
+
+    def run(target: SystemTarget) -> SystemRun:
+        begun.append(f"exercise on {'its own' if target.machine.kernel == own else 'the fitted'} kernel")
+        return RIGHT if passes or target.machine.kernel == own else failing("no")
+
+    class Ahead:
+        def begin(self, asked: Any) -> None:
+            begun.append(asked.title)
+
+        def keep_only(self, key: str) -> None:
+            begun.append(f"{key} alone")
+
+    stages(run)
+    monkeypatch.setattr(machines, "ahead", lambda: contextlib.nullcontext(Ahead()))
+    monkeypatch.setattr(counting, "costs", lambda *_: COSTS)
+    monkeypatch.setattr(measuring, "tailored_asked", lambda *_: SimpleNamespace(title=fit_sides.TAILORED))
+    monkeypatch.setattr(measuring, "baseline_asked", lambda *_: SimpleNamespace(title=fit_sides.BASELINE, key="first"))
+    monkeypatch.setattr(repairing, "repaired", lambda _, failing: failing)
+    monkeypatch.setattr(trimming, "chosen", lambda found, fitted, ask: (fitted, None))
+    for name in ("both_sides", "baseline_facts"):
+        monkeypatch.setattr(measuring, name, enough)
+    given = replace(given, options=replace(given.options, units=units))
+    with pytest.raises(Enough):
+        fit._make(given, Times(), tmp_path, None)
+    assert begun == [
+        "exercise on its own kernel",
+        fit_sides.BASELINE,
+        *([fit_sides.TAILORED] if units is UnitsMode.KEEP else []),
+        "exercise on the fitted kernel",
+        *([] if passes else ["first alone"]),
+    ]

@@ -27,7 +27,7 @@ from vmtailor.pipeline.measuring.machines import Ahead, Asked, Measured
 from vmtailor.stages import measure
 from vmtailor.stages.measure import MeasuredMachine
 
-BASELINE = "the baseline"
+BASELINE, TAILORED = "the baseline", "the tailored machine"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def baseline_asked(inputs: FitInputs, known: Boot | None = None) -> Asked:
 def tailored_asked(inputs: FitInputs, fitted: Built | Fitted) -> Asked:
     """The tailored machine likewise."""
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    return asked_of(inputs, fitted.machine, table, "the tailored machine")
+    return asked_of(inputs, fitted.machine, table, TAILORED)
 
 
 def both_sides(findings: Findings, fitted: Built | Fitted, begun: Ahead | None = None) -> Sides:

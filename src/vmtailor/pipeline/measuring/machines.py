@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import pairs
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records, temporary
 from vmtailor.base.pairs import Beside
@@ -32,8 +31,8 @@ _RECORDS = {COUNTED: "counted.json", TIMED: "timed.json"}
 class Asked:
     """A machine to be measured. `key`: all that its boots depend on; `boots`: how many on either clock; `subject` gives
     it with what drives it, its files in a folder that is there while it is booted; `known`: a counted boot of the very
-    machine that was made before; `beside`, `on_usual`: how long the machine may take that it is set beside, and who is
-    told how long this one takes (stages/measure.py)."""
+    machine that was made before; `beside`: a machine that this one is set beside: its least memory is what it needs to
+    do the same in the processor time that the other may take. (Its key names the other.)"""
 
     title: str
     key: str
@@ -42,8 +41,7 @@ class Asked:
     scratch: Path
     subject: Callable[[Path], MeasuredMachine]
     known: Boot | None = None
-    beside: Callable[[], Usual | None] = lambda: None
-    on_usual: Callable[[Usual], None] = lambda usual: None
+    beside: Asked | None = None
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,23 @@ class Measured:
     memory: MemoryUse | None
 
 
-def counted(asked: Asked) -> Counted:
-    """Its boots on the instruction clock; found again when nothing they depend on has changed."""
+def _nobody() -> None:
+    """How long a machine may take that is set beside no other."""
+
+
+def counted(
+    asked: Asked,
+    beside: Callable[[], Usual | None] = _nobody,
+    on_usual: Callable[[Usual], None] = lambda usual: None,
+) -> Counted:
+    """Its boots on the instruction clock; found again when nothing they depend on has changed. `beside`, `on_usual`:
+    how long the machine may take that it is set beside, and who is told how long this one takes (stages/measure.py)."""
 
     def fill(folder: Path) -> None:
         with step(f"measure: {asked.title}") as progress, temporary.held_folder(asked.scratch) as scratch:
             record = measure.counted(
                 asked.subject(scratch), asked.boots, folder, scratch, lambda note: progress.update(0, None, note),
-                known=asked.known, beside=asked.beside, on_usual=asked.on_usual,
+                known=asked.known, beside=beside, on_usual=on_usual,
             )  # fmt: skip
         records.save(record, folder / _RECORDS[COUNTED])
 
@@ -92,11 +99,17 @@ class Ahead:
     def __init__(self) -> None:
         self._context = copy_context()  # what stops the work around stops them, whoever begins one
         self._begun: dict[str, Beside[Counted]] = {}
+        self._usual: dict[str, Future[Usual | None]] = {}
 
     def begin(self, asked: Asked) -> None:
-        """Count this one, unless that has begun."""
-        if asked.key not in self._begun:
-            self._begun[asked.key] = self._context.copy().run(Beside, lambda: _yielding(asked))
+        """Count this one, unless that has begun; the machine that it is set beside before it."""
+        if asked.key in self._begun:
+            return
+        if asked.beside is not None:
+            self.begin(asked.beside)
+        bound = self._usual[asked.beside.key].result if asked.beside is not None else _nobody
+        told = self._usual[asked.key] = Future()
+        self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, bound, told))
 
     def counted(self, asked: Asked) -> Counted:
         """What came of it. Raises what it raised."""
@@ -123,12 +136,19 @@ def ahead() -> Iterator[Ahead]:
 _YIELDS = 5
 
 
-def _yielding(asked: Asked) -> Counted:
-    """`counted`, in a thread of its own, whose programs leave the processors to others."""
+def _telling(asked: Asked, beside: Callable[[], Usual | None], told: Future[Usual | None]) -> Counted:
+    """`counted`, in a thread of its own, whose programs leave the processors to others. `told` learns how long a boot
+    takes as soon as that is known."""
     own = threading.get_native_id()
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + _YIELDS)
-    return counted(asked)
+    found = None
+    try:
+        found = counted(asked, beside, told.set_result)
+        return found
+    finally:
+        if not told.done():  # it was in the cache, or came to nothing
+            told.set_result(found.usual if found is not None else None)
 
 
 def measured(asked: Asked) -> Measured:
@@ -143,24 +163,6 @@ def both(first: Asked, second: Asked, begun: Ahead | None = None) -> tuple[Measu
             return both(first, second, own)
     begun.begin(first)
     other, one = begun.counted(second), begun.counted(first)
-    return _joined(one, first), _joined(other, second)
-
-
-def one_beside_the_other(first: Asked, second: Asked) -> tuple[Measured, Measured]:
-    """Two machines on both clocks: the least memory of the second is what it needs to do the same in the processor time
-    that the first may take. (Its key names the first.)"""
-    usual: Future[Usual | None] = Future()
-
-    def told() -> Counted:
-        found = None
-        try:
-            found = counted(replace(first, on_usual=usual.set_result))
-            return found
-        finally:
-            if not usual.done():  # it was in the cache, or came to nothing
-                usual.set_result(found.usual if found is not None else None)
-
-    one, other = pairs.both(told, lambda: counted(replace(second, beside=usual.result)))
     return _joined(one, first), _joined(other, second)
 
 

@@ -22,8 +22,9 @@ from vmtailor.model.systems.units import UnitChoice, UnitsMode
 from vmtailor.pipeline import bundling as bundles
 from vmtailor.pipeline import keys, reducing, repairing
 from vmtailor.pipeline.fit import Times, doubts, found_kernel
-from vmtailor.pipeline.fitting import Fitted
-from vmtailor.pipeline.measuring import fit_sides
+from vmtailor.pipeline.fitting import Built, Fitted
+from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.measuring.machines import Ahead
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.systems import bundling, disk_files, fitting, inputs, subjects, trimming, tuning
 from vmtailor.pipeline.systems import measuring as sides
@@ -98,19 +99,37 @@ def fit_key(given: SystemInputs) -> str:
 
 
 def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> FitRun:
-    """The whole way: every file of a bundle but its disk and its page, in `folder`."""
-    with times.of("trace"):
-        found = fitting.find(given)
+    """The whole way: every file of a bundle but its disk and its page, in `folder`. The baseline is counted beside its
+    trace and what follows, once its exercise has passed."""
+    with machines.ahead() as begun:
+        with times.of("trace"):
+            found = fitting.find(given, lambda: begun.begin(sides.baseline_asked(given)))
+        return _finished(found, times, folder, ask, begun)
+
+
+def _finished(found: SystemFindings, times: Times, folder: Path, ask: Ask | None, begun: Ahead) -> FitRun:
+    """The rest of the way, from what is known after the trace. `begun`: machines that are being counted."""
+    given, options = found.inputs, found.inputs.options
+    others = options.effort is Effort.THOROUGH or options.units is not UnitsMode.KEEP or options.mask
+    tried = bool(options.tries or options.files)
+
+    def built(first: Built) -> None:
+        if not (others or tried):  # else other machines come after it
+            begun.begin(sides.tailored_asked(given, first))
+
+    def failed() -> None:
+        begun.keep_only(sides.baseline_asked(given).key)
+
     with times.of("plan, build, verify"):
-        fitted = repairing.fit_kernel(found)
-        if given.options.effort is Effort.THOROUGH and fitted.verification.passed:
+        fitted = repairing.fit_kernel(found, built, failed)
+        if options.effort is Effort.THOROUGH and fitted.verification.passed:
             fitted = reducing.reduce(found, fitted)
     choice = None
     if fitted.verification.passed and given.subject.init.kind is InitKind.SYSTEMD:
         with times.of("units"):
             fitted, choice = trimming.chosen(found, fitted, ask)
     tuned = None
-    if fitted.verification.passed and (given.options.tries or given.options.files):
+    if fitted.verification.passed and tried:
         with times.of("changes beside the kernel"):
             fitted, tuned = tuning.chosen(found, fitted)
         choice = trimming.with_tuned(choice, tuned.kept) if choice is not None else None
@@ -118,7 +137,7 @@ def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> F
     remainder: tuple[Part, ...] = ()
     with times.of("measure"):
         if fitted.verification.passed:
-            measured = sides.both_sides(found, fitted)
+            measured = sides.both_sides(found, fitted, begun)
             baseline, tailored = measured.baseline, measured.tailored
             if found.costs is not None:
                 ledger, remainder = fit_sides.ledger(found.costs, fitted, measured)

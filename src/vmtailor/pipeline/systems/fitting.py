@@ -4,7 +4,7 @@ those of every fit (pipeline/fitting.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -168,9 +168,11 @@ def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
     return keys.of_run(system_verify, target.machine, given.exercise, given.natives, attendant, root, *more)
 
 
-def find(given: SystemInputs) -> SystemFindings:
-    """The exercise on the system's own kernel, with every block counted, and once more with everything seen."""
+def find(given: SystemInputs, on_passed: Callable[[], None] = lambda: None) -> SystemFindings:
+    """The exercise on the system's own kernel, with every block counted, and once more with everything seen.
+    `on_passed` is told when the first has passed."""
     before, key = ran_before(given)
+    on_passed()
     record, folder = traced(given, before.boot.seconds)
     costs = counting.costs(given, before, given.options.store.path("system-run", key) / COUNTS)
     return SystemFindings(given, record, folder, before, key, costs)

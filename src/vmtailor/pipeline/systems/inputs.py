@@ -31,7 +31,7 @@ from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
 from vmtailor.model.systems.subject import Init, InitKind, SystemSubject
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import explaining
+from vmtailor.pipeline import explaining, keys
 from vmtailor.pipeline.inputs import require_tools, scratch_of, source_of
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import exercising, tracing
@@ -207,10 +207,14 @@ def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
 
 
 def identity_of(found: OpenedSubject, store: Store) -> str:
-    """What tells this disk's content from another's. Read once for a file that does not change."""
+    """What tells this disk's content from another's. Read once for a file that does not change, by this run or one
+    before it."""
     assert found.disk is not None
-    with found.disk.path.open("rb") as file:
-        return content.sha256_of(file, store)
+    path = found.disk.path.absolute()
+    with path.open("rb") as file:
+        identity = content.sha256_of(file, store)
+    keys.note_content(path, identity)
+    return identity
 
 
 #: What is taken out of a system, in its folder.

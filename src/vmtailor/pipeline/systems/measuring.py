@@ -14,37 +14,48 @@ from vmtailor.model.boots.workload import Until
 from vmtailor.model.fit import Side
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.pipeline import keys
-from vmtailor.pipeline.fitting import Fitted
+from vmtailor.pipeline.fitting import Built, Fitted
 from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.measuring.fit_sides import Sides
-from vmtailor.pipeline.measuring.machines import Asked, Measured
+from vmtailor.pipeline.measuring.machines import Ahead, Asked, Measured
 from vmtailor.pipeline.systems.fitting import SystemFindings, target_of
 from vmtailor.pipeline.systems.inputs import SystemInputs
 from vmtailor.stages import measure, system_verify
 from vmtailor.stages.measure import MeasuredMachine
 
 
-def asked_of(given: SystemInputs, machine: Machine, table: SymbolTable, title: str, beside: str = "") -> Asked:
-    """A machine driven until its system is ready, as it is to be measured. `beside`: key of the machine that bounds
-    what it may take for its least memory."""
+def asked_of(
+    given: SystemInputs, machine: Machine, table: SymbolTable, title: str, beside: Asked | None = None
+) -> Asked:
+    """A machine driven until its system is ready, as it is to be measured. `beside`: the machine that bounds what it
+    may take for its least memory."""
     attendant = keys.content(given.natives.attendant)
-    boots = given.options.boots
-    key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready", beside)
+    boots, other = given.options.boots, beside.key if beside is not None else ""
+    key = keys.of_run(measure, machine, given.exercise, given.natives, attendant, str(boots), "to ready", other)
 
     def subject(scratch: Path) -> MeasuredMachine:
         work = system_verify.workload(target_of(given, machine), scratch, until=Until.READY)
         return MeasuredMachine(machine, table, given.exercise.inside(), given.natives, work)
 
-    return Asked(title, key, boots, given.options.store, given.scratch, subject)
+    return Asked(title, key, boots, given.options.store, given.scratch, subject, beside=beside)
 
 
-def both_sides(found: SystemFindings, fitted: Fitted) -> Sides:
-    """Baseline and tailored machine: same machine type, memory and disk."""
-    given = found.inputs
+def baseline_asked(given: SystemInputs) -> Asked:
+    """The system on its own kernel, as it is to be measured."""
+    return asked_of(given, given.baseline, given.table, fit_sides.BASELINE)
+
+
+def tailored_asked(given: SystemInputs, fitted: Built | Fitted) -> Asked:
+    """The tailored machine likewise, set beside the baseline."""
     table = SymbolTable.parse(Path(fitted.kernel.system_map).read_text(), fitted.machine.architecture)
-    first = asked_of(given, given.baseline, given.table, "the baseline")
-    second = asked_of(given, fitted.machine, table, "the tailored machine", first.key)
-    before, after = machines.one_beside_the_other(first, second)
+    return asked_of(given, fitted.machine, table, fit_sides.TAILORED, baseline_asked(given))
+
+
+def both_sides(found: SystemFindings, fitted: Fitted, begun: Ahead | None = None) -> Sides:
+    """Baseline and tailored machine: same machine type, memory and disk. `begun`: where they may be being counted
+    already."""
+    given = found.inputs
+    before, after = machines.both(baseline_asked(given), tailored_asked(given, fitted), begun)
     where = fit_sides.files_of(found.costs) if found.costs is not None else {}
     baseline = _side(given, baseline_facts(found), "baseline", given.baseline, before, where)
     tailored = _side(given, fit_sides.tailored_facts(fitted), "tailored", fitted.machine, after, where)

@@ -44,7 +44,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
     before, after = machines.both(
         fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
-        fit_sides.asked_of(inputs, tailored, table, "the tailored machine"),
+        fit_sides.asked_of(inputs, tailored, table, fit_sides.TAILORED),
     )
     return BothSides(
         fit_sides.side_of(inputs, _facts(run.baseline), "baseline", inputs.baseline, before, {}),

@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
 STAMP := $(VENV)/.installed
-# What `make bench` runs (`make bench-published`: the SUITES); a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
+# What `make bench` runs; a bundle of the benchmarks' image is one more: BENCHED=native,vm:stock,vm:build/bench/bundle.
 # crun is a runtime that a file describes. UNIXBENCH_SOURCE, IOZONE_SOURCE, NETPERF_SOURCE: trees of the published
 # programs, which `make bench-published` then runs in place of ours.
 SUITES ?= startup,efficiency,memory,isolation,unixbench
@@ -34,9 +34,9 @@ help:
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, within 85 minutes, and the report; what does not fit is named (root)"
-	@echo "make bench-published  the published protocols in full, two days; goes on where it was interrupted (root);"
-	@echo "                    SUITES=startup BENCHED=native,podman: a part of them; UNIXBENCH_SOURCE=, IOZONE_SOURCE=,"
-	@echo "                    NETPERF_SOURCE=DIR: the published programs in place of ours"
+	@echo "make bench-published  the published protocols in full, 14 hours; goes on where it was interrupted (root);"
+	@echo "                    SUITES=startup: a part of them; BENCHED=native,podman: in other runtimes than the published;"
+	@echo "                    UNIXBENCH_SOURCE=, IOZONE_SOURCE=, NETPERF_SOURCE=DIR: the published programs in place of ours"
 	@echo "make setup-host     what builds the machines of bench-host and bench-remedies (they install it themselves)"
 	@echo "make bench-bundle   fit the image of the benchmarks, to be measured as vm:build/bench/bundle"
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
@@ -148,12 +148,19 @@ bench: setup-bench bench-image
 	$(BIN)/vmtailor bench all --quick --repeat 6 --within 85 --on $(BENCHED) -o $(BUILD)/bench/quick.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/quick.json -o $(BUILD)/bench/quick.html
 
-# Suite by suite into one file, which goes on; a part of it: SUITES=startup BENCHED=native,podman.
+# Suite by suite into one file, which goes on; a part of it: SUITES=startup BENCHED=native,podman. Without BENCHED, in the
+# runtimes of the publications: natively, in Docker, in what OpenVZ and rkt became on today's kernels (LXC, systemd-nspawn);
+# UnixBench natively in one instance (their "0 containers"), and in one to four containers of Docker.
+OURS := $(filter file,$(origin BENCHED))
+PUBLISHED_IN := $(if $(OURS),native$(comma)docker$(comma)lxc$(comma)nspawn,$(BENCHED))
 bench-published: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
+	measure() { $(BIN)/vmtailor bench "$$@" $(PUBLISHED) -o $(BUILD)/bench/published.json || exit 1; }; \
 	for suite in $(subst $(comma), ,$(SUITES)); do \
-	  if test $$suite = unixbench; then more="--n 1,2,3,4 --repeat 3"; else more=; fi; \
-	  $(BIN)/vmtailor bench $$suite $$more --on $(BENCHED) $(PUBLISHED) -o $(BUILD)/bench/published.json || exit 1; done
+	  if test $$suite = unixbench; then \
+	    measure unixbench --repeat 3 --on $(if $(OURS),native$(comma)docker,$(BENCHED)) --n 1; \
+	    measure unixbench --repeat 3 --on $(if $(OURS),docker,$(BENCHED)) --n 2,3,4; \
+	  else measure $$suite --on $(PUBLISHED_IN); fi; done
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json -o $(BUILD)/bench/published.html
 	$(BIN)/vmtailor bench report $(BUILD)/bench/published.json --published -o $(BUILD)/bench/published.md
 

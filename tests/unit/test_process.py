@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -70,3 +71,27 @@ def _gone(pid: int) -> bool:
             return True
         os.sched_yield()
     return False
+
+
+def weight(process: str) -> int:
+    """The nice value of a process's session; that of the process itself where the kernel weighs no sessions."""
+    group = Path(f"/proc/{process}/autogroup")
+    return int(group.read_text().split()[-1]) if group.exists() else os.getpriority(os.PRIO_PROCESS, int(process))
+
+
+def test_a_program_of_a_thread_that_yields_does_so_in_its_own_session() -> None:
+    seen: list[int] = []
+
+    def start() -> None:
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + 5)
+        with spawn(["sleep", "60"]) as process:
+            seen.append(weight(str(process.pid)))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with spawn(["sleep", "60"]) as process:
+        seen.append(weight(str(process.pid)))
+    assert seen == [before + 5, before]

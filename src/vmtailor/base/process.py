@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ def spawn(
     except FileNotFoundError as error:
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
     guard.watch(process.pid)
+    _yields_as_we_do(process.pid)
     if stop is not None:
         stop.runs(process)
     try:
@@ -129,6 +131,15 @@ def spawn(
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+
+
+def _yields_as_we_do(pid: int) -> None:
+    """Where the kernel weighs sessions (autogroup, sched(7)), a program in one of its own leaves the processors to
+    others only if its session does, whatever its own nice value is."""
+    nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    if nice > 0:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
 def run(

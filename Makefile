@@ -11,6 +11,8 @@ STAMP := $(VENV)/.installed
 # programs, which `make bench-published` then runs in place of ours.
 SUITES ?= startup,efficiency,memory,isolation,unixbench
 comma := ,
+# Minutes that `make bench` may take.
+WITHIN ?= 85
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/crun.toml,vm:stock
 
 PUBLISHED := $(foreach name,unixbench iozone netperf,$(if $($(shell echo $(name) | tr a-z A-Z)_SOURCE),--$(name)-source $($(shell echo $(name) | tr a-z A-Z)_SOURCE)))
@@ -33,7 +35,8 @@ help:
 	@echo "make bench-host     fit the example's machine that hosts containers, hold its figures against their goals (hours; resumable)"
 	@echo "make bench-remedies   each remedy that earlier work published, tried on today's machine (hours; resumable)"
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
-	@echo "make bench          every runtime and suite in the quick form, within 85 minutes, and the report; what does not fit is named (root)"
+	@echo "make bench          every runtime and suite in the quick form, within 85 minutes (WITHIN=60: other minutes),"
+	@echo "                    and the report; what does not fit is named (root)"
 	@echo "make bench-published  the published protocols in full, 14 hours; goes on where it was interrupted (root);"
 	@echo "                    SUITES=startup: a part of them; BENCHED=native,podman: in other runtimes than the published;"
 	@echo "                    UNIXBENCH_SOURCE=, IOZONE_SOURCE=, NETPERF_SOURCE=DIR: the published programs in place of ours"
@@ -145,7 +148,7 @@ bench-loongson: setup
 
 bench: setup-bench bench-image
 	mkdir -p $(BUILD)/bench
-	$(BIN)/vmtailor bench all --quick --repeat 6 --within 85 --on $(BENCHED) -o $(BUILD)/bench/quick.json
+	$(BIN)/vmtailor bench all --quick --repeat 6 --within $(WITHIN) --on $(BENCHED) -o $(BUILD)/bench/quick.json
 	$(BIN)/vmtailor bench report $(BUILD)/bench/quick.json -o $(BUILD)/bench/quick.html
 
 # Suite by suite into one file, which goes on; a part of it: SUITES=startup BENCHED=native,podman. Without BENCHED, in the

@@ -139,6 +139,21 @@ def test_one_set_beside_another_is_told_what_that_takes(first: str, monkeypatch:
     assert told == [None if first == "fails" else usual]
 
 
+def test_one_set_beside_another_that_has_been_counted_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    def counted(one: Asked, beside: Callable[[], Usual | None], on_usual: Callable[[Usual], None]) -> Any:
+        told.append(beside())
+        on_usual(Usual(1.0, 9.0))
+        return SimpleNamespace(usual=Usual(1.0, 9.0, 56 << 20))
+
+    monkeypatch.setattr(machines, "counted", counted)
+    with machines.ahead() as begun:
+        begun.counted(asked("a"))
+        begun.counted(replace(asked("b"), beside=asked("a")))
+    assert told == [None, Usual(1.0, 9.0, 56 << 20)]
+
+
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_first_machine_is_told_before_it_is_verified(passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []

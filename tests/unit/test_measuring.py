@@ -334,6 +334,31 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
     assert told[1].patience.start_s == measure.SLACK_S + 4 and told[1].patience.all_s == measure.SLACK_S + 80
 
 
+@pytest.mark.parametrize(("more_mib", "boots"), [(0, 11), (56, 2)])
+def test_where_the_other_needed_more_than_was_guessed_this_one_is_expected_to(more_mib: int, boots: int) -> None:
+    tried: list[int] = []
+
+    class Search:
+        known, floor, more_bytes, usual = 512 * MIB, LEAST_MEMORY, more_mib * MIB, measure.Usual(1.0, 2.0)
+
+        def told(self) -> int:
+            return 72 * MIB
+
+        def passes(self, memory_bytes: int) -> bool:
+            tried.append(memory_bytes)
+            return memory_bytes >= 124 * MIB
+
+        def use(self, memory_bytes: int) -> None:
+            return None
+
+    search: Any = Search()
+    plain = least_memory(search.known, search.floor, search.passes)
+    tried.clear()
+    found = measure._least(search)
+    assert found.memory_bytes == plain and len(tried) == boots
+    assert found.usual == measure.Usual(1.0, 2.0, plain - 72 * MIB)  # what the next one beside it is told
+
+
 #: In place of a search.
 LEAST = SimpleNamespace(memory_bytes=16 << 20, memory=None, usual=None)
 

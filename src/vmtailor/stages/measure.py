@@ -65,13 +65,16 @@ class MeasuredMachine:
 
 @dataclass(frozen=True)
 class Usual:
-    """Processor seconds of a boot with all memory: until init has said that it is there, and in all."""
+    """What a machine takes where memory is no matter: processor seconds until init has said that it is there, and in
+    all. `more_bytes`: how much more memory it then needed at least than that boot let guess; 0 until that is known."""
 
     start_s: float
     all_s: float
+    more_bytes: int = 0
 
 
 # vmtailor/measured/4 was both of these records in one.
+# vmtailor/counted/1: `usual` did not say by how much the guess of the least memory was wrong.
 @dataclass(frozen=True)
 class Counted:
     """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
@@ -79,7 +82,7 @@ class Counted:
     plugin's file of the first boot, in the record's folder. `usual`: what a boot takes where memory is no matter; None
     where that was not told."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/counted/1"
+    SCHEMA: ClassVar[str] = "vmtailor/counted/2"
 
     exact: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
@@ -174,8 +177,11 @@ class _Least:
 
 
 def _least(search: _MemorySearch) -> _Least:
-    memory_bytes = least_memory(search.known, search.floor, search.passes, search.guess())
-    return _Least(memory_bytes, search.use(memory_bytes), search.usual)
+    told = search.told()
+    guess = max(search.floor, told + search.more_bytes) if told else 0
+    memory_bytes = least_memory(search.known, search.floor, search.passes, guess)
+    usual = replace(search.usual, more_bytes=memory_bytes - told) if search.usual and told else search.usual
+    return _Least(memory_bytes, search.use(memory_bytes), usual)
 
 
 def _counted(
@@ -236,6 +242,7 @@ class _MemorySearch:
         self.known = subject.machine.memory_bytes
         self.floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
         self.usual: Usual | None = None
+        self.more_bytes = 0
         self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
@@ -246,7 +253,9 @@ class _MemorySearch:
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
             self.usual = Usual(gathered.start_cpu_s, gathered.cpu_s)
             on_usual(self.usual)
-            known = [one for one in (self.usual, beside()) if one is not None]
+            other = beside()
+            known = [one for one in (self.usual, other) if one is not None]
+            self.more_bytes = other.more_bytes if other is not None else 0
             start_s = START_TIMES * max(one.start_s for one in known)
             all_s = ALL_TIMES * max(one.all_s for one in known)
             self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))
@@ -268,7 +277,7 @@ class _MemorySearch:
             self._passed[self._machine.memory_bytes] = gathered
         return gathered
 
-    def guess(self) -> int:
+    def told(self) -> int:
         """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""
         use = self.use(self._machine.memory_bytes)
         return memory.needed(use) if use is not None else 0

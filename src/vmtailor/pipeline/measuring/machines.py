@@ -8,7 +8,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +91,24 @@ def timed(asked: Asked) -> Timed:
     return records.load(Timed, asked.store.get(TIMED, asked.key, fill) / _RECORDS[TIMED])
 
 
+class _Told:
+    """What is known of a machine that another one waits for: how long a boot takes, as soon as that is known; all of
+    it, once the machine has been counted."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._latest: Usual | None = None
+
+    def tell(self, usual: Usual | None) -> None:
+        self._latest = usual
+        self._there.set()
+
+    def known(self) -> Usual | None:
+        """Waits until anything is; None where nothing came of it."""
+        self._there.wait()
+        return self._latest
+
+
 class Ahead:
     """Machines that are counted before their figures are asked for. What waits for nobody goes first: they get less of
     the processors than what else is done."""
@@ -99,7 +116,7 @@ class Ahead:
     def __init__(self) -> None:
         self._context = copy_context()  # what stops the work around stops them, whoever begins one
         self._begun: dict[str, Beside[Counted]] = {}
-        self._usual: dict[str, Future[Usual | None]] = {}
+        self._told: dict[str, _Told] = {}
 
     def begin(self, asked: Asked) -> None:
         """Count this one, unless that has begun; the machine that it is set beside before it."""
@@ -107,9 +124,9 @@ class Ahead:
             return
         if asked.beside is not None:
             self.begin(asked.beside)
-        bound = self._usual[asked.beside.key].result if asked.beside is not None else _nobody
-        told = self._usual[asked.key] = Future()
-        self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, bound, told))
+        beside = self._told[asked.beside.key].known if asked.beside is not None else _nobody
+        told = self._told[asked.key] = _Told()
+        self._begun[asked.key] = self._context.copy().run(Beside, lambda: _telling(asked, beside, told))
 
     def counted(self, asked: Asked) -> Counted:
         """What came of it. Raises what it raised."""
@@ -136,19 +153,17 @@ def ahead() -> Iterator[Ahead]:
 _YIELDS = 5
 
 
-def _telling(asked: Asked, beside: Callable[[], Usual | None], told: Future[Usual | None]) -> Counted:
-    """`counted`, in a thread of its own, whose programs leave the processors to others. `told` learns how long a boot
-    takes as soon as that is known."""
+def _telling(asked: Asked, beside: Callable[[], Usual | None], told: _Told) -> Counted:
+    """`counted`, in a thread of its own, whose programs leave the processors to others."""
     own = threading.get_native_id()
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + _YIELDS)
     found = None
     try:
-        found = counted(asked, beside, told.set_result)
+        found = counted(asked, beside, told.tell)
         return found
     finally:
-        if not told.done():  # it was in the cache, or came to nothing
-            told.set_result(found.usual if found is not None else None)
+        told.tell(found.usual if found is not None else None)
 
 
 def measured(asked: Asked) -> Measured:

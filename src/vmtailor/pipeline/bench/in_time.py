@@ -5,7 +5,7 @@ and says what it left out for that."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vmtailor.analysis.bench.expecting import LEFT_OUT, CellOut, Expected, cells_within, lasting, within
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
@@ -33,6 +33,7 @@ class Schedule:
         self.expected = Expected(planned, there)
         self._pool = list(self.left)
         self._begun = {one.test for one in planned if one.key in known}
+        self._turns = {test: turn for turn, test in enumerate(dict.fromkeys(one.test for one in planned))}
         self._last: BenchTest | None = None
         self._tests_out: list[BenchTest] = []
         self._cells_out: list[CellOut] = []
@@ -68,9 +69,10 @@ class Schedule:
         return one
 
     def fit(self, *, cells: bool = True) -> list[str]:
-        """Leave out what will not end in time, by what trials took until now; returns in words what was not said
-        before. Tests that were not begun first, in whole; then, unless what they cost is but a guess, single cells,
-        whatever that leaves."""
+        """Leave out what will not end in time, by what trials took until now. Tests that were not begun first, in
+        whole; then, unless what they cost is but a guess, single cells, whatever that leaves. Returns in words what was
+        not said before: of a plan all that is left out; while trials run what was passed over, since the rest of it
+        changes with every trial."""
         if self._within_s is None or self._until_s is None or not self._pool:
             return []
         most_s, of = self._until_s - self._now(), self._seconds()
@@ -83,23 +85,25 @@ class Schedule:
             words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(most_s)}")
         # What has begun is gone on with; what comes back does not interrupt it.
         self.left = sorted(kept, key=lambda one: one.test != self._last)
-        words += [row for row in self.left_out() if row not in self._told]
+        now = self._turns[self.left[0].test] if cells and self.left else len(self._turns)
+        words += [row for test, row in self._out() if self._turns[test] < now and row not in self._told]
         self._told.update(words)
         return words
 
     def left_out(self) -> list[str]:
         """What is not done for the sake of time, as things stand, in words."""
+        return [row for _, row in self._out()]
+
+    def _out(self) -> Iterator[tuple[BenchTest, str]]:
+        """The same, with the test that each is about."""
         if self._within_s is None:
-            return []
-        words = tests_out(self._tests_out, self._within_s)
+            return
+        why = f"{LEFT_OUT} {lasting(self._within_s)}"
+        for test in self._tests_out:
+            yield test, f"{_title(test)}: {why}"
         for cell in self._cells_out:
-            test = title_of(cell.test.suite, cell.test.test, cell.test.count, cell.test.variant)
-            words.append(f"{test} in {cell.runtime}, {cell.trials} trials of it: {LEFT_OUT} {lasting(self._within_s)}")
-        return words
+            yield cell.test, f"{_title(cell.test)} in {cell.runtime}, {cell.trials} trials of it: {why}"
 
 
-def tests_out(tests: Collection[BenchTest], within_s: float) -> list[str]:
-    """Tests that are left out, each in words."""
-    return [
-        f"{title_of(test.suite, test.test, test.count, test.variant)}: {LEFT_OUT} {lasting(within_s)}" for test in tests
-    ]
+def _title(test: BenchTest) -> str:
+    return title_of(test.suite, test.test, test.count, test.variant)

@@ -100,10 +100,16 @@ def fit_key(given: SystemInputs) -> str:
 
 def _make(given: SystemInputs, times: Times, folder: Path, ask: Ask | None) -> FitRun:
     """The whole way: every file of a bundle but its disk and its page, in `folder`. The baseline is counted beside its
-    trace and what follows, once its exercise has passed."""
+    trace and what follows, once its exercise has passed; later where something will be asked, since progress would be
+    drawn over the question."""
     with machines.ahead() as begun:
+
+        def passed() -> None:
+            if given.options.units is not UnitsMode.ASK:
+                begun.begin(sides.baseline_asked(given))
+
         with times.of("trace"):
-            found = fitting.find(given, lambda: begun.begin(sides.baseline_asked(given)))
+            found = fitting.find(given, passed)
         return _finished(found, times, folder, ask, begun)
 
 

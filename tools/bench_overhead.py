@@ -29,6 +29,7 @@ import numpy as np
 
 from vmtailor.base.process import spawn
 from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes
+from vmtailor.drivers.runtimes.protocol import Surroundings
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
 from vmtailor.model.bench.instance import InstanceSpec
 from vmtailor.pipeline.bench.suites.startup import POLL_S, answers
@@ -143,8 +144,8 @@ class Bare:
     def placed(self, _runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
         yield spec
 
-    def environment(self) -> None:
-        return None
+    def surroundings(self) -> Surroundings:
+        return {"env": None, "cwd": self._folder}
 
     def witnessed(self, _runtime: str, words: Sequence[str]) -> Sequence[str]:
         return words

@@ -96,6 +96,12 @@ def test_patience_is_of_processor_time(start_s: float | None, now_s: float | Non
     assert exercised.Used(start_s, now_s).beyond(Patience(5.0, 10.0)) is given_up
 
 
+@pytest.mark.parametrize(("executed", "given_up"), [(None, False), (10**9, False), (10**9 + 1, True)])
+def test_patience_may_be_in_instructions_which_no_host_changes(executed: int | None, given_up: bool) -> None:
+    used = exercised.Used(1.0, 9.0, executed=executed)
+    assert used.beyond(Patience(5.0, 10.0, instructions=1e9)) is given_up
+
+
 def test_what_init_took_to_start_is_what_was_used_when_it_first_spoke() -> None:
     class Running:
         cpu_s: float | None = 1.0

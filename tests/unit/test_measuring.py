@@ -241,7 +241,7 @@ def test_a_busy_host_does_not_make_the_least_memory_larger(clock: Clock, monkeyp
     def boot(machine: Machine, work: Exercised, scratch: Path) -> tuple[Any, Any]:
         told.append(work)
         paces.append(machine.pace)
-        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
@@ -268,7 +268,7 @@ def test_what_only_a_fast_machine_does_is_searched_on_one(monkeypatch: pytest.Mo
         assert work.run.exercise is not None
         seen.append((machine.pace, work.run.exercise.stop_timeout_s))
         failures = ("late",) if machine.pace else ()
-        return SimpleNamespace(failures=failures), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+        return SimpleNamespace(failures=failures), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
@@ -283,7 +283,7 @@ def test_memory_in_which_qemu_refuses_the_machine_is_too_little(monkeypatch: pyt
             raise NotStarted("QEMU did not start", details="Some ROM regions are overlapping")
         if machine.memory_bytes == 24 << 20:
             raise HostError("the disk is full")
-        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = Exercise("x", Ready(ReadyKind.EXIT, None, 20.0))
@@ -300,7 +300,7 @@ def test_a_system_is_searched_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatc
 
     def boot(machine: Machine, work: Attended, scratch: Path) -> tuple[Any, Any]:
         seen.append((machine, work))
-        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
@@ -321,7 +321,7 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
 
     def boot(machine: Machine, work: Attended, scratch: Path) -> tuple[Any, Any]:
         told.append(work)
-        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0)
+        return SimpleNamespace(failures=()), SimpleNamespace(start_cpu_s=2.0, cpu_s=5.0, executed=None)
 
     monkeypatch.setattr(measure, "boot", boot)
     exercise = SystemExercise("x", SystemReady(SystemReadyKind.UNIT, unit="multi-user.target"))
@@ -332,6 +332,14 @@ def test_a_machine_set_beside_another_may_take_as_long_as_that(monkeypatch: pyte
     assert search.passes(64 << 20) and [search.usual] == own == [measure.Usual(2.0, 5.0)]
     # Its own start, which is the longer one, and the other's boot.
     assert told[1].patience.start_s == measure.SLACK_S + 4 and told[1].patience.all_s == measure.SLACK_S + 80
+
+
+def test_systems_are_bounded_by_instructions_and_only_guarded_by_processor_time() -> None:
+    found = measure._patience(
+        [measure.Usual(2.0, 5.0, instructions=10**9), measure.Usual(1.0, 40.0, instructions=10**10)]
+    )
+    assert found.instructions == measure.SLACK_INSTRUCTIONS + 2 * 10**10
+    assert found.start_s == measure.SLACK_S + 4 and found.all_s == 2 * (measure.SLACK_S + 80)
 
 
 @pytest.mark.parametrize(("more_mib", "boots"), [(0, 11), (56, 2)])

@@ -5,6 +5,7 @@ to its shutdown."""
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +29,7 @@ from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.system_exercise import SystemReadyKind
 from vmtailor.model.boots.workload import Attended, Until
-from vmtailor.model.machine import Disk, Machine
+from vmtailor.model.machine import Clock, Disk, Machine
 
 #: Seconds between two looks at the attendant's line and the console.
 _LOOK_S = 0.1
@@ -67,6 +68,8 @@ def boot(
         listener = stack.enter_context(listening(driven, plugin=loaded, attendant=True))
         conversation = _Conversation(listener, work)
         lost = conversation.run(on_progress)
+        if machine.clock is Clock.INSTRUCTIONS:
+            conversation.count()
         end, conversation.used.now_s = _end(listener), listener.machine.cpu_s
         listener.quit(_END_COUNTED_S if loaded is not None else _END_S)
         conversation.session.pump(0)
@@ -104,6 +107,8 @@ class _Conversation:
             text = self._listener.pump(0.0)
             now = self._listener.now
             self.used.look(self._listener.machine, self.session.listening)
+            if math.isfinite(self._work.patience.instructions):
+                self.count()
             if self._line is not None and text and self._line.console(text):
                 self._line = None
                 self.session.go()
@@ -115,9 +120,15 @@ class _Conversation:
             if now > self._work.timeout_s:
                 return f"it was not done after {self._work.timeout_s:.0f} s"
             if self.used.beyond(self._work.patience):
-                return f"it was not done after {self.used.now_s:.0f} s of processor time"
+                executed = "" if self.used.executed is None else f", {self.used.executed / 1e6:.0f} M instructions"
+                return f"it was not done after {self.used.now_s:.0f} s of processor time{executed}"
         self._listener.drain()
         return self._lost
+
+    def count(self) -> None:
+        """Look how many instructions were executed. A machine that has ended says nothing."""
+        if not self._listener.ended:
+            self.used.executed = self._listener.executed() or self.used.executed
 
     def _has_come(self) -> bool:
         """Whether the system has come as far as it was asked to."""
@@ -162,6 +173,7 @@ def _gathered(listener: Listener, said: _Conversation, end: End, loaded: Plugin 
         lines=tuple(listener.console.timed()),
         start_cpu_s=said.used.start_s,
         cpu_s=said.used.now_s,
+        executed=said.used.executed,
         counts=counts,
         counters=counters,
     )

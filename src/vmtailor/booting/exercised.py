@@ -68,7 +68,8 @@ _HOUSEKEEPING_S = 0.1
 class Used:
     """Processor time that QEMU has used: when init first spoke, and by now. `moved_s`: the processor time, and the host
     seconds since the start, when it was last seen to do more than its housekeeping. Since then it was ready to run for
-    `kept_s` while a busy host ran others; `wants`: it was when it was last looked at."""
+    `kept_s` while a busy host ran others; `wants`: it was when it was last looked at. `executed`: instructions of the
+    guest by now, where somebody asks for them."""
 
     start_s: float | None = None
     now_s: float | None = None
@@ -76,6 +77,7 @@ class Used:
     elapsed_s: float = 0.0
     kept_s: float = 0.0
     wants: bool = False
+    executed: int | None = None
     _held_up_s: float | None = None
 
     def look(self, running: RunningMachine, listening: bool) -> None:
@@ -98,7 +100,8 @@ class Used:
         if self.now_s is None:
             return False
         still = not self.wants and self.elapsed_s - self.moved_s[1] - self.kept_s > patience.still_s
-        return still or self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
+        beyond = still or self.now_s > patience.all_s or (self.start_s is None and self.now_s > patience.start_s)
+        return beyond or (self.executed or 0) > patience.instructions
 
 
 def _drive(

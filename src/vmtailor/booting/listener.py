@@ -77,6 +77,14 @@ class Listener:
         """Whether the guest itself took the connection that came from this local port."""
         return any(state == "ESTABLISHED" and int(port) == local_port for state, _, port, _, _ in self._usernet())
 
+    def executed(self) -> int | None:
+        """Instructions that the guest has executed, by QEMU's own count; None where it does not count or does not
+        say."""
+        try:
+            return int(self.qmp.ask("query-replay")["icount"]) or None
+        except GuestError:
+            return None
+
     def learn_forwards(self) -> None:
         """Which host ports lead to which guest ports."""
         for state, _, host_port, _, guest_port in self._usernet():

@@ -37,6 +37,9 @@ BOOT_S = 300.0
 #: A machine that has used so many seconds of processor time, and so many times what it took with more memory, never
 #: will: until its init has started, and in all. (With little memory, pages of files are read again and again.)
 SLACK_S, START_TIMES, ALL_TIMES = 3.0, 2, 2
+#: Where a system's instructions are counted, these bound it, so many times what it took with more memory, and no host
+#: sways what is found: processor time, which one does, only ends what goes nowhere.
+SLACK_INSTRUCTIONS, GUARD_TIMES = 300_000_000, 2
 #: The least memory is found to this many bytes.
 MEMORY_STEP = 1 << 20
 #: An instruction takes 2**SEARCH_PACE nanoseconds while it is searched: what waits for an emulated timer executes that
@@ -66,15 +69,17 @@ class MeasuredMachine:
 @dataclass(frozen=True)
 class Usual:
     """What a machine takes where memory is no matter: processor seconds until init has said that it is there, and in
-    all. `more_bytes`: how much more memory it then needed at least than that boot let guess; 0 until that is known."""
+    all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more memory it then needed at least than that boot let guess; 0 until that is known."""
 
     start_s: float
     all_s: float
     more_bytes: int = 0
+    instructions: int | None = None
 
 
 # vmtailor/measured/4 was both of these records in one.
 # vmtailor/counted/1: `usual` did not say by how much the guess of the least memory was wrong.
+# vmtailor/counted/2: nor how many instructions a system takes; its least memory was bounded by processor time.
 @dataclass(frozen=True)
 class Counted:
     """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
@@ -82,7 +87,7 @@ class Counted:
     plugin's file of the first boot, in the record's folder. `usual`: what a boot takes where memory is no matter; None
     where that was not told."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/counted/2"
+    SCHEMA: ClassVar[str] = "vmtailor/counted/3"
 
     exact: tuple[Boot, ...]
     initcalls: tuple[tuple[str, int], ...]
@@ -229,8 +234,8 @@ def _require(found: Boot, gathered: Gathered) -> None:
 class _MemorySearch:
     """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
     own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
-    nothing then: init's start and the whole boot have their processor time, told by a boot with all memory, or by one
-    of the machine that it is set beside where that is more. `known`, `floor`: sizes between which it lies, in bytes."""
+    nothing then: init's start and the whole boot have their processor time, and systems their instructions, told by a
+    boot with all memory, or by one of the machine that it is set beside where that is more. `known`, `floor`: sizes between which it lies, in bytes."""
 
     def __init__(
         self,
@@ -251,14 +256,12 @@ class _MemorySearch:
         began = time.monotonic()
         gathered = self._usual(subject)
         if gathered.start_cpu_s is not None and gathered.cpu_s is not None:
-            self.usual = Usual(gathered.start_cpu_s, gathered.cpu_s)
+            self.usual = Usual(gathered.start_cpu_s, gathered.cpu_s, instructions=gathered.executed)
             on_usual(self.usual)
             other = beside()
             known = [one for one in (self.usual, other) if one is not None]
             self.more_bytes = other.more_bytes if other is not None else 0
-            start_s = START_TIMES * max(one.start_s for one in known)
-            all_s = ALL_TIMES * max(one.all_s for one in known)
-            self._work = replace(self._work, patience=Patience(SLACK_S + start_s, SLACK_S + all_s))
+            self._work = replace(self._work, patience=_patience(known))
         if clock is not Clock.INSTRUCTIONS:  # what stands still is told from what waits by how long it takes
             self._work = replace(self._work, timeout_s=STILL_S + ALL_TIMES * (time.monotonic() - began))
 
@@ -308,6 +311,16 @@ class _MemorySearch:
         machine = replace(self._machine, memory_bytes=memory_bytes)
         with _room:
             return boot(machine, self._work.unhurried(machine.clock, self._work.patience), self._scratch)
+
+
+def _patience(known: Sequence[Usual]) -> Patience:
+    """What a boot with less memory may take, by what those took that are set beside each other, with all of it."""
+    start_s = SLACK_S + START_TIMES * max(one.start_s for one in known)
+    all_s = SLACK_S + ALL_TIMES * max(one.all_s for one in known)
+    counts = [one.instructions for one in known if one.instructions is not None]
+    if not counts:
+        return Patience(start_s, all_s)
+    return Patience(start_s, GUARD_TIMES * all_s, instructions=SLACK_INSTRUCTIONS + ALL_TIMES * max(counts))
 
 
 def least_memory(known: int, floor: int, passes: Callable[[int], bool], guess: int = 0) -> int:

@@ -16,6 +16,7 @@ from vmtailor.drivers.runtimes.described import DescribedRuntime, groups_of, mis
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.roots import bundle_config
+from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 
 REPOSITORY = Path(__file__).parents[3]
@@ -60,6 +61,20 @@ def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path) -> No
         for words in commands:
             assert words and not [word for word in words if re.search(r"(?<!\{)\{[a-z_]+\}|^\[[a-z_]+\]$", word)]
             assert all(words) or "" in words  # an empty entry point is a word, too
+
+
+def test_what_a_program_leaves_where_it_is_started_is_the_scopes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = tmp_path / "users"
+    users.mkdir()
+    monkeypatch.chdir(users)
+    one = description.parse(SMALL.replace(b'run = ["small"', b'run = ["touch", "oom", "--"'), "small.toml")
+    runtime = DescribedRuntime(one, tmp_path / "small", Path("/enter"), Cgroups(tmp_path))
+    runtime.prepare(BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1"))
+    spec = InstanceSpec("vt-1", ("ran",))
+    assert timed(runtime.run_words(spec), deadline_s=10.0, **runtime.surroundings()).returncode == 0
+    assert (tmp_path / "small" / "oom").exists() and not list(users.iterdir())
 
 
 def test_limits_and_volumes_become_words_only_where_they_are_asked_for() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from vmtailor.drivers.runtimes.protocol import Surroundings
 from vmtailor.drivers.runtimes.timed import watching
 from vmtailor.model.bench.instance import InstanceSpec
 from vmtailor.pipeline.bench.bench_run import TrialFailed
@@ -53,8 +54,8 @@ class Run:
     def placed(self, _runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
         yield spec
 
-    def environment(self) -> None:
-        return None
+    def surroundings(self) -> Surroundings:
+        return {"env": None, "cwd": self.folder}
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         number = spec.command[-1].rsplit("/", 1)[-1]

@@ -17,7 +17,7 @@ from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
 from vmtailor.drivers.runtimes.instance_cgroups import PERIOD_US, Cgroups
 from vmtailor.drivers.runtimes.networks import Link, link
-from vmtailor.drivers.runtimes.protocol import BenchImage, Steps
+from vmtailor.drivers.runtimes.protocol import BenchImage, Steps, Surroundings
 from vmtailor.drivers.runtimes.roots import Overlay, write_bundle
 from vmtailor.model.bench.instance import InstanceSpec, Limits
 
@@ -60,10 +60,9 @@ class DescribedRuntime:
     ) -> None:
         self._held.close()
 
-    def environment(self) -> dict[str, str] | None:
-        """That of its commands; None where it is ours."""
+    def surroundings(self) -> Surroundings:
         more = {name: filled(text, self._values()) for name, text in self.description.environment.items()}
-        return {**os.environ, **more} if more else None
+        return {"env": {**os.environ, **more} if more else None, "cwd": self._folder}
 
     def version(self) -> str:
         if not self.description.version:
@@ -87,7 +86,7 @@ class DescribedRuntime:
     def _start_daemon(self, start: Sequence[str], ready: Sequence[str]) -> None:
         log = self._held.enter_context((self._folder / "daemon.log").open("wb"))
         daemon = self._held.enter_context(
-            spawn(fill(start, self._values(), {}, {}, {}), stdout=log, stderr=subprocess.STDOUT, env=self.environment())
+            spawn(fill(start, self._values(), {}, {}, {}), stdout=log, stderr=subprocess.STDOUT, **self.surroundings())
         )
         deadline = time.monotonic() + READY_S
         while True:
@@ -100,7 +99,7 @@ class DescribedRuntime:
             time.sleep(_POLL_S)
 
     def _do(self, words: Sequence[str], timeout_s: float) -> Finished:
-        return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, env=self.environment())
+        return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
     def place(self, spec: InstanceSpec) -> None:
         # Without limits, native has no cgroup of its own: to enter one takes milliseconds, and isolates something. The
@@ -132,16 +131,16 @@ class DescribedRuntime:
         words, asked, removed = (
             fill(one, values, {}, {}, {}) for one in (commands.network, commands.network_pid, commands.network_remove)
         )
-        run(words, timeout_s=STEP_S, env=self.environment())
+        run(words, timeout_s=STEP_S, **self.surroundings())
         try:
-            said = run(asked, timeout_s=STEP_S, env=self.environment()).text.strip()
+            said = run(asked, timeout_s=STEP_S, **self.surroundings()).text.strip()
             if not said.isdecimal() or int(said) < 1:
                 raise HostError(f"{self.name} does not say which process holds the network", details=said[:200])
             with link(number, peer=peer, of=int(said)) as found:
                 yield found
         finally:
             with contextlib.suppress(CommandFailed):
-                run(removed, timeout_s=STEP_S, env=self.environment())
+                run(removed, timeout_s=STEP_S, **self.surroundings())
 
     def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
         return self._filled(self.description.commands.run, spec)
@@ -159,7 +158,7 @@ class DescribedRuntime:
     def clear(self, spec: InstanceSpec) -> None:
         for words in self.description.commands.remove:
             with contextlib.suppress(CommandFailed, HostError):
-                run(self._filled(words, spec), timeout_s=STEP_S, env=self.environment())
+                run(self._filled(words, spec), timeout_s=STEP_S, **self.surroundings())
         self._cgroups.remove(spec.name)
         self._entries.pop(spec.name, None)
         overlay = self._placed.pop(spec.name, None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.model.bench.instance import InstanceSpec
@@ -34,11 +34,23 @@ class Steps:
     remove: tuple[tuple[str, ...], ...]
 
 
+class Surroundings(TypedDict):
+    """How a runtime's commands are started (base/process.py). `env`: None where it is ours; `cwd`: a folder in the
+    scope, for what programs leave where they are (podman's monitor a file for each instance that is out of memory)."""
+
+    env: dict[str, str] | None
+    cwd: Path
+
+
 class Runtime(Protocol):
     """A way to run a container. Used in a `with` block: afterwards nothing of it runs."""
 
     @property
     def name(self) -> str: ...
+
+    def surroundings(self) -> Surroundings:
+        """Those of its commands, once it is prepared."""
+        ...
 
     def version(self) -> str:
         """What its program says of itself; empty when it says nothing."""

@@ -82,6 +82,7 @@ def timed(
     deadline_s: float,
     callbacks: CallBacks | None = None,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     reports_only: bool = False,
 ) -> Timed:
     """Run a command to its end, or end it after `deadline_s`. `reports_only`: what it started holds its output, too; it
@@ -91,7 +92,7 @@ def timed(
     kept: dict[int, bytearray] = {}
     first: float | None = None
     returncode: int | None = None
-    with spawn(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+    with spawn(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd) as process:
         assert process.stdout is not None and process.stderr is not None
         out, err = process.stdout.fileno(), process.stderr.fileno()
         kept = {out: bytearray(), err: bytearray()}

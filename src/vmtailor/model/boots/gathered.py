@@ -16,6 +16,7 @@ class Gathered:
     which the marks' `host_s` refer. `report`: what our init said. `console`: as it came, or the kernel's words that
     init sent. `lines`: those of the console, each with host seconds since the start. `chart`: what the collector said.
     `start_cpu_s`, `cpu_s`: processor time that QEMU had used when our init first spoke, and when it was last seen.
+    `executed`: instructions by QEMU's own count when it was last seen, of a system on the instruction clock.
     `requests`: the tracer's log. `counts`: the plugin's file, and what it holds: `counters`."""
 
     end: End
@@ -26,6 +27,7 @@ class Gathered:
     chart: bytes = b""
     start_cpu_s: float | None = None
     cpu_s: float | None = None
+    executed: int | None = None
     requests: bytes = b""
     counts: bytes = b""
     counters: Counters | None = None

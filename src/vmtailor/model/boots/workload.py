@@ -112,12 +112,14 @@ BY_PORT = (ReadyBy.TCP, ReadyBy.SSH, ReadyBy.HTTP)
 @dataclass(frozen=True)
 class Patience:
     """Seconds of processor time that QEMU may use: until init has said that it is there, and in all. A busy host does
-    not shorten them. `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
+    not shorten them. `instructions`: that the guest may execute, where they are counted, which no host changes.
+    `still_s`: host seconds in which it may use next to none: on the instruction clock, where nobody
     waits for a timer, such a machine stands still."""
 
     start_s: float = math.inf
     all_s: float = math.inf
     still_s: float = math.inf
+    instructions: float = math.inf
 
     @classmethod
     def after(cls, baseline_s: float) -> Patience:

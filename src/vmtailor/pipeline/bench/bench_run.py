@@ -96,7 +96,7 @@ class BenchRun:
         with self.placed(runtime, wanted) as spec:
             driver = self.runtimes[runtime]
             most_s = min(deadline_s, self.left_s())
-            found = timed(driver.run_words(spec), deadline_s=most_s, env=driver.environment())
+            found = timed(driver.run_words(spec), deadline_s=most_s, **driver.surroundings())
         if found.returncode is None and most_s < deadline_s:
             raise TrialFailed(RUN_OVER, found.said)
         return self.heard(runtime, succeeded(found), network=bool(network))

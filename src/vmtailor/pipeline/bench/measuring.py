@@ -152,7 +152,7 @@ def _identity(
     try:
         with run.placed(driver.name, run.spec([BENCH, "report"], ASKED)) as spec:
             above = cgroups.limits(spec.name)
-            said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, env=driver.environment()))
+            said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, **driver.surroundings()))
     except VmtailorError as error:
         return RuntimeIdentity(driver.name, version, problem=f"{error.message}: {error.details[-500:]}")
     seen = inside.parse(said.stdout)

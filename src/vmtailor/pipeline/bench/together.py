@@ -62,7 +62,7 @@ def together(
             spec = held.enter_context(run.placed(runtime, wanted))
             out, errors = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
             command = driver.run_words(spec)
-            process = held.enter_context(spawn(command, stdout=out, stderr=errors, env=driver.environment()))
+            process = held.enter_context(spawn(command, stdout=out, stderr=errors, **driver.surroundings()))
             begun.append(_Begun(process, out, errors))
         there, deadline = 0, time.monotonic() + READY_S
         while there < count:

@@ -191,7 +191,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
             words = driver.run_words(placed)
             out, errors = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
             outputs.append((out, errors))
-            return held.enter_context(spawn(words, stdout=out, stderr=errors, env=driver.environment()))
+            return held.enter_context(spawn(words, stdout=out, stderr=errors, **driver.surroundings()))
 
         wanted, callbacks = held.enter_context(run.calling_back(run.spec([BENCH], limits, links[0].path)))
         folder = run.callback_folder(wanted)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import spawn
+from vmtailor.drivers.runtimes.protocol import Surroundings
 from vmtailor.drivers.runtimes.timed import MOST_BYTES, CallBacks, timed
 from vmtailor.model.bench.instance import InstanceSpec, Volume
 from vmtailor.model.bench.job import BenchJob
@@ -83,7 +84,7 @@ def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
         run.placed(runtime, wanted) as spec,
     ):
         words = driver.run_words(spec)
-        found = succeeded(timed(words, deadline_s=DEADLINE_S, callbacks=callbacks, env=driver.environment()))
+        found = succeeded(timed(words, deadline_s=DEADLINE_S, callbacks=callbacks, **driver.surroundings()))
     if not found.reports or found.first_output_s is None:
         raise TrialFailed("the instance did not report", found.said)
     run.witness(runtime, found.stdout)
@@ -95,7 +96,7 @@ def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     with driver.network(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
         words = driver.run_words(spec)
         started = time.monotonic()
-        with tempfile.TemporaryFile() as said, spawn(words, stderr=said, env=driver.environment()) as process:
+        with tempfile.TemporaryFile() as said, spawn(words, stderr=said, **driver.surroundings()) as process:
             while not answers(link.inside):
                 if time.monotonic() - started > DEADLINE_S or process.poll() is not None:
                     said.seek(0)
@@ -136,15 +137,15 @@ def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
         steps = driver.steps(spec)
         figures = []
         if steps.create:
-            figures.append(seconds(CREATE, _all(steps.create, driver.environment())))
+            figures.append(seconds(CREATE, _all(steps.create, driver.surroundings())))
         started = time.monotonic()
-        with spawn(steps.start, env=driver.environment()) as process:
+        with spawn(steps.start, **driver.surroundings()) as process:
             _await(callbacks, 1, started + DEADLINE_S)
             figures.append(seconds(START, time.monotonic() - started))
             _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
             if not steps.stays:
                 process.wait(DEADLINE_S)
-                figures.append(seconds(STOP, _all(steps.stop, driver.environment())))
+                figures.append(seconds(STOP, _all(steps.stop, driver.surroundings())))
             else:
                 before = time.monotonic()
                 process.terminate()
@@ -153,11 +154,11 @@ def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     return tuple(figures)
 
 
-def _all(commands: Sequence[Sequence[str]], env: dict[str, str] | None) -> float:
+def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
     """Run commands one after the other; what they leave running keeps a file as its output, which never closes."""
     before = time.monotonic()
     for words in commands:
-        with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, env=env) as process:
+        with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, **where) as process:
             if process.wait(DEADLINE_S) != 0:
                 said.seek(0)
                 raise TrialFailed(
@@ -197,7 +198,7 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
         reports: dict[str, float] = {}
         for words in commands:
             starts.append(time.monotonic())
-            held.enter_context(spawn(words, env=driver.environment()))
+            held.enter_context(spawn(words, **driver.surroundings()))
             if how == "serial":
                 reports |= _await(callbacks, 1, starts[-1] + DEADLINE_S)
             elif how == "staggered":

@@ -69,7 +69,8 @@ class MeasuredMachine:
 @dataclass(frozen=True)
 class Usual:
     """What a machine takes where memory is no matter: processor seconds until init has said that it is there, and in
-    all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more memory it then needed at least than that boot let guess; 0 until that is known."""
+    all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more memory it then
+    needed at least than that boot let guess; 0 until that is known."""
 
     start_s: float
     all_s: float
@@ -235,7 +236,8 @@ class _MemorySearch:
     """Boots of one machine with less memory than it has: a container with its exercise, a system with an init of its
     own until it is at rest after it was ready. A kernel that does not fit may run in circles for ever, and most say
     nothing then: init's start and the whole boot have their processor time, and systems their instructions, told by a
-    boot with all memory, or by one of the machine that it is set beside where that is more. `known`, `floor`: sizes between which it lies, in bytes."""
+    boot with all memory, or by one of the machine that it is set beside where that is more. `known`, `floor`: sizes
+    between which it lies, in bytes."""
 
     def __init__(
         self,

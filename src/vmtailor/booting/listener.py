@@ -78,8 +78,8 @@ class Listener:
         return any(state == "ESTABLISHED" and int(port) == local_port for state, _, port, _, _ in self._usernet())
 
     def executed(self) -> int | None:
-        """Instructions that the guest has executed, by QEMU's own count; None where it does not count or does not
-        say."""
+        """Instructions that the guest has executed, by QEMU's own count, which it keeps on the instruction clock alone:
+        on others the number says nothing. None where it does not tell."""
         try:
             return int(self.qmp.ask("query-replay")["icount"]) or None
         except GuestError:

@@ -218,7 +218,8 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    asked = [name.replace("{flavour}", target.flavour) for name in spec["packages"]]
+    only = spec.get("only", {}).get(target.image, ())
+    asked = [name.replace("{flavour}", target.flavour) for name in (*spec["packages"], *only)]
     names = [disk.newest(name, target.apt) if "*" in name else name for name in asked]
     packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]

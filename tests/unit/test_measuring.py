@@ -359,12 +359,17 @@ def test_where_the_other_needed_more_than_was_guessed_this_one_is_expected_to(mo
         def use(self, memory_bytes: int) -> None:
             return None
 
+        def tell(self, more_bytes: int) -> None:
+            told.append(more_bytes)
+
+    told: list[int] = []
     search: Any = Search()
     plain = least_memory(search.known, search.floor, search.passes)
     tried.clear()
     found = measure._least(search)
     assert found.memory_bytes == plain and len(tried) == boots
     assert found.usual == measure.Usual(1.0, 2.0, plain - 72 * MIB)  # what the next one beside it is told
+    assert told == sorted(told, reverse=True) and told[-1] == plain - 72 * MIB  # and what it is told before
 
 
 #: In place of a search.

@@ -70,7 +70,7 @@ class MeasuredMachine:
 class Usual:
     """What a machine takes where memory is no matter: processor seconds until init has said that it is there, and in
     all; `instructions` of the guest, where they are counted (systems). `more_bytes`: how much more memory it then
-    needed at least than that boot let guess; 0 until that is known."""
+    needed at least than that boot let guess (while that is searched: with which it passed); 0 until that is known."""
 
     start_s: float
     all_s: float
@@ -185,7 +185,14 @@ class _Least:
 def _least(search: _MemorySearch) -> _Least:
     told = search.told()
     guess = max(search.floor, told + search.more_bytes) if told else 0
-    memory_bytes = least_memory(search.known, search.floor, search.passes, guess)
+
+    def passes(memory_bytes: int) -> bool:
+        passed = search.passes(memory_bytes)
+        if passed and told:  # the next one beside it need not wait for the end to begin nearer
+            search.tell(memory_bytes - told)
+        return passed
+
+    memory_bytes = least_memory(search.known, search.floor, passes, guess)
     usual = replace(search.usual, more_bytes=memory_bytes - told) if search.usual and told else search.usual
     return _Least(memory_bytes, search.use(memory_bytes), usual)
 
@@ -250,6 +257,7 @@ class _MemorySearch:
         self.floor = named(subject.machine.architecture).kernel.least_memory_mib << 20
         self.usual: Usual | None = None
         self.more_bytes = 0
+        self._on_usual = on_usual
         self._machine = subject.machine
         self._scratch = scratch
         self._passed: dict[int, Gathered] = {}
@@ -281,6 +289,11 @@ class _MemorySearch:
         if not found.failures:
             self._passed[self._machine.memory_bytes] = gathered
         return gathered
+
+    def tell(self, more_bytes: int) -> None:
+        """Tell that it passed with so much more memory than was guessed, less than before."""
+        if self.usual is not None:
+            self._on_usual(replace(self.usual, more_bytes=more_bytes))
 
     def told(self) -> int:
         """About how much memory it needs, by what it used where it has all; 0 where that is not known. In bytes."""

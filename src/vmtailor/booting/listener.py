@@ -82,7 +82,7 @@ class Listener:
         on others the number says nothing. None where it does not tell."""
         try:
             return int(self.qmp.ask("query-replay")["icount"]) or None
-        except GuestError:
+        except (GuestError, OSError):  # it may be ending just now
             return None
 
     def learn_forwards(self) -> None:

@@ -199,6 +199,12 @@ def add_package(layer: Layer, package: Path, dropped: tuple[str, ...]) -> str:
     return f"{first}\nStatus: install ok installed\n{rest}\n"
 
 
+def packages_of(spec: dict[str, Any], target: Target) -> list[str]:
+    """Names of the packages that a description asks for on one processor, patterns among them."""
+    only = spec.get("only", {}).get(target.image, ())
+    return [name.replace("{flavour}", target.flavour) for name in (*spec["packages"], *only)]
+
+
 def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Target) -> Layer:
     """The lower layer: everything that comes from packages, with the accounts of the distribution."""
     layer = Layer()
@@ -218,9 +224,7 @@ def package_layer(spec: dict[str, Any], cache: Path, scratch: Path, target: Targ
         layer.add(directory(name, mode))
     layer.add(directory("var/tmp", 0o1777))
     layer.add(symlink("var/run", "/run"))
-    only = spec.get("only", {}).get(target.image, ())
-    asked = [name.replace("{flavour}", target.flavour) for name in (*spec["packages"], *only)]
-    names = [disk.newest(name, target.apt) if "*" in name else name for name in asked]
+    names = [disk.newest(name, target.apt) if "*" in name else name for name in packages_of(spec, target)]
     packages = download(names, list(spec.get("assume", ())), cache, scratch, target)
     stanzas = [add_package(layer, package, dropped) for package in packages]
     for account in ("passwd", "group"):

@@ -101,6 +101,19 @@ def test_kernels_of_this_host_are_those_that_vmtailor_knows(monkeypatch: pytest.
     assert build_py.target_of(of_host().name) == build_py.target_of(None)
 
 
+def test_packages_that_only_some_processors_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    build_py = importlib.import_module("build")
+    spec = {"packages": ["crun", "linux-image-*-{flavour}"], "only": {"amd64": ["runsc"], "arm64": ["runsc"]}}
+
+    def asked(image: str) -> list[str]:
+        found: list[str] = build_py.packages_of(spec, build_py.Target(image, flavour="cloud"))
+        return found
+
+    assert asked("amd64") == asked("arm64") == ["crun", "linux-image-*-cloud", "runsc"]
+    assert asked("mips64le") == ["crun", "linux-image-*-cloud"]
+
+
 def test_a_folder_without_a_description(tmp_path: Path) -> None:
     finished = run(
         [sys.executable, str(EXAMPLES / "build.py"), str(tmp_path), str(tmp_path / "out")], timeout_s=60, ok=(2,)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from vmtailor.analysis.bench.cells import against
 from vmtailor.base.files import records
-from vmtailor.model.bench.results import BenchResults, HostRun
+from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
 from vmtailor.model.verdict import Verdict
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -33,15 +33,31 @@ RUNTIMES = (
     REPOSITORY / "src/vmtailor/data/runtimes/nspawn.toml",
     REPOSITORY / "examples/runtimes/crun.toml",
 )
-SUITES, TESTS = "startup,unixbench", "apart,http,syscall,pipe,context1"
 COMPARISONS, INJECTED = 400, 1.05
 #: What is asked: the upper 95 % bound of the rate of false alarms, the share of injected changes that is found, the
 #: share of A/A pairs that stays undecided.
 MOST_FALSE, LEAST_FOUND, MOST_UNDECIDED = 0.08, 0.90, 0.10
-#: Blocks of a comparison. The last is what found and undecided are judged at.
-SIZES = (10, 20, 40, 80)
-REPEAT = 120
 _WEEK_S = 7 * 86400
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests of a suite that are measured in `blocks`. `sizes`: blocks of a comparison; the last is what found and
+    undecided are judged at."""
+
+    suite: str
+    tests: str
+    blocks: int
+    sizes: tuple[int, ...]
+
+
+#: All whose trials last about a second at most. A start takes milliseconds and varies by tens of percent: what tells it
+#: is their number.
+PARTS = (
+    Part("startup", "report,http,apart", 500, (10, 40, 160, 400)),
+    Part("unixbench", "dhry2reg,whetstone-double,syscall,pipe,context1", 100, (10, 20, 40, 80)),
+)
+LEVELS = range(len(PARTS[0].sizes))
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,7 @@ class Pair:
     """One figure under both names, block by block; larger_is_better of it."""
 
     name: str
+    suite: str
     larger_is_better: bool
     values: tuple[tuple[float, float], ...]
 
@@ -61,9 +78,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Judged:
-    """What so many comparisons of `size` blocks gave. `found` of `injected` in `able` cells; `unable`: the others."""
+    """What so many comparisons gave, of so many blocks by suite. `found` of `injected` in `able` cells; `unable`: the
+    others."""
 
-    size: int
+    sizes: Mapping[str, int]
     compared: int
     false: int
     undecided: int
@@ -71,6 +89,11 @@ class Judged:
     found: int
     able: tuple[str, ...]
     unable: tuple[str, ...]
+
+    @property
+    def size(self) -> str:
+        """How many blocks, in words."""
+        return ", ".join(f"n = {size} of {suite}" for suite, size in self.sizes.items())
 
     @property
     def bound(self) -> float:
@@ -104,34 +127,38 @@ def allows(deviation: float, size: int, change: float = INJECTED - 1) -> bool:
 
 def pairs(run: HostRun) -> list[Pair]:
     """Every figure that both names of a runtime have, by block, without warm-ups."""
-    values: dict[str, dict[str, dict[int, float]]] = {}
-    larger: dict[str, bool] = {}
+    taken: dict[str, dict[str, dict[int, float]]] = {}
+    known: dict[str, tuple[str, bool]] = {}
     for trial in run.trials:
         if trial.block == 0 or not trial.runtime.endswith(("-a", "-b")):
             continue
         for figure in trial.figures:
-            name = f"{trial.runtime[:-2]}: {trial.suite} {trial.test} {figure.name}"
-            values.setdefault(name, {}).setdefault(trial.runtime[-1], {})[trial.block] = figure.value
-            larger[name] = figure.larger_is_better
+            test = f"{trial.test} {trial.variant}" if trial.suite == SuiteName.STARTUP else trial.test
+            name = f"{trial.runtime[:-2]}: {trial.suite} {test}, {figure.name}"
+            taken.setdefault(name, {}).setdefault(trial.runtime[-1], {})[trial.block] = figure.value
+            known[name] = (trial.suite, figure.larger_is_better)
     found = []
-    for name, sides in values.items():
+    for name, sides in taken.items():
         both = sorted(set(sides.get("a", {})) & set(sides.get("b", {})))
         if both:
-            found.append(Pair(name, larger[name], tuple((sides["a"][block], sides["b"][block]) for block in both)))
+            values = tuple((sides["a"][block], sides["b"][block]) for block in both)
+            found.append(Pair(name, *known[name], values))
     return found
 
 
-def judge(found: Sequence[Pair], size: int, comparisons: int = COMPARISONS, seed: int = 1) -> Judged | None:
-    """Compare so many times, each cell in its turn; None where no cell has enough blocks."""
-    chance = random.Random(f"{seed}/{size}")
-    usable = [pair for pair in found if len(pair.values) >= size]
+def judge(
+    found: Sequence[Pair], sizes: Mapping[str, int], comparisons: int = COMPARISONS, seed: int = 1
+) -> Judged | None:
+    """Compare so many times, each cell in its turn, so many blocks by its suite; None where no cell has enough."""
+    chance = random.Random(f"{seed}/{sorted(sizes.items())}")
+    usable = [pair for pair in found if len(pair.values) >= sizes.get(pair.suite, math.inf)]
     if not usable:
         return None
-    able = {pair.name for pair in usable if allows(pair.deviation(), size)}
+    able = {pair.name for pair in usable if allows(pair.deviation(), sizes[pair.suite])}
     false = undecided = injected = called = 0
     for number in range(comparisons):
         pair = usable[number % len(usable)]
-        blocks = chance.sample(pair.values, size)
+        blocks = chance.sample(pair.values, sizes[pair.suite])
         if chance.random() < 0.5:
             blocks = [(b, a) for a, b in blocks]
         first, second = ([both[side] for both in blocks] for side in (0, 1))
@@ -143,7 +170,7 @@ def judge(found: Sequence[Pair], size: int, comparisons: int = COMPARISONS, seed
             injected += 1
             called += _verdict(first, slower, pair) is Verdict.WORSE
     unable = tuple(pair.name for pair in usable if pair.name not in able)
-    return Judged(size, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable)
+    return Judged(sizes, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable)
 
 
 def _verdict(first: Sequence[float], second: Sequence[float], pair: Pair) -> Verdict:
@@ -151,8 +178,9 @@ def _verdict(first: Sequence[float], second: Sequence[float], pair: Pair) -> Ver
     return Verdict.UNDECIDED if found is None else found.verdict
 
 
-def measure(out: Path, repeat: int) -> Path:
-    """Measure every runtime under both names; goes on with what is there."""
+def measure(out: Path, repeat: int | None) -> Path:
+    """Measure every runtime under both names, in `repeat` blocks in place of each part's own; goes on with what is
+    there."""
     out.mkdir(parents=True, exist_ok=True)
     described = []
     for file in RUNTIMES:
@@ -163,52 +191,38 @@ def measure(out: Path, repeat: int) -> Path:
             described.append(str(copy))
     results = out / "aa.json"
     image = f"oci:{REPOSITORY / 'build/images/bench'}"
-    words = [
-        sys.executable,
-        "-m",
-        "vmtailor",
-        "bench",
-        SUITES,
-        "--only",
-        TESTS,
-        "--n",
-        "1",
-        "--quick",
-        "--image",
-        image,
-    ]
-    words += ["--on", ",".join(described), "--repeat", str(repeat), "-o", str(results)]
-    ended = subprocess.run(words, check=False, timeout=_WEEK_S, stdout=subprocess.DEVNULL)
-    if ended.returncode != 0:
-        raise SystemExit(ended.returncode)
+    for part in PARTS:
+        words = [sys.executable, "-m", "vmtailor", "bench", part.suite, "--only", part.tests, "--n", "1", "--quick"]
+        words += ["--image", image, "--on", ",".join(described), "--repeat", str(repeat or part.blocks)]
+        ended = subprocess.run([*words, "-o", str(results)], check=False, timeout=_WEEK_S, stdout=subprocess.DEVNULL)
+        if ended.returncode != 0:
+            raise SystemExit(ended.returncode)
     return results
 
 
-def show(found: Sequence[Pair], run: HostRun, judged: Mapping[int, Judged]) -> bool:
+def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
     """Print it; whether all that is asked holds."""
     noise = [trial.noise.others + trial.noise.steal for trial in run.trials if trial.noise is not None]
     print(f"{run.host.id}, {len(found)} cells, others took {100 * statistics.median(noise or [0]):.0f} % of the host")
     for pair in found:
-        print(f"  {pair.name:<48} {len(pair.values):4} blocks, spread {100 * pair.deviation():6.2f} %")
+        print(f"  {pair.name:<50} {len(pair.values):4} blocks, spread {100 * pair.deviation():6.2f} %")
     print(f"{COMPARISONS} comparisons each; {100 * (INJECTED - 1):.0f} % injected")
-    print("   n  false alarms (bound)   undecided   found of injected, in cells that allow it")
-    for one in judged.values():
-        share = f"{100 * one.found / one.injected:5.1f} % of {one.injected}" if one.injected else "    –"
+    for one in judged:
+        share = f"{100 * one.found / one.injected:.1f} % of {one.injected}" if one.injected else "none"
         print(
-            f"{one.size:4}  {one.false:4} ({100 * one.bound:4.1f} %)        {100 * one.undecided / one.compared:5.1f} %"
-            f"     {share}, {len(one.able)} cells; not {', '.join(one.unable) or 'one'}"
+            f"{one.size}: {one.false} false alarms (bound {100 * one.bound:.1f} %), undecided "
+            f"{100 * one.undecided / one.compared:.1f} %; found {share} in {len(one.able)} cells that allow it"
         )
+        print(f"    cells that do not: {', '.join(one.unable) or 'none'}")
     if not judged:
         print("too few blocks")
         return False
-    last = judged[max(judged)]
+    last = judged[-1]
     asked = {
-        f"false alarms: the bound is at most {100 * MOST_FALSE:.0f} %": all(
-            one.bound <= MOST_FALSE for one in judged.values()
-        ),
-        f"found: at least {100 * LEAST_FOUND:.0f} %, with n = {last.size}": last.injected > 0
+        f"false alarms: the bound is at most {100 * MOST_FALSE:.0f} %": all(one.bound <= MOST_FALSE for one in judged),
+        f"found: at least {100 * LEAST_FOUND:.0f} %, {last.size}": last.injected > 0
         and last.found >= LEAST_FOUND * last.injected,
-        f"undecided: at most {100 * MOST_UNDECIDED:.0f} %, with n = {last.size}": last.undecided
+        f"undecided: at most {100 * MOST_UNDECIDED:.0f} %, {last.size}": last.undecided
         <= MOST_UNDECIDED * last.compared,
     }
     for words, holds in asked.items():
@@ -219,7 +233,7 @@ def show(found: Sequence[Pair], run: HostRun, judged: Mapping[int, Judged]) -> b
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=REPOSITORY / "build/bench/aa", help="folder of the results")
-    parser.add_argument("--repeat", type=int, default=REPEAT, help="blocks")
+    parser.add_argument("--repeat", type=int, help="blocks, of all tests")
     parser.add_argument("--judge", action="store_true", help="of what was measured before")
     options = parser.parse_args()
     try:
@@ -229,7 +243,8 @@ def main() -> int:
         return 130
     run = records.load(BenchResults, results).runs[-1]
     found = pairs(run)
-    judged = {size: one for size in SIZES if (one := judge(found, size)) is not None}
+    every = (judge(found, {part.suite: part.sizes[level] for part in PARTS}) for level in LEVELS)
+    judged = [one for one in every if one is not None]
     return 0 if show(found, run, judged) else 1
 
 

@@ -156,6 +156,16 @@ def test_thresholds() -> None:
     assert not unstable(steady)
 
 
+def test_sides_are_the_same_where_a_difference_that_matters_is_ruled_out() -> None:
+    left = [96.0, 98.0, 100.0, 101.0, 103.0, 104.0] * 3
+    close, far = [x + 0.5 for x in left], [x + 4 for x in left]
+    assert compare(left, close, Thresholds(0.02)).verdict == Verdict.UNDECIDED
+    assert compare(left, close, Thresholds(0.02, alike=0.05)).verdict == Verdict.SAME
+    # What was found is not the same, however little it may be; and a change of interest is not ruled out by the share.
+    assert compare(left, far, Thresholds(0.02, alike=0.10)).verdict == Verdict.WORSE
+    assert compare(left, [x + 4 for x in left[:3]], Thresholds(0.02, alike=0.05)).verdict == Verdict.UNDECIDED
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(1, 1e6), min_size=2, max_size=6), st.floats(0.5, 2))
 def test_a_set_is_never_better_or_worse_than_itself(values: list[float], factor: float) -> None:

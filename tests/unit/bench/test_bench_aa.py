@@ -40,30 +40,40 @@ def test_the_bound_of_a_rate_is_that_of_clopper_and_pearson() -> None:
 
 def test_warm_ups_are_left_out_and_blocks_are_paired() -> None:
     (pair,) = bench_aa.pairs(run_of(0.01, blocks=5))
-    assert pair.name == "native: startup apart start" and len(pair.values) == 5
+    assert pair.name == "native: startup apart warm, start" and len(pair.values) == 5
 
 
 @pytest.mark.parametrize("larger", [False, True])
 def test_of_sides_that_are_the_same_few_differ_and_what_is_injected_is_found(larger: bool) -> None:
     found = bench_aa.pairs(run_of(0.015, larger=larger))
     assert found[0].deviation() == pytest.approx(0.015, rel=0.5)
-    judged = bench_aa.judge(found, 20, comparisons=200)
+    judged = bench_aa.judge(found, {"startup": 20}, comparisons=200)
     assert judged is not None and judged.compared == 200 and judged.able == (found[0].name,)
     assert judged.bound <= bench_aa.MOST_FALSE
     assert judged.found >= bench_aa.LEAST_FOUND * judged.injected > 0
 
 
 def test_a_bias_between_the_names_is_seen() -> None:
-    judged = bench_aa.judge(bench_aa.pairs(run_of(0.01, bias=1.1)), 20, comparisons=100)
+    judged = bench_aa.judge(bench_aa.pairs(run_of(0.01, bias=1.1)), {"startup": 20}, comparisons=100)
     assert judged is not None and judged.bound > bench_aa.MOST_FALSE
 
 
 def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
     found = bench_aa.pairs(run_of(0.3))
-    judged = bench_aa.judge(found, 10, comparisons=40)
+    judged = bench_aa.judge(found, {"startup": 10}, comparisons=40)
     assert judged is not None and judged.injected == 0 and judged.unable == (found[0].name,)
-    assert bench_aa.judge(found, 61) is None  # there are no more blocks
-    assert bench_aa.show(found, run_of(0.3), {10: judged}) is False
+    assert bench_aa.judge(found, {"startup": 61}) is None  # there are no more blocks
+    assert bench_aa.judge(found, {"unixbench": 10}) is None
+    assert bench_aa.show(found, run_of(0.3), [judged]) is False
+
+
+def test_every_suite_has_its_own_number_of_blocks() -> None:
+    pairs = bench_aa.pairs(run_of(0.01, blocks=80))
+    found = [*pairs, bench_aa.Pair("other", "unixbench", False, pairs[0].values[:10])]
+    judged = bench_aa.judge(found, {"startup": 80, "unixbench": 10}, comparisons=20)
+    assert judged is not None and len(judged.able) == 2
+    assert judged.size == "n = 80 of startup, n = 10 of unixbench"
+    assert all(len(part.sizes) == len(bench_aa.LEVELS) and part.sizes[-1] < part.blocks for part in bench_aa.PARTS)
 
 
 def test_what_the_harness_adds_is_measured_with_an_interval(tmp_path: Path) -> None:

@@ -49,10 +49,12 @@ def test_what_ran_is_expected_to_take_what_it_took_and_the_rest_as_much_longer()
     for one in trials[:9]:
         expected.done(took(one, 4.0))
     # One of the cheap ones is left, which take 4 s each; of the others it is believed by then: (60 + 36) / (60 + 18) of
-    # all, and so much more of either runtime, for what it did itself: five trials of one, four of the other.
+    # all, and so much more of either runtime, for what it did itself, at all and in this suite: five trials of one,
+    # four of the other.
     host = 96 / 78
     mine = {trials[n].runtime: sum(one.runtime == trials[n].runtime for one in trials[:9]) for n in range(2)}
-    slower = [(4.0 * n + 60 * host) / (2.0 * n + 60) for n in mine.values()]
+    told = {n: (4.0 * n + 60 * host) / (2.0 * n + 60) for n in mine.values()}
+    slower = [(4.0 * n + 60 * told[n]) / (2.0 * n + 60) for n in mine.values()]
     assert sorted(mine.values()) == [4, 5] and expected.seconds == pytest.approx(4.0 + 25.0 * sum(slower))
     for one in trials[9:]:
         expected.done(took(one, 4.0))
@@ -80,9 +82,22 @@ def test_an_earlier_run_is_learned_from_as_far_as_it_is_of_the_plan() -> None:
     elsewhere = took(PlannedTrial(OTHER, "native", 1), 1000.0)
     assert Expected(trials, [elsewhere]).seconds == 20.0
     host = 63 / 62  # four more of one runtime at 3 s; five of the other, which was not seen, as much as all are slower
+    told = (3 + 60 * host) / 62
     assert Expected(trials, [took(trials[0], 3.0)]).seconds == pytest.approx(
-        12.0 + 15.0 * host / ((3 + 60 * host) / 62)
+        12.0 + 15.0 * host / ((3 + 60 * told) / 62)
     )
+
+
+def test_less_than_it_costs_is_learned_for_a_suite_alone_and_more_for_all() -> None:
+    trials = planned(CHEAP, MIDDLE, OTHER)
+
+    def after(seconds: float) -> dict[str, float]:
+        expected = Expected(trials, [took(one, seconds) for one in trials[:10]])
+        return {one.test.test: expected.of(one) for one in trials}
+
+    assert after(0.01)["http"] < MIDDLE.cost and after(0.01)["least"] == OTHER.cost
+    assert after(2.0) == {"report": 2.0, "http": MIDDLE.cost, "least": OTHER.cost}
+    assert after(10.0)["http"] > MIDDLE.cost and after(10.0)["least"] > 1.2 * OTHER.cost
 
 
 def test_nothing_is_left_out_of_what_fits() -> None:

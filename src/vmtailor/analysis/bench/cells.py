@@ -18,8 +18,9 @@ from vmtailor.model.verdict import Verdict
 
 #: What all others are compared with.
 NATIVE = "native"
-#: Differences below this share are of no interest.
-THRESHOLDS = stats.Thresholds(relative=0.02)
+#: Differences below the first share are of no interest; where none was found, and the second can be ruled out, cells
+#: are the same.
+THRESHOLDS = stats.Thresholds(relative=0.02, alike=0.05)
 #: A share of processor time that others took from which on it is said.
 NOISY = 0.10
 

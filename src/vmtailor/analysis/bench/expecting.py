@@ -27,14 +27,15 @@ def _of(test: BenchTest) -> _Key:
 
 class Expected:
     """What trials are expected to take. It learns from every one that is done: how long each runtime takes for each
-    test, and how much longer than tests cost a runtime takes in all."""
+    test, and how much longer than its tests cost a runtime takes for a suite. That it takes longer for one suite is
+    expected of the others, too; that it takes less is not, since most tests last as long as they are told to."""
 
     def __init__(self, planned: Sequence[PlannedTrial], done: Iterable[BenchTrial] = ()) -> None:
         self._costs = {_of(one.test): one.test.cost for one in planned}
         self._left = {one.key: one for one in planned}
         self._took: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._cost_s: dict[str, float] = defaultdict(float)
-        self._real_s: dict[str, float] = defaultdict(float)
+        self._cost_s: dict[tuple[str, str], float] = defaultdict(float)  # by suite and runtime
+        self._real_s: dict[tuple[str, str], float] = defaultdict(float)
         for trial in done:
             self.done(trial)
 
@@ -44,8 +45,8 @@ class Expected:
             return
         key = (trial.suite, trial.test, trial.count, trial.variant)
         self._took[key][trial.runtime].append(trial.seconds)
-        self._cost_s[trial.runtime] += self._costs[key]
-        self._real_s[trial.runtime] += trial.seconds
+        self._cost_s[trial.suite, trial.runtime] += self._costs[key]
+        self._real_s[trial.suite, trial.runtime] += trial.seconds
 
     def of(self, one: PlannedTrial) -> float:
         """Seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as much
@@ -53,17 +54,25 @@ class Expected:
         took = self._took.get(_of(one.test), {})
         if own := took.get(one.runtime):
             return statistics.median(own)
-        slower = self._slower(one.runtime)
+        suite = one.test.suite
+        slower = self._slower(suite, one.runtime)
         if took:
             return slower * statistics.median(
-                statistics.median(values) / self._slower(name) for name, values in took.items()
+                statistics.median(values) / self._slower(suite, name) for name, values in took.items()
             )
         return slower * one.test.cost
 
-    def _slower(self, runtime: str) -> float:
-        """How much longer than tests cost a runtime takes: as all do until it has been seen for long enough."""
+    def _slower(self, suite: str, runtime: str) -> float:
+        """How much longer than its tests cost a runtime takes for a suite: as for all, at least as long as they cost,
+        until it has been seen for long enough."""
+        told = max(1.0, self._slower_at_all(runtime))
+        return (self._real_s[suite, runtime] + told * _TRUSTED_S) / (self._cost_s[suite, runtime] + _TRUSTED_S)
+
+    def _slower_at_all(self, runtime: str) -> float:
+        """The same for all suites: as all runtimes do until it has been seen for long enough."""
         host = (sum(self._real_s.values()) + _TRUSTED_S) / (sum(self._cost_s.values()) + _TRUSTED_S)
-        return (self._real_s[runtime] + host * _TRUSTED_S) / (self._cost_s[runtime] + _TRUSTED_S)
+        real, cost = (sum(s for (_, name), s in by.items() if name == runtime) for by in (self._real_s, self._cost_s))
+        return (real + host * _TRUSTED_S) / (cost + _TRUSTED_S)
 
     @property
     def seconds(self) -> float:

@@ -34,13 +34,19 @@ LOOSE_SHARE = 10 * EXACT_SHARE
 
 @dataclass(frozen=True)
 class Thresholds:
-    """A difference below either is of no interest. `absolute` is in the unit of the values."""
+    """A difference below either is of no interest. `absolute` is in the unit of the values. `alike`: sides between
+    which no difference was found are the same where one of this share can be ruled out; 0: where one that is of
+    interest can."""
 
     relative: float = 0.05
     absolute: float = 0.0
+    alike: float = 0.0
 
     def least(self, before: float) -> float:
         return max(self.relative * abs(before), self.absolute)
+
+    def ruled_out(self, before: float) -> float:
+        return max(self.least(before), self.alike * abs(before))
 
 
 @dataclass(frozen=True)
@@ -84,13 +90,14 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
     change, low, high = shift(before, after)
     if -least <= low and high <= least:
         return Difference(left, right, change, low, high, None, Verdict.SAME, shaky)
-    if abs(change) < least or low <= 0 <= high:
-        return Difference(left, right, change, low, high, None, Verdict.UNDECIDED, shaky)
-    p = probability(before, after)
-    verdict = Verdict.UNDECIDED
-    if p <= 1 - CONFIDENCE:
-        verdict = Verdict.BETTER if change < 0 else Verdict.WORSE
-    return Difference(left, right, change, low, high, p, verdict, shaky)
+    if abs(change) >= least and not low <= 0 <= high:
+        p = probability(before, after)
+        found = Verdict.BETTER if change < 0 else Verdict.WORSE
+        verdict = found if p <= 1 - CONFIDENCE else Verdict.UNDECIDED
+        return Difference(left, right, change, low, high, p, verdict, shaky)
+    most = thresholds.ruled_out(left)
+    verdict = Verdict.SAME if -most <= low and high <= most else Verdict.UNDECIDED
+    return Difference(left, right, change, low, high, None, verdict, shaky)
 
 
 def exact(before: Sequence[float], after: Sequence[float]) -> Difference:

@@ -52,7 +52,8 @@ def _show_run(run: HostRun) -> None:
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     Console().print(
-        "Intervals are 95 %; ratios are of medians of the same run. undecided: the samples do not tell.",
+        "Intervals are 95 %; ratios are of medians of the same run. same: a difference of 5 % or more is ruled out; "
+        "undecided: the samples do not tell.",
         style="dim",
     )
 

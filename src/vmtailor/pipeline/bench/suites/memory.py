@@ -30,8 +30,8 @@ class Memory(Suite):
     name: SuiteName = SuiteName.MEMORY
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        idle = [BenchTest(self.name, "idle", count, "", 0.5 * count + 0.5) for count in job.counts]
-        return [*idle, BenchTest(self.name, "least", 1, "", 10.0)]
+        idle = [BenchTest(self.name, "idle", count, "", 0.12 * count + 0.12) for count in job.counts]
+        return [*idle, BenchTest(self.name, "least", 1, "", 1.2)]
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         return _idle(run, runtime, test.count) if test.test == "idle" else _least(run, runtime)

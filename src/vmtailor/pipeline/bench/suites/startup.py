@@ -45,10 +45,13 @@ class Startup(Suite):
     name: SuiteName = SuiteName.STARTUP
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
-        found = [BenchTest(self.name, "report", 1, variant, 0.8) for variant in ("warm", "cold")]
-        found += [BenchTest(self.name, test, 1, "warm", 0.8) for test in ("http", "apart")]
+        found = [BenchTest(self.name, "report", 1, variant, 0.2) for variant in ("warm", "cold")]
+        found += [BenchTest(self.name, test, 1, "warm", 0.25) for test in ("http", "apart")]
         return found + [
-            BenchTest(self.name, test, count, "warm", 0.7 * count) for count in job.counts if count > 1 for test in MANY
+            BenchTest(self.name, test, count, "warm", 0.13 * count)
+            for count in job.counts
+            if count > 1
+            for test in MANY
         ]
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

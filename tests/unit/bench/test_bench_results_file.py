@@ -9,7 +9,7 @@ from pathlib import Path
 from vmtailor.analysis.bench.expecting import LEFT_OUT
 from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.model.bench.results import BenchHost, BenchResults, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.pipeline.bench import results_file
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -38,3 +38,21 @@ def test_runtimes_of_an_earlier_run_stay_beside_those_of_this_one(tmp_path: Path
     other = replace(known, quick=False)
     records.save(results_file.having(out, other), out)
     assert [run.quick for run in records.load(type(results_file.having(out, other)), out).runs] == [True, False]
+
+
+def test_a_file_that_takes_long_to_write_is_written_less_often_and_in_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    times = iter([0.0, *(0.0, 0.1), 1.9, *(2.2, 2.2), *(2.2, 2.2)])
+    keeping = results_file.Keeping(out, lambda: next(times))
+
+    def kept(*runtimes: str, last: bool = False) -> list[str]:
+        keeping.keep(run_of(*runtimes), last=last)
+        (run,) = records.load(BenchResults, out).runs
+        return [trial.runtime for trial in run.trials]
+
+    assert kept("a") == ["a"]  # which takes a tenth of a second: for two nothing is written
+    assert kept("a", "b") == ["a"]
+    assert kept("a", "b", "c") == ["a", "b", "c"]  # which takes no time
+    assert kept("a", "b", "c", "d") == ["a", "b", "c", "d"]
+    times = iter([2.2, 2.3, 2.3, 2.4, 2.4])
+    assert kept("a") == ["a"] and kept("b") == ["a"] and kept("b", last=True) == ["b"]

@@ -48,10 +48,10 @@ class Schedule:
 
     def _seconds(self) -> Callable[[PlannedTrial], float]:
         """What each trial is expected to take, looked up once for those of one cell."""
-        known: dict[tuple[BenchTest, str], float] = {}
+        known: dict[tuple[int, str], float] = {}
 
         def of(one: PlannedTrial) -> float:
-            cell = one.test, one.runtime
+            cell = id(one.test), one.runtime  # the test itself takes long to hash, for thousands of trials each time
             if cell not in known:
                 known[cell] = self.expected.of(one)
             return known[cell]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run within the scope: runtimes made ready and asked who they are, then every trial in its turn. Each one is on
-disk before the next begins, so that an interrupted run goes on where it stopped.
+disk before the next begins (trials of milliseconds a few at a time), so that an interrupted run goes on where it
+stopped.
 
     python3 -m vmtailor.pipeline.bench.measuring JOB.json    (started in the scope by pipeline/bench/benching.py)
 """
@@ -215,32 +216,34 @@ def _trials(
     kept = [*(one for one in planned if one.key in schedule.done), *schedule.left]
     for line in (*plan_lines(kept, len(schedule.done), schedule.seconds), *(f"! {row}" for row in shortened)):
         output.note(line)
-    records.save(results_file.having(out, _without(known, schedule)), out)
     return _each(run, schedule, booted, known)
 
 
 def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside], known: HostRun) -> HostRun:
-    """Every trial in its turn, each of them kept before the next one begins."""
-    out = Path(run.job.out)
+    """Every trial in its turn, each of them kept."""
+    keeping = results_file.Keeping(Path(run.job.out))
+    keeping.keep(_without(known, schedule))
     together = rounds.AtOnce(run.job, tuple(schedule.left))
     there = f", {len(known.trials)} were there" if known.trials else ""
     began = time.monotonic()
-    with step(f"{len(schedule.left)} trials{there}") as progress:
-        while True:
-            for row in schedule.fit():
-                output.note(f"! {row}")
-            one = schedule.next()
-            if one is None:
-                break
-            past, to_wait = time.monotonic() - began, schedule.seconds
-            what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
-            progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
-            tried = _tried(run, one, booted, together)
-            schedule.expected.done(tried)
-            known = replace(known, trials=(*known.trials, tried))
-            records.save(results_file.having(out, _without(known, schedule)), out)
-    known = _without(known, schedule)
-    records.save(results_file.having(out, known), out)
+    try:
+        with step(f"{len(schedule.left)} trials{there}") as progress:
+            while True:
+                for row in schedule.fit():
+                    output.note(f"! {row}")
+                one = schedule.next()
+                if one is None:
+                    break
+                past, to_wait = time.monotonic() - began, schedule.seconds
+                what = f"{one.test.suite} {one.test.test} ×{one.test.count} {one.runtime}"
+                progress.update(past, past + to_wait, f"{what}, about {lasting(to_wait)} left")
+                tried = _tried(run, one, booted, together)
+                schedule.expected.done(tried)
+                known = replace(known, trials=(*known.trials, tried))
+                keeping.keep(_without(known, schedule))
+    finally:
+        known = _without(known, schedule)
+        keeping.keep(known, last=True)
     return known
 
 

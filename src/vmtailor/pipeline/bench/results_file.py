@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,9 @@ from vmtailor.analysis.bench.expecting import LEFT_OUT
 from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, HostRun
+
+#: The most of a run's time that writing its results may take.
+_SHARE = 0.05
 
 
 def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
@@ -46,6 +51,24 @@ def having(out: Path, known: HostRun) -> BenchResults:
     """The file's other runs stay as they are."""
     before = records.load(BenchResults, out).runs if out.is_file() else ()
     return BenchResults(__version__, (*(run for run in before if _key(run) != _key(known)), known))
+
+
+class Keeping:
+    """The file while a run goes on, which grows. It is written whenever it is told to, unless that would take more than
+    a twentieth of the time: then a little later, which a run that is killed loses."""
+
+    def __init__(self, out: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self._out, self._now = out, now
+        self._due = now()
+
+    def keep(self, known: HostRun, *, last: bool = False) -> None:
+        """What is known now; `last`: whatever it takes."""
+        began = self._now()
+        if began < self._due and not last:
+            return
+        records.save(having(self._out, known), self._out)
+        ended = self._now()
+        self._due = ended + (ended - began) / _SHARE
 
 
 def _key(run: HostRun) -> tuple[str, str, bool]:

@@ -66,6 +66,7 @@ class Pair:
 
     name: str
     suite: str
+    test: str
     larger_is_better: bool
     values: tuple[tuple[float, float], ...]
 
@@ -79,7 +80,7 @@ class Pair:
 @dataclass(frozen=True)
 class Judged:
     """What so many comparisons gave, of so many blocks by suite. `found` of `injected` in `able` cells; `unable`: the
-    others."""
+    others; `tests`: whose cells they are."""
 
     sizes: Mapping[str, int]
     compared: int
@@ -89,6 +90,7 @@ class Judged:
     found: int
     able: tuple[str, ...]
     unable: tuple[str, ...]
+    tests: frozenset[str]
 
     @property
     def size(self) -> str:
@@ -128,7 +130,7 @@ def allows(deviation: float, size: int, change: float = INJECTED - 1) -> bool:
 def pairs(run: HostRun) -> list[Pair]:
     """Every figure that both names of a runtime have, by block, without warm-ups."""
     taken: dict[str, dict[str, dict[int, float]]] = {}
-    known: dict[str, tuple[str, bool]] = {}
+    known: dict[str, tuple[str, str, bool]] = {}
     for trial in run.trials:
         if trial.block == 0 or not trial.runtime.endswith(("-a", "-b")):
             continue
@@ -136,7 +138,7 @@ def pairs(run: HostRun) -> list[Pair]:
             test = f"{trial.test} {trial.variant}" if trial.suite == SuiteName.STARTUP else trial.test
             name = f"{trial.runtime[:-2]}: {trial.suite} {test}, {figure.name}"
             taken.setdefault(name, {}).setdefault(trial.runtime[-1], {})[trial.block] = figure.value
-            known[name] = (trial.suite, figure.larger_is_better)
+            known[name] = (trial.suite, trial.test, figure.larger_is_better)
     found = []
     for name, sides in taken.items():
         both = sorted(set(sides.get("a", {})) & set(sides.get("b", {})))
@@ -170,7 +172,10 @@ def judge(
             injected += 1
             called += _verdict(first, slower, pair) is Verdict.WORSE
     unable = tuple(pair.name for pair in usable if pair.name not in able)
-    return Judged(sizes, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable)
+    suites = {pair.suite for pair in usable}
+    compared = {suite: size for suite, size in sizes.items() if suite in suites}
+    tests = frozenset(pair.test for pair in usable)
+    return Judged(compared, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable, tests)
 
 
 def _verdict(first: Sequence[float], second: Sequence[float], pair: Pair) -> Verdict:
@@ -201,7 +206,7 @@ def measure(out: Path, repeat: int | None) -> Path:
 
 
 def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
-    """Print it; whether all that is asked holds."""
+    """Print it; whether all that is asked holds, of every suite. `judged`: of all, and before it of single suites."""
     noise = [trial.noise.others + trial.noise.steal for trial in run.trials if trial.noise is not None]
     print(f"{run.host.id}, {len(found)} cells, others took {100 * statistics.median(noise or [0]):.0f} % of the host")
     for pair in found:
@@ -219,6 +224,8 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
         return False
     last = judged[-1]
     asked = {
+        f"all tests measured: {last.size}": last.sizes == {part.suite: part.sizes[-1] for part in PARTS}
+        and all(last.tests.issuperset(part.tests.split(",")) for part in PARTS),
         f"false alarms: the bound is at most {100 * MOST_FALSE:.0f} %": all(one.bound <= MOST_FALSE for one in judged),
         f"found: at least {100 * LEAST_FOUND:.0f} %, {last.size}": last.injected > 0
         and last.found >= LEAST_FOUND * last.injected,
@@ -243,7 +250,8 @@ def main() -> int:
         return 130
     run = records.load(BenchResults, results).runs[-1]
     found = pairs(run)
-    every = (judge(found, {part.suite: part.sizes[level] for part in PARTS}) for level in LEVELS)
+    groups = [*((part,) for part in PARTS), PARTS]
+    every = (judge(found, {part.suite: part.sizes[level] for part in group}) for group in groups for level in LEVELS)
     judged = [one for one in every if one is not None]
     return 0 if show(found, run, judged) else 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,19 @@ def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
     assert bench_aa.show(found, run_of(0.3), [judged]) is False
 
 
+def test_a_part_that_was_not_measured_is_not_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(0.01, blocks=400)
+    sizes = {part.suite: part.sizes[-1] for part in bench_aa.PARTS}
+    judged = bench_aa.judge(bench_aa.pairs(run), sizes, comparisons=2)
+    assert judged is not None and judged.size == "n = 400 of startup" and judged.false == judged.undecided == 0
+    assert bench_aa.show(bench_aa.pairs(run), run, [replace(judged, compared=400)]) is False
+    said = capsys.readouterr().out
+    assert said.count(" NO  ") == 1 and " NO   all tests measured: n = 400 of startup" in said
+
+
 def test_every_suite_has_its_own_number_of_blocks() -> None:
     pairs = bench_aa.pairs(run_of(0.01, blocks=80))
-    found = [*pairs, bench_aa.Pair("other", "unixbench", False, pairs[0].values[:10])]
+    found = [*pairs, bench_aa.Pair("other", "unixbench", "pipe", False, pairs[0].values[:10])]
     judged = bench_aa.judge(found, {"startup": 80, "unixbench": 10}, comparisons=20)
     assert judged is not None and len(judged.able) == 2
     assert judged.size == "n = 80 of startup, n = 10 of unixbench"

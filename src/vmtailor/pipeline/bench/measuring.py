@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run within the scope: runtimes made ready and asked who they are, then every trial in its turn. Each one is on
-disk before the next begins (trials of milliseconds a few at a time), so that an interrupted run goes on where it
+disk before the next begins (trials of milliseconds a few at once), so that an interrupted run goes on where it
 stopped.
 
     python3 -m vmtailor.pipeline.bench.measuring JOB.json    (started in the scope by pipeline/bench/benching.py)

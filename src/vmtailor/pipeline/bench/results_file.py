@@ -14,8 +14,8 @@ from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, HostRun
 
-#: The most of a run's time that writing its results may take.
-_SHARE = 0.05
+#: The most of a run's time that writing its results may take, and the longest that they wait for it, in seconds.
+_SHARE, _WAIT_S = 0.05, 5.0
 
 
 def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
@@ -55,7 +55,7 @@ def having(out: Path, known: HostRun) -> BenchResults:
 
 class Keeping:
     """The file while a run goes on, which grows. It is written whenever it is told to, unless that would take more than
-    a twentieth of the time: then a little later, which a run that is killed loses."""
+    a twentieth of the time: then seconds later, at most, which a run that is killed loses."""
 
     def __init__(self, out: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._out, self._now = out, now
@@ -68,7 +68,7 @@ class Keeping:
             return
         records.save(having(self._out, known), self._out)
         ended = self._now()
-        self._due = ended + (ended - began) / _SHARE
+        self._due = ended + min(_WAIT_S, (ended - began) / _SHARE)
 
 
 def _key(run: HostRun) -> tuple[str, str, bool]:

@@ -178,6 +178,23 @@ def test_an_algorithm_and_its_parts_are_demanded_by_name() -> None:
     assert {s for d in found.result() for s in d.symbols} == {"CRYPTO_USER_API_HASH", "CRYPTO_HMAC", "CRYPTO_SHA256"}
 
 
+@pytest.mark.parametrize(
+    ("path", "symbols"),
+    [
+        ("/proc/self/ns/net", ("NET_NS",)),
+        ("/proc/17/ns/pid_for_children", ("PID_NS",)),
+        ("/proc/thread-self/ns/ipc", ("IPC_NS",)),
+        ("/proc/17/task/19/ns/user", ("USER_NS",)),
+        ("/proc/self/ns/mnt", ()),  # which is always there
+        ("/srv/ns/net", ()),
+    ],
+)
+def test_a_namespace_that_is_looked_at_is_demanded(path: str, symbols: tuple[str, ...]) -> None:
+    found = Demands(FACTS, RULES, EVERYTHING)
+    demand.of_events([call("readlink", f'"{path}"', '"net:[4026531840]"', "64", result=16)], found)
+    assert {s for d in found.result() for s in d.symbols if s.endswith("_NS")} == {*symbols}
+
+
 def test_an_exercise_over_http_demands_tcp() -> None:
     found = Demands(FACTS, RULES, EVERYTHING)
     demand.of_exercise(Exercise("x", Ready(ReadyKind.EXIT)), found)

@@ -218,7 +218,7 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
             f"{one.size}: {one.false} false alarms (bound {100 * one.bound:.1f} %), undecided "
             f"{100 * one.undecided / one.compared:.1f} %; found {share} in {len(one.able)} cells that allow it"
         )
-        print(f"    cells that do not: {', '.join(one.unable) or 'none'}")
+        print(f"    cells that do not: {'; '.join(one.unable) or 'none'}")
     if not judged:
         print("too few blocks")
         return False

@@ -55,9 +55,9 @@ class Efficiency(Suite):
             ("linpack", 70.0),
             ("stream", 15.0),
             ("disk", 25.0),
-            ("tcp-send", 14.0),
-            ("tcp-receive", 14.0),
-            (LATENCY, 14.0),
+            ("tcp-send", 10.5),
+            ("tcp-receive", 10.5),
+            (LATENCY, 10.5),
         )
         return [BenchTest(self.name, test, 1, _set(test, job), cost / (10 if job.quick else 1)) for test, cost in costs]
 

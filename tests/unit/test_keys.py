@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.analysis.reach import find
 from vmtailor.drivers.qemu.qemu_program import firmware_in
 from vmtailor.pipeline import keys
 from vmtailor.stages import measure, trace, verify
@@ -15,13 +16,15 @@ from vmtailor.stages import measure, trace, verify
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A small package in place of ours: `judge` imports `rules`, which imports `deep`; `other` stands apart."""
+    """A small package in place of ours: `judge` imports `rules`, which imports `deep`; `other` stands apart.
+    `rules` reads the rules of demand, and nothing the changes."""
     root = tmp_path / "tiny"
     files = {
         "judge.py": "import os\nfrom tiny import rules\n",
-        "rules.py": "def f():\n    import tiny.deep\n",
+        "rules.py": 'def f():\n    import tiny.deep\n    return read("demand")\n',
         "deep/__init__.py": "",
         "other.py": "",
+        "data/expected.toml": "",
         "data/demand/calls.toml": "",
         "data/changes/usb.toml": "",
     }
@@ -34,7 +37,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     keys.code_of.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["judge.py", "rules.py", "deep/__init__.py", "data/demand/calls.toml"])
+@pytest.mark.parametrize(
+    "name", ["judge.py", "rules.py", "deep/__init__.py", "data/expected.toml", "data/demand/calls.toml"]
+)
 def test_a_change_of_what_judges_is_another_key(package: Path, name: str) -> None:
     before = keys.code_of("tiny.judge")
     (package / name).write_text("stricter = True")
@@ -62,6 +67,16 @@ def test_each_stage_depends_on_what_it_judges_by() -> None:
     }
     for stage, names in parts.items():
         assert names <= set(keys._imported(stage.__name__, {}))
+
+
+def test_each_stage_depends_on_the_data_that_it_reads() -> None:
+    read = {
+        stage: {path.parent.name for path in keys._data_of(keys._imported(stage.__name__, {}).values())}
+        for stage in (trace, verify, find)
+    }
+    assert {"data", "architectures", "demand", "harmless"} <= read[verify]
+    assert {"data", "architectures"} <= read[trace] and not {"demand", "harmless"} & read[trace]
+    assert "demand" in read[find]
 
 
 def test_firmware_is_found_in_the_folders_that_qemu_names(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
 
-#: Data that says what boots mean; the rest of data/ is for people, or says what to try.
-_DATA = ("data/*.toml", "data/architectures/*.toml", "data/demand/*.toml", "data/platform/*.toml", "data/policy/*.toml")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -79,11 +77,18 @@ def code() -> str:
 
 @cache
 def code_of(module: str) -> str:
-    """The digest of one module's code, of all that it imports of this program, and of the data that boots are judged
-    by: a rule that was changed finds nothing that the one before it has judged."""
-    files = _imported(module, {})
-    data = {path for pattern in _DATA for path in _PACKAGE.glob(pattern)}
-    return _digest_of(sorted({*files.values(), *data}))
+    """The digest of one module's code, of all that it imports of this program, and of the data that these read: a rule
+    that was changed finds nothing that the one before it has judged, and leaves what knows nothing of it."""
+    files = set(_imported(module, {}).values())
+    return _digest_of(sorted(files | _data_of(files)))
+
+
+def _data_of(files: Iterable[Path]) -> set[Path]:
+    """The data that these modules may read: files in no folder, and folders whose names they have in quotes."""
+    code = "".join(path.read_text("utf-8") for path in files)
+    data = _PACKAGE / "data"
+    named = [folder for folder in data.iterdir() if folder.is_dir() and f'"{folder.name}"' in code]
+    return {path for folder in (data, *named) for path in folder.glob("*.toml")}
 
 
 def _digest_of(files: Iterable[Path]) -> str:

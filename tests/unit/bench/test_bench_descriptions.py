@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,23 @@ def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path) -> No
         for words in commands:
             assert words and not [word for word in words if re.search(r"(?<!\{)\{[a-z_]+\}|^\[[a-z_]+\]$", word)]
             assert all(words) or "" in words  # an empty entry point is a word, too
+
+
+@pytest.mark.parametrize("name", [*description.known(), *map(str, EXAMPLES)])
+def test_a_word_with_spaces_stays_one_word(name: str, tmp_path: Path) -> None:
+    """A command handed on as one text was split at every space by a runtime (LXC) that reads it as no shell does."""
+    one = description.load(name)
+    runtime = DescribedRuntime(one, tmp_path, Path("/enter"), Cgroups(tmp_path))
+    runtime._image = BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1")
+    command = ("/bin/sh", "-c", "while :; do echo 'it is'; done")
+    spec = InstanceSpec("vt-1", command)
+    words = runtime.run_words(spec)
+    if one.root is description.Root.BUNDLE:
+        assert bundle_config(spec)["process"]["args"] == list(command)
+    elif shlex.join(command) in words:  # what hands it to a shell
+        assert name.endswith("openvz.toml")
+    else:
+        assert words[-3:] == command
 
 
 def test_what_a_program_leaves_where_it_is_started_is_the_scopes(

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -28,6 +30,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.pipeline.bench.bench_run import TrialFailed
 from vmtailor.pipeline.bench.suites import isolation
 from vmtailor.pipeline.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
 
@@ -65,6 +68,32 @@ def run_of(*trials: BenchTrial) -> HostRun:
 )
 def test_an_instance_reports_only_when_all_its_answers_are_right(said: bytes, took: float | None) -> None:
     assert took_s(said, 500) == took
+
+
+@pytest.mark.parametrize(
+    ("ended", "did_run"),
+    [
+        ("exit 0", False),
+        ("exit 127", False),
+        ("exit 1", True),  # a program that gave up, as one does whose memory or network came to an end
+        ("kill -9 $$", True),  # what limits do
+        ("exec sleep 60", True),
+    ],
+)
+def test_a_stress_that_ended_without_having_been_one_is_a_failure(ended: str, did_run: bool, tmp_path: Path) -> None:
+    with subprocess.Popen(["sh", "-c", ended]) as process, TemporaryFile() as out, TemporaryFile() as errors:
+        if not ended.startswith("exec"):
+            process.wait()
+        errors.write(b"sh: Syntax error\n")
+        errors.flush()
+        five = isolation._Five([], LINK, process, [(out, errors)], tmp_path / "go")
+        if did_run:
+            five.require_stressed()
+        else:
+            with pytest.raises(TrialFailed, match="the stress did not run") as raised:
+                five.require_stressed()
+            assert raised.value.details == "sh: Syntax error"
+        process.kill()
 
 
 def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -173,7 +174,7 @@ class DescribedRuntime:
             "root": str(overlay.root) if overlay else "",
             "bundle": str(self._folder / spec.name),
             "cgroup": f"/{spec.name}",
-            "command_line": " ".join(spec.command),
+            "command_line": shlex.join(spec.command),
         }
         lists = {
             "command": spec.command,

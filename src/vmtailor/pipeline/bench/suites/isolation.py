@@ -64,6 +64,8 @@ FILL = f"while :; do cat /dev/zero >{FULL_AT}/file; done 2>/dev/null"
 PATIENCE, LEAST_PATIENCE_S, LEAST_RATE = 20.0, 10.0, 10.0
 #: Steps of priority by which the harness is above what it measures, so that a fork bomb cannot starve it.
 ABOVE = 15
+#: With what an instance ends whose stress was none: well, or as shells say that a program is not there.
+NOT_RUN = (0, 126, 127)
 _MOUNT_S = 20.0
 _TOOK = re.compile(rb"^Time taken for tests:\s+([\d.]+) seconds", re.MULTILINE)
 _COMPLETE = re.compile(rb"^Complete requests:\s+(\d+)", re.MULTILINE)
@@ -77,7 +79,7 @@ class Isolation(Suite):
 
     def tests(self, job: BenchJob) -> list[BenchTest]:
         ways = (LIMITED,) if job.quick else (LIMITED, UNLIMITED)
-        cost = 5.0 if job.quick else 40.0
+        cost = 3.0 if job.quick else 10.0
         return [BenchTest(self.name, stress, 1, way, cost, False) for way in ways for stress in STRESSES]
 
     def left_out(self, job: BenchJob) -> tuple[str, ...]:
@@ -108,6 +110,7 @@ class Isolation(Suite):
                 five.begin()
                 time.sleep(QUICK_SETTLE_S if run.quick else SETTLE_S)
                 after = _asked(five.addresses, requests, patience_s, run, above)
+                five.require_stressed()
                 run.notes.insert(0, five.fate())
             for said in five.reports():
                 run.witness(runtime, said, network=True)
@@ -168,6 +171,12 @@ class _Five:
         """The end of what the fifth said."""
         out, errors = (_read(file) for file in self.outputs[0])
         return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
+
+    def require_stressed(self) -> None:
+        """Raises TrialFailed where the fifth ended as it should not have: every stress lasts until it is ended, so one
+        that ends well, or was not found, did not run."""
+        if self.process.poll() in NOT_RUN:
+            raise TrialFailed(f"the stress did not run: it ended with {self.process.returncode}", self.said())
 
     def fate(self) -> str:
         """What became of the one that misbehaves, when the others were done."""

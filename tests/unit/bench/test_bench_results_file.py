@@ -34,6 +34,8 @@ def test_runtimes_of_an_earlier_run_stay_beside_those_of_this_one(tmp_path: Path
     known = results_file.going_on(before, now)
     assert [one.runtime for one in known.identities] == ["native", "docker", "vm:stock"]
     assert known.trials == first.trials and dict(known.options) == {"repeat": "6", "set": "ours"}
+    again = results_file.going_on(before, run_of("docker", "native"))
+    assert [one.runtime for one in again.identities] == ["native", "docker"]  # tables keep their columns
     assert known.left_out == ("isolation: not in the quick form",)  # of what is measured now, only this run's word
     other = replace(known, quick=False)
     records.save(results_file.having(out, other), out)

@@ -27,12 +27,12 @@ def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
 
 
 def going_on(before: HostRun | None, known: HostRun) -> HostRun:
-    """What is known at the beginning of a run, with what was there: its trials; runtimes that are not measured now, and
-    what was said of them."""
+    """What is known at the beginning of a run, with what was there: its trials; runtimes, in the order in which they
+    first came; what was said of those that are not measured now."""
     if before is None:
         return known
     now = {one.runtime for one in known.identities}
-    others = [one for one in before.identities if one.runtime not in now]
+    identities = {one.runtime: one for one in (*before.identities, *known.identities)}
     of_others = [
         text
         for text in before.left_out
@@ -41,7 +41,7 @@ def going_on(before: HostRun | None, known: HostRun) -> HostRun:
     return replace(
         known,
         options=tuple({**dict(before.options), **dict(known.options)}.items()),
-        identities=(*others, *known.identities),
+        identities=tuple(identities.values()),
         trials=before.trials,
         left_out=tuple(dict.fromkeys((*of_others, *known.left_out))),
     )

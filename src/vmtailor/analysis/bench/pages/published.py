@@ -61,11 +61,10 @@ def data_n_page(found: BenchResults, files: Sequence[str]) -> str:
 
 def _machine(run: HostRun) -> str:
     """The conditions of what was measured within a machine: nothing of the host sways it."""
-    options = [(name, text) for name, text in run.options if name != "repeat"]
     versions = [(one.runtime, one.version) for one in run.identities if one.version and not one.problem]
     trials = [trial for trial in run.trials if trial.variant == VIRTUAL]
     failed = sum(trial.failure is not None for trial in trials)
-    rows = [("image", run.image_digest), ("trials", f"{len(trials)}, of which {failed} failed"), *options, *versions]
+    rows = [("image", run.image_digest), ("trials", f"{len(trials)}, of which {failed} failed"), *_options(run), *versions]
     return _table(("condition", ""), rows)
 
 
@@ -92,7 +91,8 @@ def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
             for table in index_tables(cells, names):
                 header = ("test", *table.runtimes)
                 title = index_title(table, dict(run.options))
-                yield LayoutTable(suite, title, "", header, tuple(index_rows(table)))
+                note = _samples(one.count for _, by in table.rows for _, one in by)
+                yield LayoutTable(suite, title, note, header, tuple(index_rows(table)))
             if both := check_rows(checked(cells)):
                 yield LayoutTable(suite, CHECK_TITLE, "", CHECK_HEADER, tuple(both))
             yield from _medians(suite, [cell for cell in mine if cell.key.variant == CLOCK], names)
@@ -125,13 +125,25 @@ def _conditions(run: HostRun) -> str:
         ("trials", f"{len(run.trials)}, of which {sum(trial.failure is not None for trial in run.trials)} failed"),
         ("measured", str(min(days)) if min(days) == max(days) else f"{min(days)} … {max(days)}"),
         ("seed", str(run.seed)),
-        *run.options,
+        *_options(run),
     ]
     if others is not None:
         busy = ": the host was not quiet" if others >= NOISY else ""
         rows.append(("others took, of all processor time, by the median trial", f"{100 * others:.1f} %{busy}"))
     versions = [(one.runtime, one.version) for one in run.identities if one.version]
     return _table(("condition", ""), [*rows, *versions])
+
+
+def _options(run: HostRun) -> list[tuple[str, str]]:
+    """Without how often: of the commands that a file has been written by, it would be the last one's. Each table has
+    its own number."""
+    return [(name, text) for name, text in run.options if name != "repeat"]
+
+
+def _samples(counts: Iterable[int]) -> str:
+    found = sorted(set(counts))
+    samples = f"{found[0]} … {found[-1]}" if len(found) > 1 else str(found[0]) if found else "no"
+    return f" ({samples} samples a cell)"
 
 
 def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterable[LayoutTable]:
@@ -144,9 +156,7 @@ def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterabl
             by = {cell.key.runtime: cell for cell in of_test if cell.key.figure == figure}
             rows.append((figure, *(_median(by.get(name)) for name in across)))
         _, name, count, variant = test
-        counts = sorted({cell.summary.count for cell in of_test if cell.summary is not None})
-        samples = f"{counts[0]} … {counts[-1]}" if len(counts) > 1 else str(counts[0]) if counts else "no"
-        note = f" ({samples} samples a cell)"
+        note = _samples(cell.summary.count for cell in of_test if cell.summary is not None)
         yield LayoutTable(suite, title_of(suite, name, count, variant), note, ("", *across), tuple(rows))
 
 

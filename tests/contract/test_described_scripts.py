@@ -86,7 +86,7 @@ def test_openvz_makes_a_container_runs_in_it_and_takes_it_away(said: Path, tmp_p
         "[--bindmount_add] [/a:/image/b] [--bindmount_add] [/c:/image/d]",
         "vzctl [--quiet] [start] [vt-1] [--wait]",
         "vzctl [--quiet] [exec2] [vt-1] [mount] [-t] [proc] [proc] [/image/proc]",
-        "vzctl [--quiet] [exec2] [vt-1] [chroot] [/image] [/bench/bench report a b]",
+        "vzctl [--quiet] [exec2] [vt-1] [chroot] [/image] [/bench/bench report 'a b']",  # vzctl hands it to a shell
         "vzctl [--quiet] [stop] [vt-1] [--fast]",
         "vzctl [--quiet] [destroy] [vt-1]",
     ]

@@ -77,3 +77,18 @@ def test_a_strangers_words_are_no_markup() -> None:
     assert "\n# head" not in page and "<script>" not in page.replace("\\<script", "")
     assert "a \\| b # head" in page and "\\[l\\](u)" in page
     assert "a`b" not in page
+
+
+def test_unixbench_in_several_instances_is_laid_out_by_their_number() -> None:
+    found = full()
+    trials = tuple(
+        BenchTrial(
+            SuiteName.UNIXBENCH, "pipe", runtime, count, "our set, 1 copy", block, 0.0, 1.0,
+            tuple(BenchFigure("score", 1e5 / count, "lps", True, number) for number in range(count)),
+        )
+        for block in (1, 2, 3)
+        for runtime, count in (("native", 1), ("docker", 1), ("docker", 2))
+    )  # fmt: skip
+    page = published_page(replace(found, runs=(replace(found.runs[0], trials=trials),)), [])
+    assert page.count("**UnixBench index") == 2 and "| test | native | docker |" in page
+    assert "| test | native | 1 instance | 2 instances |" in page and "50.0 % of one's" in page

@@ -10,7 +10,14 @@ import pytest
 
 from vmtailor.analysis.bench.cells import cells
 from vmtailor.analysis.bench.plan import plan
-from vmtailor.analysis.bench.unixbench import INDEX, checked, index_tables, published_score, without_worst_third
+from vmtailor.analysis.bench.unixbench import (
+    INDEX,
+    checked,
+    index_tables,
+    published_score,
+    tables_over_n,
+    without_worst_third,
+)
 from vmtailor.analysis.bench.unixbench_words import check_rows, index_rows, index_title
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.bench.job import BenchJob
@@ -72,11 +79,44 @@ def test_the_overall_index_is_the_geometric_mean_of_twelve() -> None:
         for one in [trial(test, block, row.baseline * 2.0**place)]
     ]
     (table,) = index_tables(cells(trials), ["native", "lxc"])
-    assert table.runtimes == ("native", "lxc") and [name for name, _ in table.rows] == list(INDEX)
+    assert table.columns == ("native", "lxc") and [name for name, _ in table.rows] == list(INDEX)
     for _, value, low, high in table.overall:
         assert value == pytest.approx(10 * 2.0**5.5) and low == pytest.approx(high) and math.isclose(low, value)
     assert [row[0] for row in index_rows(table)][-2:] == ["overall", "overall, as the script scores"]
     assert "gcc 12" in index_title(table, {"unixbench compiler": "gcc 12"})
+
+
+def test_several_instances_stand_across_with_the_host_before_them_and_what_each_has_left() -> None:
+    at_once = [
+        one
+        for test, row in INDEX.items()
+        for block in (1, 2, 3)
+        for one in (
+            trial(test, block, 2 * row.baseline, runtime="native"),
+            trial(test, block, row.baseline),
+            trial(test, block, *[row.baseline / 2] * 2),
+            trial(test, block, *[row.baseline / 4] * 4),
+        )
+        if test != "spawn" or len(one.figures) < 4  # one is not measured yet
+    ]
+    tables = index_tables(cells([*at_once, trial("pipe", 1, 9.0, runtime="lxc")]), ["native", "docker", "lxc"])
+    (table,) = tables_over_n(tables)
+    assert table.columns == ("native", "1 instance", "2 instances", "4 instances") and table.engine == "docker"
+    assert index_title(table, {}) == "UnixBench index, docker, up to 4 instances at once, w"
+    rows = {name: cells for name, *cells in index_rows(table, scores=False)}
+    assert rows["pipe"] == ["20.0 (20 … 20)", "10.0 (10 … 10)"] + [
+        f"{index} ({whole} … {whole}; {share} % of one's)"
+        for index, whole, share in (("5.0", "5", "50.0"), ("2.5", "2", "25.0"))
+    ]
+    assert rows["spawn"][2:] == ["5.0 (5 … 5; 50.0 % of one's)", "–"]
+    assert rows["overall"][2:] == ["5.0 (5 … 5; 50.0 % of one's)", "needs all twelve"]
+
+
+def test_without_several_instances_there_is_no_such_table_and_native_has_one_of_its_own() -> None:
+    assert tables_over_n(index_tables(cells([trial("pipe", 1, 9.0)]), ["docker"])) == []
+    several = [trial("pipe", 1, 9.0, runtime="native"), trial("pipe", 1, 4.0, 5.0, runtime="native")]
+    (table,) = tables_over_n(index_tables(cells(several), ["native"]))
+    assert table.columns == ("1 instance", "2 instances") and table.engine == "native"
 
 
 def test_the_quick_form_says_what_it_leaves_out() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmtailor.analysis.bench.cells import Against, Cell, against
+from vmtailor.analysis.bench.cells import NATIVE, Against, Cell, against
 from vmtailor.model.bench.results import SuiteName
 
 #: The figure of every test.
@@ -72,14 +72,16 @@ class Indexed:
 
 @dataclass(frozen=True)
 class IndexTable:
-    """Indices of so many instances at once, run in one way. `rows`: test → runtime → figures; `overall`: runtime →
+    """Indices of tests run in one way. `columns`: the runtimes, in so many instances at once (`count`); or, of one
+    `engine`, the host and the numbers of instances, up to `count`. `rows`: test → column → figures; `overall`: column →
     index with its interval, where all twelve tests have values."""
 
     count: int
     variant: str
-    runtimes: tuple[str, ...]
+    columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
     overall: tuple[tuple[str, float, float, float], ...]
+    engine: str = ""
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:
@@ -141,6 +143,34 @@ def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable
         if key.suite == SuiteName.UNIXBENCH and key.figure == SCORE and key.test in INDEX and cell.values:
             groups[key.count, key.variant][key.test][key.runtime] = cell
     return [_table(count, variant, tests, order) for (count, variant), tests in groups.items()]
+
+
+def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
+    """The same as published work lays it out: a table for each engine that ran in several instances at once, and way
+    of running; across stand native, which is no instance, and the numbers of instances."""
+    found = []
+    ways = dict.fromkeys((name, one.variant) for one in tables for name in one.columns if one.count > 1)
+    for engine, variant in ways:
+        taken = [(NATIVE, NATIVE, 1)] if engine != NATIVE else []
+        counts = sorted(one.count for one in tables if one.variant == variant and engine in one.columns)
+        taken += [(engine, instances(count), count) for count in counts]
+        rows: dict[str, list[tuple[str, Indexed]]] = {test: [] for test in INDEX}
+        overall = []
+        for name, column, count in taken:
+            for one in (one for one in tables if (one.count, one.variant) == (count, variant)):
+                for test, by in one.rows:
+                    rows[test] += [(column, figures) for other, figures in by if other == name]
+                overall += [(column, *index) for other, *index in one.overall if other == name]
+        met = {column for by in rows.values() for column, _ in by}
+        columns = tuple(column for _, column, _ in taken if column in met)
+        kept = tuple((test, tuple(by)) for test, by in rows.items() if by)
+        found.append(IndexTable(counts[-1], variant, columns, kept, tuple(overall), engine))
+    return found
+
+
+def instances(count: int) -> str:
+    """So many, in words."""
+    return f"{count} instances" if count > 1 else "1 instance"
 
 
 def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], order: Sequence[str]) -> IndexTable:

@@ -111,7 +111,7 @@ def index_table(found: IndexTable, facts: Mapping[str, str]) -> Table:
     """The UnixBench index as published tables have it: tests down, runtimes across."""
     table = Table(title=index_title(found, facts), title_justify="left", title_style="bold", box=None)
     table.add_column("test")
-    for name in found.runtimes:
+    for name in found.columns:
         table.add_column(name, justify="right")
     for row in index_rows(found, scores=False):
         table.add_row(*(Text(cell) for cell in row))

@@ -132,7 +132,7 @@ def _section(number: int, run: HostRun) -> Section:
     )
     facts = dict(run.options)
     indices = [
-        IndexPart(index_title(t, facts), t.runtimes, tuple(index_rows(t))) for t in index_tables(found, list(order))
+        IndexPart(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
     ]
     records = records_of(run)
     rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)

@@ -15,7 +15,7 @@ from vmtailor.analysis.bench.cells import NOISY, Cell, cells_of
 from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL
 from vmtailor.analysis.bench.isolation import Degraded, HeatMap, heat_maps
 from vmtailor.analysis.bench.parts import is_part
-from vmtailor.analysis.bench.unixbench import checked, index_tables
+from vmtailor.analysis.bench.unixbench import checked, index_tables, tables_over_n
 from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
 from vmtailor.analysis.bench.wording import amount, title_of
 from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
@@ -75,7 +75,8 @@ def _machine(run: HostRun) -> str:
 
 @dataclass(frozen=True)
 class LayoutTable:
-    """One table in the published layout: what is measured down, runtimes across. `note`: behind its title."""
+    """One table in the published layout: what is measured down, runtimes across, or numbers of instances. `note`:
+    behind its title."""
 
     suite: str
     title: str
@@ -93,8 +94,9 @@ def layout_tables(run: HostRun) -> Iterable[LayoutTable]:
         if suite == SuiteName.ISOLATION:
             yield from (_heat(one) for one in heat_maps(run))
         elif suite == SuiteName.UNIXBENCH:
-            for table in index_tables(cells, names):
-                header = ("test", *table.runtimes)
+            tables = index_tables(cells, names)
+            for table in [*(one for one in tables if one.count == 1), *tables_over_n(tables)]:
+                header = ("test", *table.columns)
                 title = index_title(table, dict(run.options))
                 note = _samples(one.count for _, by in table.rows for _, one in by)
                 yield LayoutTable(suite, title, note, header, tuple(index_rows(table)))

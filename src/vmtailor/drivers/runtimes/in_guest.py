@@ -169,7 +169,7 @@ class _Guest:
         return {
             "folder": self.folder, "enter": f"{OURS}/{ENTER}", "image": self.tag, "archive": f"{OURS}/{ARCHIVE}",
             "name": spec.name, "root": f"{own}/{_root_name(self.one)}", "bundle": own, "cgroup": f"/{spec.name}",
-            "command_line": " ".join(spec.command),
+            "command_line": shlex.join(spec.command),
         }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from vmtailor.analysis.bench.advising import advise, parse_weights
+from vmtailor.analysis.bench.advising import Hold, advise, parse_weights
 from vmtailor.analysis.bench.cells import against
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import compared, pairs
@@ -188,10 +189,49 @@ def test_advice_ranks_and_says_when_it_can_tell() -> None:
     run = results().runs[0]
     found = advise(run, {"startup": 1.0})
     assert [one.runtime for one in found.ranked] == ["native", "lxc", "docker"]
-    assert found.decided and found.ranked[0].first == 1.0 and found.moved == ()
+    assert found.decided and found.ranked[0].first == 1.0
+    assert found.holds == (Hold("startup", None, "", None, ""),)  # the only suite: its weight does not matter
     assert any("gvisor" in text for text in found.left_out)
     with pytest.raises(UserInputError, match="nothing of the suite 'memory'"):
         advise(run, {"memory": 1.0})
+
+
+def of_scores(scores: Mapping[str, tuple[float, float]]) -> HostRun:
+    """Each runtime's times in two suites."""
+    trials = tuple(
+        BenchTrial(suite, "test", name, 1, "", block, 0.0, 1.0, (BenchFigure("took", value + block / 1e6, "s"),))
+        for name, values in scores.items()
+        for suite, value in zip((SuiteName.STARTUP, SuiteName.MEMORY), values, strict=True)
+        for block in range(1, 9)
+    )
+    return HostRun(HOST, "sha256:0", False, 1, (), (), trials)
+
+
+def test_advice_says_how_far_each_weight_can_go_until_another_is_first(tmp_path: Path) -> None:
+    run = of_scores({"a": (1.0, 8.0), "b": (8.0, 2.0), "c": (2.0, 7.9)})
+    weights = {"startup": 1.0, "memory": 1.0}
+    found = advise(run, weights)
+    assert found.ranked[0].runtime == "a"
+    startup, memory = found.holds
+    assert (startup.below, startup.most, memory.least, memory.above) == ("b", None, None, "b")
+    assert startup.least == pytest.approx(2 / 3, rel=1e-3) and memory.most == pytest.approx(1.5, rel=1e-3)
+    for weight, first in ((0.66, "b"), (0.67, "a"), (1e6, "a"), (0.0, "b")):
+        assert advise(run, {**weights, "startup": weight}).ranked[0].runtime == first
+    file = tmp_path / "a.json"
+    records.save(BenchResults("0", (run,)), file)
+    shown = said("advise", str(file), "--weights", "startup=1,memory=1")
+    assert "startup, weighing 1: a is first from 0.667 (below: b)" in shown.output
+    assert "memory, weighing 1: a is first up to 1.5 (above: b)" in shown.output
+
+
+def test_advice_ranks_those_that_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    records.save(BenchResults("0", (of_scores({"a": (1.0, 1.0), "b": (8.0, 2.0), "c": (2.0, 7.9)}),)), file)
+    words = ("advise", str(file), "--weights", "startup=1")
+    shown = said(*words, "--on", "b,c")
+    assert shown.exit_code == 0 and "c is first" in shown.output and " a " not in shown.output
+    ended = said(*words, "--on", "b,nobody")
+    assert isinstance(ended.exception, UserInputError) and "'nobody' was not measured" in str(ended.exception)
 
 
 def test_advice_of_what_is_the_same_cannot_tell() -> None:

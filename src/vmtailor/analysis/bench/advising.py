@@ -19,15 +19,16 @@ from vmtailor.analysis.bench.cells import Cell, against, cells_of
 from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.isolation import RANKED
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words.text import plain
 from vmtailor.model.bench.results import HostRun, SuiteName
 from vmtailor.model.verdict import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.
 DRAWS, SURE = 400, 0.95
-#: How far each weight is moved, as a factor.
-MOVES = (0.5, 2.0)
 #: A runtime without values for more than this share of the figures is not ranked.
 LACKING = 1 / 3
+#: Less of a weight than this is none.
+_LEAST = 1e-6
 _Values = Mapping[str, Sequence[float]]
 
 
@@ -43,15 +44,26 @@ class Ranked:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """How far a suite's weight can go, all others as they are, until another runtime is first. `least`: the weight
+    below which `below` is, None where that is nobody; `most`: that above which `above` is."""
+
+    suite: str
+    least: float | None
+    below: str
+    most: float | None
+    above: str
+
+
+@dataclass(frozen=True)
 class Advice:
-    """`decided`: whether the samples tell who is first. `moved`: weight moved (suite, factor) → who is first then,
-    where that is another. `left_out`: runtimes and figures, and why. `untold`: runtimes from which no figure tells the
-    first one by the test of ranks."""
+    """`decided`: whether the samples tell who is first. `holds`: how the ranking moves with each weight. `left_out`:
+    runtimes and figures, and why. `untold`: runtimes from which no figure tells the first one by the test of ranks."""
 
     ranked: tuple[Ranked, ...]
     rows: int
     decided: bool
-    moved: tuple[tuple[str, float, str], ...]
+    holds: tuple[Hold, ...]
     left_out: tuple[str, ...]
     untold: tuple[str, ...] = ()
 
@@ -73,12 +85,15 @@ def parse_weights(text: str) -> dict[str, float]:
     return found
 
 
-def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
-    """Rank the runtimes of one run. Raises UserInputError for a weight of what was not measured."""
+def advise(run: HostRun, weights: Mapping[str, float], among: Sequence[str] = ()) -> Advice:
+    """Rank the runtimes of one run. `among`: these alone; empty: all. Raises UserInputError for a weight of what was
+    not measured."""
     rows: dict[tuple[str, str, str, int, str], dict[str, Cell]] = defaultdict(dict)
     for cell in cells_of(run):
         if is_counted(cell.key.variant):
             continue  # counts of machines: nothing else has them
+        if among and cell.key.runtime not in among:
+            continue
         if weights.get(cell.key.suite, 0) > 0 and not (
             cell.key.suite == SuiteName.ISOLATION and cell.key.figure != RANKED
         ):
@@ -93,7 +108,7 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
     able = [name for name in names if len(lacking[name]) <= LACKING * len(rows)]
     kept_rows = {row: cells for row, cells in rows.items() if not any(row in lacking[name] for name in able)}
     left_out = [f"{n}: no value for {len(lacking[n])} of {len(rows)} figures" for n in names if n not in able]
-    left_out += [f"{row[1]} {row[2]}, which not all of them have" for row in rows if row not in kept_rows]
+    left_out += [_row_words(row) for row in rows if row not in kept_rows]
     if len(able) < 2 or not kept_rows:
         return Advice((), len(kept_rows), False, (), tuple(left_out))
     values = {row: {name: cells[name].values for name in able} for row, cells in kept_rows.items()}
@@ -105,18 +120,47 @@ def advise(run: HostRun, weights: Mapping[str, float]) -> Advice:
         Ranked(name, scores[name], tuple(suites[name].items()), wins[name] / DRAWS)
         for name in sorted(able, key=lambda name: -scores[name])
     )
-    moved = []
-    for suite in weights:
-        for factor in MOVES:
-            other = {**weights, suite: weights[suite] * factor}
-            then = max(able, key=lambda name: _whole(suites[name], other))
-            if then != ranked[0].runtime:
-                moved.append((suite, factor, then))
     # Draws from few samples hardly reach beyond them: the test of ranks has to tell the first from each other one, too.
     best = ranked[0].runtime
     untold = tuple(name for name in able if name != best and not _told(values, larger, best, name))
     decided = not untold and ranked[0].first >= SURE
-    return Advice(ranked, len(kept_rows), decided, tuple(moved), tuple(left_out), untold)
+    holds = tuple(_hold(suite, suites, weights, best) for suite in suites[best])
+    return Advice(ranked, len(kept_rows), decided, holds, tuple(left_out), untold)
+
+
+def _row_words(row: tuple[str, str, str, int, str]) -> str:
+    _, test, figure, count, variant = row
+    words = f"{test} ×{count}" if count > 1 else test
+    return f"{words}{f', {variant}' if variant else ''}: {figure}, of which not all have a value above zero"
+
+
+def _hold(suite: str, suites: Mapping[str, Mapping[str, float]], weights: Mapping[str, float], best: str) -> Hold:
+    """The lead over another is a straight line over one weight, so it ends where the nearest of these lines does."""
+    below: tuple[float, str] | None = None
+    above: tuple[float, str] | None = None
+    for name in suites:
+        ahead = {each: math.log(score / suites[name][each]) for each, score in suites[best].items()}
+        lead = sum(weights[each] * ahead[each] for each in ahead)
+        if not ahead[suite]:
+            continue
+        at = weights[suite] - lead / ahead[suite]
+        # Where no other suite has a weight, this one's does not matter.
+        if ahead[suite] > 0 and at > _LEAST * weights[suite]:
+            below = max(below or (at, name), (at, name))
+        elif ahead[suite] < 0:
+            above = min(above or (at, name), (at, name))
+    return Hold(suite, *(below or (None, "")), *(above or (None, "")))
+
+
+def require_measured(runs: Sequence[HostRun], among: Sequence[str]) -> None:
+    """Raises UserInputError where one of these was measured on no host, by the clock."""
+    trials = (trial for run in runs for trial in run.trials if not is_counted(trial.variant))
+    there = list(dict.fromkeys(trial.runtime for trial in trials))
+    for name in among:
+        if name not in there:
+            raise UserInputError(
+                f"--on: {plain(name)[:64]!r} was not measured", hint=f"measured: {plain(', '.join(there))[:300]}"
+            )
 
 
 def _told(

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from vmtailor.analysis.bench.advising import advise as analyse
-from vmtailor.analysis.bench.advising import parse_weights
+from vmtailor.analysis.bench.advising import parse_weights, require_measured
 from vmtailor.analysis.bench.comparing import Compared, compared, pairs
 from vmtailor.analysis.bench.export import csv_of
 from vmtailor.analysis.bench.merging import merged
@@ -115,16 +115,17 @@ def _document(one: Compared) -> dict[str, Any]:
     return {"cell": msgspec.to_builtins(one.key), "before": medians[0], "after": medians[1], "change": change}
 
 
-def advise(files: Sequence[Path], weights: str | None, *, json: bool) -> None:
-    """Which runtime, for the weights; of each host's run."""
+def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
+    """Which runtime, for the weights; of each host's run. `among`: these alone; empty: all."""
     if weights is None:
         raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
     asked = parse_weights(weights)
     runs = load(files).runs
-    found = [(run, analyse(run, asked)) for run in runs]
+    require_measured(runs, among)
+    found = [(run, analyse(run, asked, among)) for run in runs]
     if json:
         rows = [{"host": run.host.id, "quick": run.quick, **msgspec.to_builtins(one)} for run, one in found]
-        printed.document({"schema": "vmtailor/bench-advice/1", "weights": asked, "runs": rows})
+        printed.document({"schema": "vmtailor/bench-advice/2", "weights": asked, "runs": rows})
     else:
         for run, one in found:
             show_advice(run, one, asked)

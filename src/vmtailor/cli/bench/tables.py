@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from vmtailor.analysis.bench.advising import Advice
+from vmtailor.analysis.bench.advising import Advice, Hold
 from vmtailor.analysis.bench.at_once import data_n
 from vmtailor.analysis.bench.at_once.data_n import DataN
 from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
@@ -222,6 +222,13 @@ def _median(cell: Cell | None) -> Text:
     return Text("failed", style="red") if cell.summary is None else Text(amount(cell.summary.median, cell.unit))
 
 
+def _held(one: Hold, best: str, weight: float) -> str:
+    """How far a weight can be moved."""
+    parts = [f"from {one.least:.3g} (below: {one.below})"] if one.least is not None else []
+    parts += [f"up to {one.most:.3g} (above: {one.above})"] if one.most is not None else []
+    return f"{one.suite}, weighing {weight:g}: {best} is first {' '.join(parts) or 'whatever it weighs'}"
+
+
 def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> None:
     """A ranking with its doubts."""
     console = for_table()
@@ -247,8 +254,8 @@ def show_advice(run: HostRun, advice: Advice, weights: Mapping[str, float]) -> N
                 f", and no figure tells it from {', '.join(advice.untold)}: take more samples" if advice.untold else ""
             )
             console.print(Text(f"cannot tell who is first: {often}{why}"))
-        for suite, factor, other in advice.moved:
-            console.print(f"with {suite} weighing {factor:g} times as much, {other} is first")
+        for hold in advice.holds:
+            console.print(Text(_held(hold, best, weights[hold.suite]), style="dim"))
     for text in advice.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
     console.print("Scores: 1 is the middle of the field, 2 twice as good.", style="dim")

@@ -47,7 +47,7 @@ def bench(
             "--on",
             help=f"Runtimes, joined by commas: {', '.join(description.known())}, a file NAME.toml that describes one, "
             "vm:stock (the image on the distribution's kernel), vm:FOLDER (a bundle of the image). Default: all but "
-            "machines.",
+            "machines. With advise: those that are ranked, of the measured ones.",
             show_default=False,
         ),
     ] = None,
@@ -171,7 +171,7 @@ def bench(
     if what == "compare":
         return reading.compare(files or [], json=json)
     if what == "advise":
-        return reading.advise(files or [], weights, json=json)
+        return reading.advise(files or [], weights, runtimes_of(on) if on is not None else (), json=json)
     if files:
         raise UserInputError(f"{what} takes no files", hint="vmtailor bench report FILE... reads results")
     at_once = inside is not None and count is not None and variant in (None, VIRTUAL)

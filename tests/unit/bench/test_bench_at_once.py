@@ -45,7 +45,7 @@ from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.guest import GuestReport
-from vmtailor.pipeline.bench import measuring, rounds
+from vmtailor.pipeline.bench import benching, measuring, rounds
 from vmtailor.pipeline.bench.bench_run import TrialFailed
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.measuring import again
@@ -225,10 +225,37 @@ def test_the_tests_of_one_number_share_a_boot(tmp_path: Path) -> None:
     job = replace(JOB, counts=(0,), only=("pipe", "spawn"))
     left = rounds.planned(job, ROWS)
     machine = Played(INSIDE, description.load("native"), tmp_path)
-    together = AtOnce(job, left)
+    together = AtOnce(job, lambda: left)
     scores = [{one.name: one.value for one in together.figures(trial, machine)}["score"] for trial in left]
     assert scores == [10.0, 5.0] and machine.facts["boots"] == "x"
     assert together.seconds(left[0]) == together.seconds(left[1])
+    assert all(map(together.has, left))
+
+
+def test_a_test_that_was_left_out_for_the_sake_of_time_and_comes_back_has_a_boot_of_its_own(tmp_path: Path) -> None:
+    job = replace(JOB, counts=(0,), only=("pipe", "spawn"))
+    pipe, spawn = rounds.planned(job, ROWS)
+    left = [pipe]
+    machine = Played(INSIDE, description.load("native"), tmp_path)
+    together = AtOnce(job, lambda: left)
+    assert together.figures(pipe, machine) and not together.has(spawn)
+    left = [spawn]
+    assert together.figures(spawn, machine) and machine.facts["boots"] == "xx"
+
+
+def test_a_machine_without_engines_does_nothing_at_once() -> None:
+    job = replace(JOB, suites=(SuiteName.UNIXBENCH,), machines=(replace(INSIDE.machine, name="vm:stock"),))
+    found = measuring.planned_trials(job, [], ["vm:stock", *ROWS])
+    assert found and {one.runtime for one in found} == set(ROWS)
+    assert any(text.startswith("vm:stock: unixbench: cannot tell") for text in cannot_tell(job))
+
+
+def test_the_command_of_a_cell_is_taken(tmp_path: Path) -> None:
+    benching._check_tests(replace(JOB, only=("pipe",), variant=VIRTUAL), False)
+    with pytest.raises(UserInputError, match="no test of unixbench is run in the way"):
+        benching._check_tests(replace(JOB, only=("pipe",), variant="upside down"), False)
+    planned = rounds.planned(JOB, ROWS)
+    assert again(replace(JOB, host_name="a b"), planned[0]).endswith(" --host-name 'a b' -o again.json")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +266,7 @@ def test_a_machine_that_does_not_get_ready_is_the_reason_of_all(tmp_path: Path, 
     left = rounds.planned(job, ROWS)
     machine = Played(INSIDE, description.load("native"), tmp_path)
     object.__setattr__(machine, "log", log)
-    together = AtOnce(job, left)
+    together = AtOnce(job, lambda: left)
     for trial in left:
         with pytest.raises(TrialFailed, match=words):
             together.figures(trial, machine)
@@ -248,6 +275,12 @@ def test_a_machine_that_does_not_get_ready_is_the_reason_of_all(tmp_path: Path, 
 
 def test_the_attendant_says_where_its_steps_begin() -> None:
     assert 0x7C000000 <= elf_symbols(locate().attendant.read_bytes())["job_start"] < 0x80000000
+
+
+def test_a_line_that_is_no_json_and_a_number_beyond_all_are_passed_over() -> None:
+    deep, large = "[" * 5000, line("pipe", 1.0, 1.0).replace(": 1.0", ": 1" + "0" * 400, 1)
+    assert large != line("pipe", 1.0, 1.0)
+    assert said(f"{deep}\n{large}\n{line('spawn', 1.0, 1.0)}").keys() == {"spawn"} and about(deep) == {}
 
 
 # --- the table

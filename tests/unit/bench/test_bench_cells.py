@@ -116,3 +116,29 @@ def test_csv_has_every_sample_and_every_failure() -> None:
     assert len(rows) == 3 and set(rows[0]) == set(HEAD)
     assert [row["value"] for row in rows] == ["1.5", "2.5", ""]
     assert rows[2]["failure"] == "a reason, with a comma" and rows[2]["runtime"] == "docker"
+
+
+def test_the_interval_of_a_ratio_has_the_spread_of_both_sides() -> None:
+    draw = random.Random(4)
+    native = [draw.uniform(0.40, 0.60) for _ in range(10)]
+    engine = [draw.uniform(398.0, 403.0) for _ in range(10)]
+    found = against(native, engine, larger_is_better=False)
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.high / found.low > 1.1  # not that of the engine alone, which varies by a hundredth
+    turned = against(engine, native, larger_is_better=False)
+    assert turned is not None and turned.low == pytest.approx(1 / found.high)
+    rates = against(native, engine, larger_is_better=True)
+    assert rates is not None and (rates.low, rates.high) == pytest.approx((found.low, found.high))
+    assert rates.verdict is Verdict.BETTER and found.verdict is Verdict.WORSE
+
+
+def test_so_few_samples_that_none_could_tell_are_never_the_same() -> None:
+    for count, verdict in ((2, Verdict.UNDECIDED), (3, Verdict.UNDECIDED), (4, Verdict.SAME)):
+        values = [1.0 + number / 1000 for number in range(count)]
+        found = against(values, values, larger_is_better=False)
+        assert found is not None and found.verdict is verdict
+
+
+def test_what_can_be_below_nothing_is_compared_as_it_is() -> None:
+    found = against([1.0, -0.1, 1.2, 1.1], [10.0, 11.0, 10.5, 9.5], larger_is_better=False)
+    assert found is not None and found.verdict is Verdict.WORSE and found.ratio > 9

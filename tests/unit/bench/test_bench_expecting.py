@@ -226,3 +226,14 @@ def test_the_plan_counts_cells_and_samples_without_warm_ups() -> None:
 def test_times_are_told_as_far_as_they_are_known() -> None:
     said = [lasting(seconds) for seconds in (0.0, 59.6, 100.0, 80 * 60.0, 3 * 3600.0, 60 * 3600.0)]
     assert said == ["1 s", "60 s", "2 min", "80 min", "3.0 h", "2.5 days"]
+
+
+def test_what_is_there_with_another_trial_is_kept_and_costs_nothing() -> None:
+    trials = planned(CHEAP, DEAR)
+    clock = Clock()
+    schedule = Schedule(trials, (), 30.0, 30.0, clock)
+    schedule.is_there = lambda one: one.test is DEAR
+    clock.now = 31.0  # a boot took longer than there was time
+    schedule.fit()
+    assert [one.test for one in schedule.left] == [DEAR] * len(schedule.left) and schedule.left
+    assert schedule.seconds == 0.0 and schedule.left_out()[0].startswith("startup: report")

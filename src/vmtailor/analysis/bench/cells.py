@@ -4,9 +4,10 @@ clock, against the stock machine)."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
@@ -20,7 +21,9 @@ from vmtailor.model.verdict import Verdict
 NATIVE = "native"
 #: Differences below the first share are of no interest; where none was found, and the second can be ruled out, cells
 #: are the same.
-THRESHOLDS = stats.Thresholds(relative=0.02, alike=0.05)
+_OF_INTEREST, _ALIKE = 0.02, 0.05
+#: The same of logarithms, whose differences are ratios.
+_OF_RATIOS = stats.Thresholds(0.0, math.log1p(_OF_INTEREST), math.log1p(_ALIKE))
 #: A share of processor time that others took from which on it is said.
 NOISY = 0.10
 
@@ -44,8 +47,8 @@ class CellKey:
 
 @dataclass(frozen=True)
 class Against:
-    """A cell against the native one of its row. `ratio`, with its 95 % interval, of medians; `verdict` of the cell:
-    better, worse, same or undecided."""
+    """A cell against the native one of its row. `ratio` of medians, with the 95 % interval of the ratio between a value
+    of either; `verdict` of the cell: better, worse, same or undecided, which few samples always are."""
 
     ratio: float
     low: float | None
@@ -162,13 +165,26 @@ def against(native: Sequence[float], values: Sequence[float], *, larger_is_bette
     that others swayed below nothing."""
     if not native or not values or statistics.median(values) < 0:
         return None
-    sign = -1 if larger_is_better else 1
-    found = stats.compare([sign * v for v in native], [sign * v for v in values], THRESHOLDS)
     before = statistics.median(native)
     if before <= 0:
         return None
-    ends = [None, None] if found.low is None or found.high is None else [found.low, found.high]
-    # Of few and scattered samples the difference may be more than all there is: no ratio is below nothing.
-    ratios = sorted(max(0.0, 1 + sign * end / before) for end in ends if end is not None)
-    low, high = (ratios[0], ratios[1]) if ratios else (None, None)
-    return Against(statistics.median(values) / before, low, high, found.verdict)
+    sign = -1 if larger_is_better else 1
+    if min(*native, *values) > 0:
+        left, right = ([sign * math.log(value) for value in side] for side in (native, values))
+        found = stats.compare(left, right, _OF_RATIOS)
+        ends = _ends(found, lambda end: math.exp(sign * end))
+    else:  # which has no logarithm
+        thresholds = stats.Thresholds(_OF_INTEREST, 0.0, _ALIKE * before)
+        found = stats.compare([sign * value for value in native], [sign * value for value in values], thresholds)
+        # Of few and scattered samples the difference may be more than all there is: no ratio is below nothing.
+        ends = _ends(found, lambda end: max(0.0, 1 + sign * end / before))
+    few = found.verdict is Verdict.SAME and not stats.can_decide(len(native), len(values))
+    return Against(statistics.median(values) / before, *ends, Verdict.UNDECIDED if few else found.verdict)
+
+
+def _ends(found: stats.Difference, ratio: Callable[[float], float]) -> tuple[float | None, float | None]:
+    """The interval of a difference as one of a ratio."""
+    if found.low is None or found.high is None:
+        return None, None
+    low, high = sorted(map(ratio, (found.low, found.high)))
+    return low, high

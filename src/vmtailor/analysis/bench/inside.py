@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from vmtailor.base.words.json_text import decoded
 from vmtailor.base.words.text import plain
 from vmtailor.model.bench.results import Isolated, RuntimeIdentity
 
@@ -22,10 +21,7 @@ _UNLIMITED = 1 << 62
 def parse(data: bytes) -> dict[str, Any] | None:
     """The report of `bench report`; None where it is none. An instance's output is untrusted: every text in it is made
     plain before it is kept."""
-    try:
-        found = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return None
+    found = decoded(data)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None
     return found

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
+from vmtailor.base.words.json_text import decoded
 
 
 def as_log(lines: Iterable[bytes]) -> bytes:
     """Entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
     rows: list[bytes] = []
     for line in lines:
-        try:
-            entry = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            continue
+        entry = decoded(line)
         if isinstance(entry, dict):
             rows.append(line_of(entry))
     return b"".join(rows)

@@ -27,6 +27,7 @@ from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.words import sizes
+from vmtailor.base.words.json_text import decoded
 from vmtailor.base.words.text import encodable
 from vmtailor.model.boots.timeline import WarningCode
 
@@ -174,7 +175,7 @@ def _read_svg(path: str, chunks: Chunks, sample: bytes) -> Observed:
 
 def _read_json(path: str, chunks: Chunks, sample: bytes) -> Observed:
     data = _whole(chunks, MAX_TEXT)
-    document = systemd_plot.decode_json(data)
+    document = decoded(data)
     if document is None and (document := systemd_plot.decode_cut(data)) is not None:
         observed = _of_document(path, document, data)
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: the document ends in its middle")

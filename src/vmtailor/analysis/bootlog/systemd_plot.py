@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from vmtailor.analysis.bootlog.clean import printable
 from vmtailor.analysis.bootlog.milestones import architecture
 from vmtailor.analysis.bootlog.observed import Observed
 from vmtailor.analysis.bootlog.systemd_text import parse_span, read_startup
+from vmtailor.base.words.json_text import decoded
 from vmtailor.model.boots.timeline import DurationSource, PhaseSpan, Unit, WarningCode
 
 #: Pixels a second, unless the drawing's own labels say otherwise.
@@ -158,16 +157,8 @@ def decode_cut(data: bytes) -> object:
     for _ in range(2):
         if not whole or start not in (b"[", b"{"):
             return None
-        document = decode_json(whole + (b"]" if start == b"[" else b"]}"))
+        document = decoded(whole + (b"]" if start == b"[" else b"]}"))
         if document is not None:
             return document
         whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]
     return None
-
-
-def decode_json(data: bytes) -> object:
-    """JSON from anywhere, or None. Depth is bounded by the decoder."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None

@@ -35,8 +35,8 @@ LOOSE_SHARE = 10 * EXACT_SHARE
 @dataclass(frozen=True)
 class Thresholds:
     """A difference below either is of no interest. `absolute` is in the unit of the values. `alike`: sides between
-    which no difference was found are the same where one of this share can be ruled out; 0: where one that is of
-    interest can."""
+    which no difference was found are the same where one of this size, in the same unit, can be ruled out; 0: where one
+    that is of interest can."""
 
     relative: float = 0.05
     absolute: float = 0.0
@@ -46,7 +46,7 @@ class Thresholds:
         return max(self.relative * abs(before), self.absolute)
 
     def ruled_out(self, before: float) -> float:
-        return max(self.least(before), self.alike * abs(before))
+        return max(self.least(before), self.alike)
 
 
 @dataclass(frozen=True)

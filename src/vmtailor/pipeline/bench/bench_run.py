@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from vmtailor.analysis.bench import limits as seen_limits
 from vmtailor.base.errors import VmtailorError
+from vmtailor.base.words.json_text import decoded, finite
 from vmtailor.drivers.runtimes.described import DescribedRuntime
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
@@ -172,10 +171,7 @@ def succeeded(found: Timed) -> Timed:
 
 def said_object(found: Timed) -> dict[str, Any]:
     """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
-    try:
-        said = msgspec.json.decode(found.stdout[found.stdout.find(b"{") :])
-    except msgspec.DecodeError:
-        said = None
+    said = decoded(found.stdout[found.stdout.find(b"{") :])
     if not isinstance(said, dict):
         raise TrialFailed("it did not print its figures", found.said)
     return said
@@ -189,6 +185,7 @@ def number(said: object, *path: str | int) -> float:
             at = at[key]
         except (KeyError, IndexError, TypeError):
             raise TrialFailed(f"no {'.'.join(map(str, path))} in what was printed") from None
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+    found = finite(at)
+    if found is None:
         raise TrialFailed(f"{'.'.join(map(str, path))} is no number")
-    return float(at)
+    return found

@@ -179,6 +179,7 @@ def _check_tests(job: BenchJob, with_machines: bool) -> None:
             )
     ways = {test.variant for suite in job.suites for test in SUITES[suite].tests(job)}
     ways |= {test.variant for test in machine_tests(replace(job, only=()))} if with_machines else set()
+    ways |= {test.variant for test in rounds.tests(replace(job, only=()))} if job.at_once else set()
     if job.variant and job.variant not in ways:
         raise UserInputError(
             f"no test of {', '.join(job.suites)} is run in the way {plain(job.variant)[:64]!r}",

@@ -39,6 +39,8 @@ class Schedule:
         self._cells_out: list[CellOut] = []
         self._told: set[str] = set()
         self._within_s, self._until_s, self._now = within_s, until_s, now
+        #: Whether a trial's figures are there, and it takes no time: what shares a boot with one that was done.
+        self.is_there: Callable[[PlannedTrial], bool] = lambda _: False
 
     @property
     def seconds(self) -> float:
@@ -51,6 +53,8 @@ class Schedule:
         known: dict[tuple[int, str], float] = {}
 
         def of(one: PlannedTrial) -> float:
+            if self.is_there(one):
+                return 0.0
             cell = id(one.test), one.runtime  # the test itself takes long to hash, for thousands of trials each time
             if cell not in known:
                 known[cell] = self.expected.of(one)
@@ -76,7 +80,9 @@ class Schedule:
         if self._within_s is None or self._until_s is None or not self._pool:
             return []
         most_s, of = self._until_s - self._now(), self._seconds()
-        kept, self._tests_out = within(self._pool, most_s, of, self._begun)
+        there = [one for one in self._pool if self.is_there(one)]
+        to_do = [one for one in self._pool if not self.is_there(one)]
+        kept, self._tests_out = within(to_do, most_s, of, self._begun)
         self._cells_out = []
         words = []
         if cells:
@@ -84,7 +90,7 @@ class Schedule:
         elif (cost_s := sum(map(of, kept))) > most_s:
             words.append(f"with one test of each suite it takes about {lasting(cost_s)}, not {lasting(most_s)}")
         # What has begun is gone on with; what comes back does not interrupt it.
-        self.left = sorted(kept, key=lambda one: one.test != self._last)
+        self.left = [*there, *sorted(kept, key=lambda one: one.test != self._last)]
         now = self._turns[self.left[0].test] if cells and self.left else len(self._turns)
         words += [row for test, row in self._out() if self._turns[test] < now and row not in self._told]
         self._told.update(words)

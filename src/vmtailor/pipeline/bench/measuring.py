@@ -223,7 +223,8 @@ def _each(run: BenchRun, schedule: Schedule, booted: dict[str, Booted | Inside],
     """Every trial in its turn, each of them kept."""
     keeping = results_file.Keeping(Path(run.job.out))
     keeping.keep(_without(known, schedule))
-    together = rounds.AtOnce(run.job, tuple(schedule.left))
+    together = rounds.AtOnce(run.job, lambda: schedule.left)
+    schedule.is_there = together.has
     there = f", {len(known.trials)} were there" if known.trials else ""
     began = time.monotonic()
     try:
@@ -271,8 +272,14 @@ def planned_trials(
     tests = [test for test in machine_tests(job) if _wanted(test, job)]
     planned += plan(tests, list(counted), REPEAT, job.seed)
     if job.at_once:
-        planned += [one for one in rounds.planned(job, counted) if _wanted(one.test, job)]
+        engines = [name for name in counted if _is_within(name, job)]
+        planned += [one for one in rounds.planned(job, engines) if _wanted(one.test, job)]
     return planned
+
+
+def _is_within(runtime: str, job: BenchJob) -> bool:
+    """Whether a row is that of an engine within the machine."""
+    return job.inside is not None and runtime.startswith(f"{job.inside.machine.name}/")
 
 
 def _wanted(test: BenchTest, job: BenchJob) -> bool:
@@ -335,12 +342,12 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     """The command that measures this cell again, into a file of its own: what is there goes on, and would have it."""
     machine = next((one for one in job.machines if one.name == planned.runtime), None)
     within = ""
-    if job.inside is not None and planned.runtime.startswith(f"{job.inside.machine.name}/"):
+    if job.inside is not None and _is_within(planned.runtime, job):
         name = planned.runtime.removeprefix(f"{job.inside.machine.name}/")
-        runtimes = shlex.quote(next(one for one in job.inside_runtimes if description.load(one).name == name))
+        runtimes = next(one for one in job.inside_runtimes if description.load(one).name == name)
         within = f" --inside {shlex.quote(f'{VM}{job.inside.disk}')}"
     elif machine is not None:
-        runtimes = machine.name if not machine.folder else shlex.quote(f"{VM}{machine.folder}")
+        runtimes = f"{VM}{machine.folder}" if machine.folder else machine.name
     else:
         described = next(name for name in job.runtimes if description.load(name).name == planned.runtime)
         runtimes = "native" if planned.runtime == "native" else f"native,{described}"
@@ -349,9 +356,11 @@ def again(job: BenchJob, planned: PlannedTrial) -> str:
     trees = (("unixbench", job.unixbench_source), ("iozone", job.iozone_source), ("netperf", job.netperf_source))
     published = "".join(f" --{name}-source {shlex.quote(tree)}" for name, tree in trees if tree)
     image = f" --image {shlex.quote(job.reference)}" if job.reference not in ("", BENCH_IMAGE) else ""
+    host = f" --host-name {shlex.quote(job.host_name)}" if job.host_name else ""
+    ways = f"{way} --repeat {job.repeat} --seed {job.seed}{quick}"
     return (
-        f"vmtailor bench {planned.test.suite} --on {runtimes}{within} --only {planned.test.test} "
-        f"--n {planned.test.count}{way} --repeat {job.repeat} --seed {job.seed}{quick}{published}{image} -o {AGAIN}"
+        f"vmtailor bench {planned.test.suite} --on {shlex.quote(runtimes)}{within} --only {planned.test.test} "
+        f"--n {planned.test.count}{ways}{published}{image}{host} -o {AGAIN}"
     )
 
 

@@ -5,7 +5,7 @@ tests that are left to do, one after the other, each at the same time. Resumed t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vmtailor.analysis.bench.at_once.rounds import LEAST_OVERLAP, Said, figures, overlap, said, steps
@@ -162,36 +162,45 @@ def _right(words: Sequence[str]) -> Step:
     return Step(StepKind.COMMAND, argv=tuple(words), expect=Expect(exit_code=0))
 
 
+#: Trials with one of these share a boot: the runtime, the number of instances, the repetition.
+_BootKey = tuple[str, int, int]
+
+
 class AtOnce:
     """The trials of a run that are done at once: the first of those that share a boot boots, for all of them."""
 
-    def __init__(self, job: BenchJob, left: Sequence[PlannedTrial]) -> None:
-        """`left`: what is to be done."""
+    def __init__(self, job: BenchJob, left: Callable[[], Sequence[PlannedTrial]]) -> None:
+        """`left`: what is to be done, as things stand."""
         self._job = job
         self._left = left
-        self._known: dict[tuple[str, int, int], dict[str, tuple[BenchFigure, ...] | TrialFailed]] = {}
-        self._seconds: dict[tuple[str, int, int], float] = {}
+        self._known: dict[_BootKey, dict[str, tuple[BenchFigure, ...] | TrialFailed]] = {}
+        self._seconds: dict[_BootKey, float] = {}
 
     def figures(self, one: PlannedTrial, machine: Inside) -> tuple[BenchFigure, ...]:
         """Those of a trial. Raises TrialFailed."""
-        key = _boot_of(one)
-        if key not in self._known:
-            names = [other.test.test for other in self._left if _boot_of(other) == key]
+        known = self._known.setdefault(_boot_of(one), {})
+        if one.test.test not in known:
+            asked = {other.test.test for other in self._left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
+            names = [name for name in INDEX if name in asked - known.keys()]
             wanted = RoundsBoot(one.test.count, tuple((name, seconds_of(name, self._job)) for name in names))
             began = time.monotonic()
-            self._known[key] = _booted(wanted, machine)
-            self._seconds[key] = (time.monotonic() - began) / len(names)
-        found = self._known[key][one.test.test]
+            known |= _booted(wanted, machine)
+            self._seconds[_boot_of(one)] = (time.monotonic() - began) / len(names)
+        found = known[one.test.test]
         if isinstance(found, TrialFailed):
             raise found
         return found
+
+    def has(self, one: PlannedTrial) -> bool:
+        """Whether a trial's figures are there already, with those of another one."""
+        return one.test.variant == VIRTUAL and one.test.test in self._known.get(_boot_of(one), {})
 
     def seconds(self, one: PlannedTrial) -> float:
         """A trial's part of what its boot took here."""
         return self._seconds.get(_boot_of(one), 0.0)
 
 
-def _boot_of(one: PlannedTrial) -> tuple[str, int, int]:
+def _boot_of(one: PlannedTrial) -> _BootKey:
     return one.runtime, one.test.count, one.block
 
 

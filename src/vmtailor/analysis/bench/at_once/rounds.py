@@ -7,14 +7,12 @@ over what is waited for. No figure here is of seconds of a real processor."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from vmtailor.analysis.bench.unixbench import INDEX, SCORE
+from vmtailor.base.words.json_text import decoded, finite
 from vmtailor.base.words.text import plain
 from vmtailor.model.bench.results import BenchFigure
 from vmtailor.model.boots.counters import Counters, Totals
@@ -57,22 +55,19 @@ def said(text: str) -> dict[str, Said]:
     counts. The text is untrusted."""
     found = {}
     for line in text.splitlines():
-        try:
-            row = msgspec.json.decode(line.encode())
-        except msgspec.DecodeError:
-            continue
+        row = decoded(line)
         if isinstance(row, dict) and (one := _said(row)) is not None:
             found[one.test] = one
     return found
 
 
 def _said(row: Mapping[str, Any]) -> Said | None:
-    numbers = [row.get(name) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
-    if row.get("test") not in INDEX:
+    numbers = [finite(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
+    known = [one for one in numbers if one is not None]
+    test = row.get("test")
+    if not isinstance(test, str) or test not in INDEX or len(known) < len(numbers):
         return None
-    if not all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in numbers):
-        return None
-    found = Said(str(row["test"]), *(float(one) for one in numbers if one is not None))
+    found = Said(test, *known)
     return found if found.seconds > 0 and found.units >= 0 else None
 
 
@@ -109,10 +104,7 @@ def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
 
 def about(text: str) -> dict[str, str]:
     """What the set says of itself: compiler and flags, as facts of the run."""
-    try:
-        row = msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return {}
+    row = decoded(text)
     if not isinstance(row, dict):
         return {}
     words = ((name, plain(str(row.get(name, "")))[:200]) for name in ("compiler", "flags"))

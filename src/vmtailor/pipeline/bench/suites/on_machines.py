@@ -119,7 +119,9 @@ def cannot_tell(job: BenchJob) -> list[str]:
                     else "cannot tell without KVM: emulated time is not virtualised time"
                 )  # fmt: skip
                 found.append(f"{machine.name}: {suite}: {why}")
-        if SuiteName.UNIXBENCH in job.suites and not job.kvm:
+        if SuiteName.UNIXBENCH in job.suites and job.at_once:
+            found.append(f"{machine.name}: unixbench: cannot tell: instances at once are an engine's within a machine")
+        elif SuiteName.UNIXBENCH in job.suites and not job.kvm:
             found.append(f"{machine.name}: unixbench dhry2reg, whetstone-double: cannot tell without KVM")
         if not machine.subsystems and any(suite in counted for suite in job.suites):
             found.append(

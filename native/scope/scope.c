@@ -42,6 +42,7 @@ static void attach(const char *source, const char *target, const char *type, uns
 
 // A hierarchy of /proc/self/cgroup: its number, its controllers ("" for version 2), the path in it.
 struct hierarchy {
+    dev_t device;
     char controllers[512];
     char where[LONGEST];
 };
@@ -49,7 +50,14 @@ struct hierarchy {
 static struct hierarchy hierarchies[24];
 static size_t count;
 
-// Where the hierarchies are mounted. A cgroup that has no place is none that an engine could use.
+static bool is_known(dev_t device) {
+    for (size_t i = 0; i < count; i++)
+        if (hierarchies[i].device == device)
+            return true;
+    return false;
+}
+
+// Where the hierarchies are mounted, each once. A cgroup that has no place is none that an engine could use.
 static void find_hierarchies(void) {
     static char line[LONGEST];
     FILE *mounts = fopen("/proc/self/mounts", "re");
@@ -59,9 +67,11 @@ static void find_hierarchies(void) {
         char where[LONGEST], type[64], options[1024];
         if (sscanf(line, "%*s %4095s %63s %1023s", where, type, options) != 3)
             continue;
-        if (strcmp(type, "cgroup") && strcmp(type, "cgroup2"))
+        struct stat there;
+        if ((strcmp(type, "cgroup") && strcmp(type, "cgroup2")) || stat(where, &there) < 0 || is_known(there.st_dev))
             continue;
         struct hierarchy *one = &hierarchies[count++];
+        one->device = there.st_dev;
         snprintf(one->where, sizeof(one->where), "%s", where);
         one->controllers[0] = 0;
         if (!strcmp(type, "cgroup2"))

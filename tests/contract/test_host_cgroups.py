@@ -65,6 +65,24 @@ def test_another_scope_inherits_what_it_lives_on_and_withdraws_it(tmp_path: Path
     assert (root / "cgroup.subtree_control").read_text() == "-pids"
 
 
+def test_a_scope_whose_cgroup_is_still_held_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, folder = unified(tmp_path), folder_of(tmp_path, "vtb-1")
+    found = HostCgroups([root], managed=tmp_path / "nobody")
+    found.make("vtb-1", folder)
+    (folder / "docker").mkdir()
+    (folder / "job.json").touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(host_cgroups, "remove_tree", lambda path: not path.exists())  # it waits for a disk
+        patched.setattr(scope, "HostCgroups", lambda: found)
+        scope.sweep_one(tmp_path / "place", "vtb-1")
+        assert [path.name for path in folder.iterdir()] == [PASSED_ON]  # the rest is gone, the note is not
+        assert (root / "cgroup.subtree_control").read_text() == "+pids"
+    monkeypatch.setattr(scope, "HostCgroups", lambda: found)
+    scope.sweep(tmp_path / "place")  # the next scope's
+    assert not folder.exists() and not (root / "vtb-1").exists()
+    assert (root / "cgroup.subtree_control").read_text() == "-pids"
+
+
 def test_a_service_manager_makes_the_scope_as_a_unit_that_it_delegates(tmp_path: Path) -> None:
     root, folder, manager = unified(tmp_path, ""), folder_of(tmp_path, "vtb-1"), tmp_path / "systemd"
     manager.mkdir()

@@ -51,6 +51,19 @@ def test_version_1_sets_each_limit_in_its_hierarchy(tmp_path: Path) -> None:
     assert (tmp_path / "cpuset/one/cpuset.mems").read_text() == "0-3"  # without which nothing can enter
 
 
+def test_a_limit_to_memory_is_none_that_swapping_gets_around(tmp_path: Path) -> None:
+    older, unified = version_1(tmp_path / "1"), version_2(tmp_path / "2")
+    for file in (tmp_path / "1/memory/one/memory.memsw.limit_in_bytes", tmp_path / "2/one/memory.swap.max"):
+        file.write_text("max")
+    for one in (older, unified):
+        one.make("one", Limits(pids=3))  # which says nothing of memory
+    assert (tmp_path / "2/one/memory.swap.max").read_text() == "max"
+    for one in (older, unified):
+        one.make("one", FULL)
+    assert (tmp_path / "1/memory/one/memory.memsw.limit_in_bytes").read_text() == str(1 << 28)
+    assert (tmp_path / "2/one/memory.swap.max").read_text() == "0"
+
+
 def test_version_2_sets_all_in_one(tmp_path: Path) -> None:
     found = version_2(tmp_path)
     assert found.make("one", FULL) == [tmp_path / "one/cgroup.procs"]

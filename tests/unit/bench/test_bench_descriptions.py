@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.drivers.runtimes import description
-from vmtailor.drivers.runtimes.described import DescribedRuntime, groups_of, missing
+from vmtailor.drivers.runtimes.described import DescribedRuntime, able, groups_of, missing, unable
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage
 from vmtailor.drivers.runtimes.roots import bundle_config
@@ -122,6 +122,12 @@ def test_what_a_field_stands_for_is_not_looked_at_again(text: str) -> None:
         (b"[options]", b"[options]\ncolour = []", "unknown keys: colour"),
         (b"[commands]", b"[commands]\nrn = []", "unknown keys: rn"),
         (b"title =", b"title", "describes no runtime"),
+        (b"[commands]", b'version = ["x", "{colour}"]\n[commands]', "no field {colour}"),
+        (b"[commands]", b'[environment]\nA = "{colour}"\n[commands]', "no field {colour}"),
+        (b"[commands]", b'[commands]\nload = [["x", "{command}"]]', "stands where there is none"),
+        (b"[commands]", b'limits = "cgroup"\n[commands]', "neither {cgroups} nor {cgroup}"),
+        (b"[commands]", b'private = ["/etc/../x"]\n[commands]', "by their whole paths"),
+        (b"[commands]", b'private = ["/etc"]\n[commands]', "by their whole paths"),
     ],
 )
 def test_what_is_wrong_is_named(before: bytes, after: bytes, words: str) -> None:
@@ -141,6 +147,24 @@ def test_a_runtime_that_is_not_there_says_how_to_get_it() -> None:
     assert missing(description.load("native")) == ""
 
 
+def test_a_limit_that_a_runtime_cannot_set_is_no_limit_that_is_passed_over(tmp_path: Path) -> None:
+    small = description.parse(SMALL, "small.toml")
+    assert unable(small, LIMITED.limits) == ["processor time", "processors", "processes"]
+    assert able(small, LIMITED.limits) == Limits(memory_bytes=256 << 20)  # that much can be asked of it
+    driver = DescribedRuntime(small, tmp_path, tmp_path / "enter", Cgroups(tmp_path))
+    with pytest.raises(HostError, match="small sets no limit to processor time, processors, processes"):
+        driver.place(LIMITED)
+    unnamed = description.parse(SMALL.replace(b'"[memory]", ', b""), "small.toml")
+    assert "memory" in unable(unnamed, LIMITED.limits)
+    for name in description.known():
+        assert unable(description.load(name), LIMITED.limits) == []
+
+
+def test_what_a_version_does_not_say_is_none(tmp_path: Path) -> None:
+    silent = description.parse(SMALL.replace(b"[commands]", b'version = ["true"]\n[commands]'), "small.toml")
+    assert DescribedRuntime(silent, tmp_path, tmp_path / "enter", Cgroups(tmp_path)).version() == ""
+
+
 def test_names_that_are_not_known_are_refused() -> None:
     with pytest.raises(UserInputError, match="no runtime 'xen'"):
         description.load("xen")
@@ -152,6 +176,9 @@ def test_a_bundle_has_the_limits_the_network_and_the_volumes() -> None:
     assert config["linux"]["resources"]["cpu"] == {"quota": 150_000, "period": 100_000, "cpus": "0"}
     assert {"type": "network", "path": "/run/netns/bench0"} in config["linux"]["namespaces"]
     assert config["mounts"][-1]["destination"] == "/b" and config["process"]["args"] == ["/bench/bench", "report"]
+    # What engines let no container do: to devices, and to the kernel's own files.
+    assert config["linux"]["resources"]["devices"] == [{"allow": False, "access": "rwm"}]
+    assert "/proc/kcore" in config["linux"]["maskedPaths"] and "/proc/sys" in config["linux"]["readonlyPaths"]
     assert {"type": "network"} in bundle_config(InstanceSpec("x", ("y",)))["linux"]["namespaces"]
 
 

@@ -132,9 +132,10 @@ def bench(
     require_kvm: Annotated[
         bool, typer.Option("--require-kvm", help="End with 3 where KVM does not work: machines are to be timed.")
     ] = False,
-    image: Annotated[str, typer.Option("--image", help="The image; it must hold /bench (make bench-image).")] = (
-        BENCH_IMAGE
-    ),
+    image: Annotated[
+        str,
+        typer.Option("--image", help="The image; it must hold /bench (make bench-image). Its programs run as root."),
+    ] = BENCH_IMAGE,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -10,7 +10,7 @@ import platform
 import re
 import statistics
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,6 +49,16 @@ def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
         bool(re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE)),
         clock_mhz(),
     )
+
+
+def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
+    """What this process would report of its kernel and namespaces, as a program of an image does of its own."""
+    kernel = os.uname()
+    found = {"kernel": kernel.release, "version": kernel.version}
+    for name in namespaces:
+        with contextlib.suppress(OSError):  # older kernels do not have all
+            found[f"ns_{name}"] = str((_PROC / "self/ns" / name).readlink())
+    return found
 
 
 def clock_mhz() -> float | None:

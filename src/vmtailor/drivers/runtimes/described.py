@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,7 @@ from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
 from vmtailor.drivers.runtimes.instance_cgroups import PERIOD_US, Cgroups
 from vmtailor.drivers.runtimes.networks import Link, link
+from vmtailor.drivers.runtimes.private_places import hide
 from vmtailor.drivers.runtimes.protocol import BenchImage, Steps, Surroundings
 from vmtailor.drivers.runtimes.roots import Overlay, write_bundle
 from vmtailor.model.bench.instance import InstanceSpec, Limits
@@ -70,13 +72,14 @@ class DescribedRuntime:
             return ""
         with contextlib.suppress(CommandFailed, HostError):
             found = self._do(self.description.version, VERSION_S)
-            return (found.text or found.error_text).strip().splitlines()[0][:120]
+            return next(iter((found.text or found.error_text).strip().splitlines()), "")[:120]
         return ""
 
     def prepare(self, image: BenchImage) -> None:
-        """Write its files, start its daemon, load the image. Raises HostError, CommandFailed."""
+        """Write its files, start its daemon, load the image. Raises HostError, CommandFailed, OSError."""
         self._image = image
         self._folder.mkdir(parents=True, exist_ok=True)
+        hide([Path(place) for place in self.description.private], self._folder / "private", self._folder.parent)
         for file in self.description.file:
             Path(filled(file.path, self._values())).write_text(filled(file.content, self._values()))
         if self.description.daemon is not None:
@@ -102,7 +105,15 @@ class DescribedRuntime:
     def _do(self, words: Sequence[str], timeout_s: float) -> Finished:
         return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
 
+    def able(self, limits: Limits) -> Limits:
+        """Of some limits those that its instances can have."""
+        return able(self.description, limits)
+
     def place(self, spec: InstanceSpec) -> None:
+        if (lacking := unable(self.description, spec.limits)) != []:
+            raise HostError(
+                f"{self.name} sets no limit to {', '.join(lacking)}", hint="its description has no words for that"
+            )
         # Without limits, native has no cgroup of its own: to enter one takes milliseconds, and isolates something. The
         # others have one under version 2, where they make their own below it.
         if self.description.limits == "cgroup" and (
@@ -189,6 +200,23 @@ class DescribedRuntime:
             "image": self._image.tag if self._image else "",
             "archive": str(self._image.archive) if self._image else "",
         }
+
+
+#: What a limit is of, by the names that descriptions have for it; and its field.
+_LIMITED = {
+    "memory": ("memory", "memory_bytes"), "cpus": ("processor time", "cpus"), "cpuset": ("processors", "cpuset"),
+    "pids": ("processes", "pids"), "write": ("what is written to disks", "write"),
+}  # fmt: skip
+
+
+def unable(one: Description, limits: Limits) -> list[str]:
+    """What instances of a runtime would be limited in, and cannot be."""
+    return [words for name, (words, key) in _LIMITED.items() if getattr(limits, key) is not None and not one.sets(name)]
+
+
+def able(one: Description, limits: Limits) -> Limits:
+    """Of some limits those that instances of a runtime can have."""
+    return replace(limits, **{key: None for name, (_, key) in _LIMITED.items() if not one.sets(name)})
 
 
 def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:

@@ -28,7 +28,8 @@ VALUES = (
     "cpuset", "pids", "network", "network_name", "device", "write_bytes_s", "source", "target", "target_relative",
     "volume", "enter", "command_line", "cgroup",
 )  # fmt: skip
-GROUPS = ("memory", "cpus", "cpuset", "pids", "write", "network", "enter_network", "no_network", "volume")
+LIMITS = ("memory", "cpus", "cpuset", "pids", "write")
+GROUPS = (*LIMITS, "network", "enter_network", "no_network", "volume")
 
 
 class Root(StrEnum):
@@ -76,7 +77,8 @@ class Commands:
 @dataclass(frozen=True)
 class Description:
     """`own_kernel`: instances do not run on the host's kernel; `chroot`: it isolates nothing, and says so. `limits`:
-    "own" (by its options) or "cgroup" (it is begun in cgroups that have them)."""
+    "own" (by its options) or "cgroup" (it is begun in cgroups that have them). `private`: folders of the host of which
+    it gets copies, since it writes there whatever it is told."""
 
     name: str
     title: str
@@ -92,6 +94,13 @@ class Description:
     own_kernel: bool = False
     chroot: bool = False
     limits: str = "own"
+    private: tuple[str, ...] = ()
+
+    def sets(self, limit: str) -> bool:
+        """Whether it has an instance run under such a limit, one of LIMITS."""
+        if self.limits == "cgroup" or self.root is Root.BUNDLE:
+            return True
+        return bool(self.options.get(limit)) and f"[{limit}]" in self.commands.run
 
 
 def known() -> tuple[str, ...]:
@@ -130,25 +139,40 @@ def parse(data: bytes, origin: str) -> Description:
         raise UserInputError(f"{origin}: the name is lower-case letters, digits, + and -, 32 at most", hint=_HINT)
     if found.limits not in ("own", "cgroup"):
         raise UserInputError(f"{origin}: limits is 'own' or 'cgroup'", hint=_HINT)
-    for words in _every(found):
-        _check(words, origin)
+    if found.limits == "cgroup" and not {"{cgroups}", "{cgroup}"} & {*found.commands.run}:
+        raise UserInputError(
+            f"{origin}: limits is 'cgroup', and run names neither {{cgroups}} nor {{cgroup}}", hint=_HINT
+        )
+    if any(not place.startswith("/") or ".." in Path(place).parts or place.count("/") < 2 for place in found.private):
+        raise UserInputError(f"{origin}: private has folders by their whole paths, and none of the root's", hint=_HINT)
+    for words in _of_instances(found):
+        _check(words, origin, lists=True)
+    for words in _of_all(found):
+        _check(words, origin, lists=False)
     return found
 
 
 _HINT = "docs/reference/bench-runtimes.md describes every key"
 
 
-def _every(found: Description) -> list[Sequence[str]]:
+def _of_instances(found: Description) -> list[Sequence[str]]:
+    """Commands that are about one instance."""
     commands = found.commands
-    lists = [commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *commands.load]
-    lists += [commands.network, commands.network_pid, commands.network_remove]
-    lists += list(found.options.values())
+    return [
+        commands.run, commands.start, *commands.create, *commands.stop, *commands.remove, *found.options.values()
+    ]  # fmt: skip
+
+
+def _of_all(found: Description) -> list[Sequence[str]]:
+    """Words that are about none."""
+    commands = found.commands
+    lists = [*commands.load, commands.network, commands.network_pid, commands.network_remove, found.version]
     if found.daemon is not None:
         lists += [found.daemon.start, found.daemon.ready]
-    return [*lists, *([file.path] for file in found.file), *([file.content] for file in found.file)]
+    return [*lists, [*found.environment.values()], *([file.path, file.content] for file in found.file)]
 
 
-def _check(words: Sequence[str], origin: str) -> None:
+def _check(words: Sequence[str], origin: str, *, lists: bool) -> None:
     for word in words:
         group = _GROUP.fullmatch(word)
         if group and group[1] not in GROUPS:
@@ -156,6 +180,10 @@ def _check(words: Sequence[str], origin: str) -> None:
         for name in _FIELD.findall(word):
             if name not in (*VALUES, *LISTS):
                 raise UserInputError(f"{origin}: no field {{{name}}} is known", hint=f"known: {', '.join(VALUES)}")
+            if name in LISTS and not lists:
+                raise UserInputError(
+                    f"{origin}: {{{name}}} is an instance's, and stands where there is none", hint=_HINT
+                )
             if name in LISTS and word != f"{{{name}}}":
                 raise UserInputError(f"{origin}: {{{name}}} is several words, and stands alone", hint=_HINT)
 

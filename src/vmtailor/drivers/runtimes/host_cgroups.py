@@ -28,12 +28,18 @@ MOST_PROCESSES = 16384
 
 
 def hierarchies(mounts: Path = Path("/proc/self/mounts")) -> list[Path]:
-    """Where cgroups are mounted on this host. Raises HostError where none are."""
+    """Where cgroups are mounted on this host, each hierarchy once: some have it in several places. Raises HostError
+    where none are."""
     rows = [line.split() for line in mounts.read_text().splitlines()]
-    found = [Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")]
+    found: dict[int | Path, Path] = {}
+    for path in (Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2")):
+        try:
+            found.setdefault(path.stat().st_dev, path)
+        except OSError:
+            found.setdefault(path, path)
     if not found:
         raise HostError("no cgroups are mounted", hint="mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-    return found
+    return list(found.values())
 
 
 class HostCgroups:
@@ -91,25 +97,28 @@ class HostCgroups:
             with contextlib.suppress(OSError):
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
 
-    def remove(self, name: str, folder: Path) -> None:
+    def remove(self, name: str, folder: Path) -> bool:
         """End what is in the scope's cgroups, remove them, and withdraw what was passed on for it, unless another scope
-        lives on that: then it is that one's to withdraw. `folder`: of the scope, which is still there."""
-        for path in self.paths(name):
-            remove_tree(path)
+        lives on that: then it is that one's to withdraw. `folder`: of the scope, which is still there. Returns whether
+        all are gone: a process that waits for a disk ends when it has what it waits for."""
+        left = [path for path in self.paths(name) if not remove_tree(path)]
+        if left:
+            return False
         note = folder / PASSED_ON
         if not self._unified or not note.is_file():
-            return
+            return True
         root, names = self._roots[0], note.read_text().split()
         heirs = [entry.name for entry in os.scandir(root) if entry.name.startswith(PREFIX) and entry.is_dir()]
         if heirs:
             heir = folder.parent / heirs[0] / PASSED_ON
             with contextlib.suppress(OSError):
                 heir.write_text(" ".join(dict.fromkeys([*_words(heir), *names])))
-            return
+            return True
         for controller in names:
             if controller in CONTROLLERS:
                 with contextlib.suppress(OSError):
                     (root / "cgroup.subtree_control").write_text(f"-{controller}")
+        return True
 
     def paths(self, name: str) -> list[Path]:
         """Where cgroups of a scope may be, whoever made them."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vmtailor.drivers.runtimes.described import groups_of
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
-from vmtailor.drivers.runtimes.instance_cgroups import limit_files
+from vmtailor.drivers.runtimes.instance_cgroups import limit_files, no_swap_files
 from vmtailor.drivers.runtimes.roots import bundle_config
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 
@@ -211,6 +211,8 @@ def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence
             found.append(_must("mkdir", cgroup))
             for name, text in limit_files(spec.limits, unified=True):
                 found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
+            for name, text in no_swap_files(spec.limits, unified=True):
+                found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
     if one.root is Root.IMAGE:
         return found
     own = f"{folder}/{spec.name}"

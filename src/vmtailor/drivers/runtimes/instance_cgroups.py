@@ -73,6 +73,10 @@ class Cgroups:
                 )
             for path in where:
                 path.write_text(text)
+        for file, text in no_swap_files(limits, unified=self.unified):
+            for path in (root / name / file for root in self.hierarchies()):
+                if path.is_file():
+                    path.write_text(text)
         return files
 
     def remove(self, name: str) -> None:
@@ -127,6 +131,14 @@ def limit_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
             ("io.max", f"{device} wbps={rate}") if unified else ("blkio.throttle.write_bps_device", f"{device} {rate}")
         )
     return found
+
+
+def no_swap_files(limits: Limits, *, unified: bool) -> list[tuple[str, str]]:
+    """The same, to be written afterwards, so that a limit to memory is none that swapping gets around, as engines have
+    it. Kernels that do not count swap do not have them."""
+    if limits.memory_bytes is None:
+        return []
+    return [("memory.swap.max", "0") if unified else ("memory.memsw.limit_in_bytes", str(limits.memory_bytes))]
 
 
 def remove_tree(folder: Path, patience_s: float = 10.0) -> bool:

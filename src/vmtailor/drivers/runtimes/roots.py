@@ -27,6 +27,12 @@ _MOUNTS = (
     ("/sys", "sysfs", "sysfs", ("nosuid", "noexec", "nodev", "ro")),
     ("/sys/fs/cgroup", "cgroup", "cgroup", ("nosuid", "noexec", "nodev", "relatime", "ro")),
 )
+#: What of the kernel's files engines hide from containers, and what they let be read alone.
+_MASKED = (
+    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+    "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
+)  # fmt: skip
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 class Overlay:
@@ -69,7 +75,7 @@ class Overlay:
 def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
     """config.json of an OCI bundle: the same isolation that engines give by default, with the instance's limits."""
     limits = spec.limits
-    resources: dict[str, Any] = {"devices": [{"allow": True, "access": "rwm"}]}
+    resources: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}]}  # but those that all runtimes give
     if limits.memory_bytes is not None:
         resources["memory"] = {"limit": limits.memory_bytes, "swap": limits.memory_bytes}
     if limits.cpus is not None:
@@ -107,6 +113,8 @@ def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
             "cgroupsPath": f"/{spec.name}",
             "resources": resources,
             "namespaces": [*({"type": kind} for kind in ("pid", "ipc", "uts", "mount", "cgroup")), network],
+            "maskedPaths": list(_MASKED),
+            "readonlyPaths": list(_READ_ONLY),
         },
     }
 

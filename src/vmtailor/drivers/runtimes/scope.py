@@ -18,7 +18,8 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.natives import locate
-from vmtailor.drivers.runtimes.host_cgroups import PREFIX, HostCgroups
+from vmtailor.drivers.runtimes.host_cgroups import PASSED_ON, PREFIX, HostCgroups
+from vmtailor.drivers.runtimes.private_places import take_away
 
 #: Where scopes lie: engines keep their layers there, which no memory file system takes.
 PLACE = Path("/var/tmp")
@@ -101,13 +102,26 @@ def sweep_one(place: Path, name: str) -> None:
             if os.fstat(lock).st_uid != os.geteuid():
                 return
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        HostCgroups().remove(name, folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        gone = HostCgroups().remove(name, folder)
+        take_away(folder)
+        _empty(folder)
+        if gone:  # while there is a cgroup, the next scope has to know of it
+            shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
         return
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in it, but for the note of what was passed on, which is withdrawn with the last cgroup."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != PASSED_ON:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def leftovers(place: Path, name: str) -> list[str]:

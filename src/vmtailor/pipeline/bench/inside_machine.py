@@ -31,6 +31,7 @@ from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
+from vmtailor.drivers.runtimes.described import able
 from vmtailor.drivers.runtimes.description import Description
 from vmtailor.drivers.runtimes.in_guest import (
     ARCHIVE,
@@ -165,7 +166,7 @@ class Inside:
     def identity(self, expected: str) -> RuntimeIdentity:
         """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
         program's digest."""
-        asked = self._asked([BENCH, "report"], ASKED)
+        asked = self._asked([BENCH, "report"], able(self.described, ASKED))
         sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, OBEYING, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []

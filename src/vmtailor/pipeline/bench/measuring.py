@@ -30,7 +30,7 @@ from vmtailor.base.natives import locate
 from vmtailor.base.process import spawn
 from vmtailor.base.progress import step
 from vmtailor.base.words import sizes
-from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes, this_host
+from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes, seen_here, this_host
 from vmtailor.drivers.rootfs import unpack
 from vmtailor.drivers.runtimes import description, networks
 from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
@@ -78,8 +78,7 @@ def measure(job: BenchJob) -> HostRun:
     folder = Path(job.folder)
     tree = folder / "tree"
     _unpack(Path(job.archive), tree)
-    # Only where it is to be set beside others: the image may be of another processor than this host's.
-    here = _seen([str(tree / BENCH.lstrip("/")), "report"]) if job.runtimes or job.machines else {}
+    here = seen_here(inside.NAMESPACES)
     with contextlib.ExitStack() as held:
         found, runtimes = [], {}
         for name in job.runtimes:
@@ -125,13 +124,6 @@ def _unpack(archive: Path, tree: Path) -> None:
             raise HostError("the image could not be unpacked", hint="is there room in /var/tmp?")
 
 
-def _seen(words: list[str]) -> dict[str, Any]:
-    found = inside.parse(timed(words, deadline_s=_REPORT_S).stdout)
-    if found is None:
-        raise HostError("the image has no program that reports", hint=f"it needs {BENCH}: make bench-image")
-    return found
-
-
 def _ready(held: contextlib.ExitStack, driver: DescribedRuntime, image: BenchImage) -> RuntimeIdentity | None:
     """Prepare a runtime; what is wrong with it, as a record, or None."""
     if lacking := missing(driver.description):
@@ -151,7 +143,7 @@ def _identity(
     version = driver.version()
     above: dict[str, str] = {}
     try:
-        with run.placed(driver.name, run.spec([BENCH, "report"], ASKED)) as spec:
+        with run.placed(driver.name, run.spec([BENCH, "report"], driver.able(ASKED))) as spec:
             above = cgroups.limits(spec.name)
             said = succeeded(timed(driver.run_words(spec), deadline_s=_REPORT_S, **driver.surroundings()))
     except VmtailorError as error:

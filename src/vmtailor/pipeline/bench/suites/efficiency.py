@@ -197,9 +197,9 @@ def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) 
 def _latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
     """Our own: a byte to the peer and a byte back, whoever asks waits."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
-    program = str(run.folder / "tree" / PING_PROGRAM.lstrip("/"))
     with run.runtimes[runtime].network(0, peer=True) as link:
-        serve = [str(locate().folder / "enter"), "-n", link.peer, program, "serve", link.outside, str(PING)]
+        enter = [str(locate().folder / "enter"), "-u", "-n", link.peer, "-r", str(run.folder / "tree")]
+        serve = [*enter, PING_PROGRAM, "serve", link.outside, str(PING)]
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
             await_listening(server.pid, PING)
             words = [PING_PROGRAM, "ask", link.outside, str(PING), str(seconds)]

@@ -74,7 +74,7 @@ class UnixBench(Suite):
 
     def _about(self, run: BenchRun) -> list[tuple[str, str]]:
         """How our own set was compiled, as the image's program says, whichever runtimes there are."""
-        about = [str(locate().folder / "enter"), "-r", str(run.folder / "tree"), PROGRAM, "about"]
+        about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), PROGRAM, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
         return [(f"unixbench {name}", str(said.get(name, ""))[:200]) for name in ("compiler", "flags")]
 

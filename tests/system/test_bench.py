@@ -180,7 +180,7 @@ def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tre
     ours = run_of(out)
     assert not [(trial.runtime, trial.failure) for trial in ours.trials if trial.failure]
     assert {len(trial.figures) for trial in ours.trials if trial.count == 2} == {2}  # one score an instance
-    assert dict(ours.options)["unixbench"] == "our set" and "gcc" in dict(ours.options)["unixbench compiler"]
+    assert "gcc" in dict(ours.options)["our set compiler"]
     assert any("not in the quick form" in text for text in ours.left_out)
     out = tmp_path / "published.json"
     tree = REPOSITORY / "tests/fakes/unixbench"

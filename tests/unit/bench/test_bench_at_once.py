@@ -147,7 +147,7 @@ def test_what_an_instance_says_is_read_by_line() -> None:
 
 @given(st.text(max_size=200))
 def test_whatever_an_instance_says_is_read(text: str) -> None:
-    assert all(name in INDEX for name in said(text)) and set(about(text)) <= {"unixbench compiler", "unixbench flags"}
+    assert all(name in INDEX for name in said(text)) and set(about(text)) <= {"our set compiler", "our set flags"}
 
 
 def test_the_figures_of_a_round_are_of_each_instance_and_of_the_machine() -> None:
@@ -337,12 +337,12 @@ def test_repetitions_and_instances_have_their_spread() -> None:
 def test_the_page_has_the_tables_and_their_conditions() -> None:
     host = BenchHost("h", "6.1", "cpu", 2, 1 << 30, "x86_64", "v2", False, True)
     identities = (RuntimeIdentity(ROWS[1], "podman 4 in Linux 6.1"),)
-    run = HostRun(host, "sha256:1", True, 1, (("repeat", "1"), ("unixbench flags", "-O3")), identities, tuple(table()))
+    run = HostRun(host, "sha256:1", True, 1, (("repeat", "1"), ("our set flags", "-O3")), identities, tuple(table()))
     page = data_n_page(BenchResults("1", (run,)), ["a.json"])
     for words in (
         "`vmtailor bench report a.json --data-n`", "| test | unit | machine itself | 1 container | 2 containers |",
         "each test at a tenth of its duration", "Published shapes", "podman 4 in Linux 6.1",
-        "| unixbench flags | -O3 |",
+        "| our set flags | -O3 |",
     ):  # fmt: skip
         assert words in page
     assert data_n_page(BenchResults("1", (replace(run, trials=()),)), ["a.json"]) == ""

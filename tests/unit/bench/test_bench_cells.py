@@ -142,3 +142,19 @@ def test_so_few_samples_that_none_could_tell_are_never_the_same() -> None:
 def test_what_can_be_below_nothing_is_compared_as_it_is() -> None:
     found = against([1.0, -0.1, 1.2, 1.1], [10.0, 11.0, 10.5, 9.5], larger_is_better=False)
     assert found is not None and found.verdict is Verdict.WORSE and found.ratio > 9
+
+
+def test_merged_runs_keep_the_conditions_of_all_and_the_last_word_on_each_runtime() -> None:
+    one = results(trial("native", 1, 1.0)).runs[0]
+    first = replace(
+        one,
+        options=(("our set flags", "-O3"),),
+        left_out=("docker: docker not found", "startup: http: left out, to end within 60 min", "isolation: not now"),
+    )
+    second = replace(
+        one, identities=(RuntimeIdentity("docker"),), options=(("isolation limits", "1 CPU"),), left_out=()
+    )
+    (found,) = merged([BenchResults("0", (first,)), BenchResults("0", (second,))]).runs
+    assert dict(found.options) == {"our set flags": "-O3", "isolation limits": "1 CPU"}
+    assert found.left_out == ("isolation: not now",)  # docker is there now, and who has no --within has all the time
+    assert [one.runtime for one in found.identities] == ["native", "docker"]

@@ -6,11 +6,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from vmtailor.analysis.bench.expecting import LEFT_OUT
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import BenchHost, BenchResults, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.model.bench.results import (
+    BenchFailure,
+    BenchHost,
+    BenchResults,
+    BenchTrial,
+    HostRun,
+    RuntimeIdentity,
+    SuiteName,
+)
 from vmtailor.pipeline.bench import results_file
+from vmtailor.pipeline.bench.bench_run import RUN_OVER
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 JOB = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 6, True, 1, "sha256:0", "", "", "", "", "")
@@ -58,3 +70,37 @@ def test_a_file_that_takes_long_to_write_is_written_less_often_and_in_the_end(tm
     assert kept("a", "b", "c", "d") == ["a", "b", "c", "d"]
     times = iter([2.2, 2.3, 2.3, 2.4, 2.4])
     assert kept("a") == ["a"] and kept("b") == ["a"] and kept("b", last=True) == ["b"]
+
+
+def measured(version: str, *options: tuple[str, str]) -> HostRun:
+    run = run_of("docker")
+    return replace(run, identities=(RuntimeIdentity("docker", version),), options=(("repeat", "6"), *options))
+
+
+def test_samples_are_not_pooled_with_those_of_another_version_or_another_program() -> None:
+    before = measured("20.10", ("published set tree", "1"), ("our set flags", "-O3"))
+    for now, words in (
+        (measured("26.1"), r"docker was 20\.10, and is 26\.1"),
+        (measured("20.10", ("published set tree", "2")), "published set tree was 1, and is 2"),
+        (measured("20.10", ("description of crun", "a")), ""),  # of which there was none
+        (measured("20.10", ("repeat", "9")), ""),
+    ):
+        if words:
+            with pytest.raises(UserInputError, match=words) as found:
+                results_file.going_on(before, now)
+            assert "-o ANOTHER.json" in found.value.hint
+        else:
+            assert results_file.going_on(before, now).trials == before.trials
+    missing = replace(now, identities=(RuntimeIdentity("docker", "26.1", problem="it did not start"),))
+    assert results_file.going_on(before, missing).trials == before.trials
+    unmeasured = replace(before, trials=())
+    assert results_file.going_on(unmeasured, measured("26.1", ("published set tree", "1"))).trials == ()
+
+
+def test_what_the_end_of_a_run_cut_off_is_done_again() -> None:
+    before = run_of("native", "docker")
+    cut = replace(before.trials[1], failure=BenchFailure(RUN_OVER))
+    failed = replace(before.trials[1], failure=BenchFailure("it ended with 1"))
+    for trial, kept in ((cut, 1), (failed, 2)):
+        run = replace(before, trials=(before.trials[0], trial))
+        assert len(results_file.going_on(run, run_of("native")).trials) == kept

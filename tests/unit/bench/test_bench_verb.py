@@ -40,6 +40,7 @@ from vmtailor.model.bench.results import (
     SuiteName,
 )
 from vmtailor.model.verdict import Verdict
+from vmtailor.pipeline.bench import benching
 from vmtailor.pipeline.bench.benching import BenchOptions, bench
 from vmtailor.pipeline.bench.measuring import again, planned_trials
 from vmtailor.pipeline.bench.suites.known import SUITES
@@ -253,6 +254,23 @@ def test_results_go_into_a_file(tmp_path: Path) -> None:
     options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path, Store(tmp_path / "c"))
     with pytest.raises(UserInputError, match="is a folder"):
         bench(options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"out": Path("/dev/shm/b.json")}, "the results would lie below /dev/shm"),
+        ({"out": Path("/run/b.json")}, "the results would lie below /run"),
+        ({"runtimes": ("vm:/dev/shm/bundle",)}, "vm:/dev/shm/bundle would lie below /dev/shm"),
+        ({"inside": "vm:/run/x.raw"}, "vm:/run/x.raw would lie below /run"),
+        ({"iozone_source": Path("/proc/x")}, "/proc/x would lie below /proc"),
+    ],
+)
+def test_what_a_run_would_not_see_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"))
+    benching._require_seen(options)
+    with pytest.raises(UserInputError, match=words):
+        benching._require_seen(replace(options, **changes))
 
 
 def test_counts_are_compared_as_counts() -> None:

@@ -10,9 +10,10 @@ from vmtailor.analysis.bench.unixbench import INDEX, Checked, IndexTable, instan
 
 
 def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:
-    """What a table is of, with compiler and flags."""
+    """What a table is of, with compiler and flags of its set."""
     several = f"{found.engine}, up to {instances(found.count)} at once" if found.engine else instances(found.count)
-    made = ", ".join(facts[key] for key in ("unixbench compiler", "unixbench flags") if facts.get(key))
+    which = found.variant.partition(", ")[0]
+    made = ", ".join(facts[key] for key in (f"{which} compiler", f"{which} flags") if facts.get(key))
     return f"UnixBench index, {several}, {found.variant}{f' (compiled by {made})' if made else ''}"
 
 

@@ -16,7 +16,8 @@ STOCK = "vm:stock"
 class BenchMachine:
     """One that is ready to be booted. `machine`: with the image as its root; `kernel`: its release; `system_map`: the
     symbols of the stock one's kernel; `folder`: of the bundle that any other is. `subsystems`: the file that says which
-    subsystem each function of its kernel is of; empty where that is not known."""
+    subsystem each function of its kernel is of; empty where that is not known. `digest`: of the bundle or the disk,
+    as much of it as tells it from others."""
 
     name: str
     machine: Machine
@@ -24,6 +25,7 @@ class BenchMachine:
     system_map: str = ""
     folder: str = ""
     subsystems: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.base.cache.store import Store, digest
-from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.cache.store import Store, digest, locked
+from vmtailor.base.errors import ExitCode, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
@@ -23,6 +23,7 @@ from vmtailor.drivers.qemu import kvm
 from vmtailor.drivers.runtimes import description
 from vmtailor.drivers.runtimes.scope import held, require_root
 from vmtailor.model.bench.job import BenchJob
+from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
 from vmtailor.pipeline.bench import inside_machine, machines, rounds
@@ -97,6 +98,7 @@ def bench(options: BenchOptions) -> BenchResults:
     _check_tests(job, bool(options.inside) or any(machines.is_machine(name) for name in options.runtimes))
     kvm_works = _kvm(options)
     require_root()
+    _require_seen(options)
     image = _image(options)
     job = replace(
         job,
@@ -112,7 +114,7 @@ def bench(options: BenchOptions) -> BenchResults:
         counted = bool(machine_tests(job))
         known = inside_machine.ready(options.inside, image, job.image_archive, options.store, by_subsystem=counted)
         job = replace(job, inside=known)
-    with held() as scope:
+    with locked(_lock_of(options), f"a benchmark into {options.out.name}"), held() as scope:
         job = replace(job, folder=str(scope.folder))
         file = scope.folder / "job.json"
         records.save(job, file)
@@ -122,19 +124,45 @@ def bench(options: BenchOptions) -> BenchResults:
                 status = process.wait(_LONGEST_S)
             except subprocess.TimeoutExpired:
                 raise HostError("the benchmark did not end within a week") from None
+    if status == ExitCode.USER_INPUT:
+        raise UserInputError("nothing was measured", hint="as said above")
     if status != 0:
         raise HostError(f"the run ended with {status}", hint="what was measured until then is kept; run it again")
     return records.load(BenchResults, options.out)
 
 
+#: Of these a run has its own, in which nothing of the host's is.
+_REPLACED = ("/run", "/dev/shm", "/proc", "/sys")
+
+
+def _require_seen(options: BenchOptions) -> None:
+    """Raises UserInputError where a file lies where the run, which has its own folders there, would not see it."""
+    named = [("the results", options.out), ("the cache", options.store.root)]
+    named += [
+        (name, Path(name.removeprefix(VM))) for name in (*options.runtimes, options.inside) if name.startswith(VM)
+    ]
+    sources = (options.unixbench_source, options.iozone_source, options.netperf_source)
+    named += [(str(source), source) for source in sources if source is not None]
+    for what, path in named:
+        for place in _REPLACED:
+            if path.absolute().resolve().is_relative_to(place):
+                raise UserInputError(
+                    f"{plain(what)[:100]} would lie below {place}, of which a run of engines has its own",
+                    hint="another folder: what is written there would be gone with the run",
+                )
+
+
 def _kvm(options: BenchOptions) -> bool:
-    """Whether machines can be timed. Raises HostError where they have to be, and cannot."""
-    if not options.require_kvm and not any(machines.is_machine(name) for name in options.runtimes):
-        return False
+    """Whether KVM works, so that machines can be timed. Raises HostError where they have to be, and cannot."""
     verdict = kvm.kvm_works()
     if options.require_kvm and not verdict.works:
         raise HostError(f"KVM does not work here: {verdict.reason}", hint="vmtailor doctor says more")
     return verdict.works
+
+
+def _lock_of(options: BenchOptions) -> Path:
+    """Held by who writes these results: two at once would each take what the other one adds for gone."""
+    return options.store.folder("bench-locks") / digest(str(options.out.absolute().resolve()))[:16]
 
 
 def _tree(published: Published, source: Path | None) -> str:

@@ -28,6 +28,10 @@ class Schedule:
     ) -> None:
         there = tuple(done)
         known = {trial.key for trial in there}
+        # A cell that is gone on with is warmed up again: its runtime was begun anew.
+        cold = {(one.test, one.runtime) for one in planned if one.block and one.key not in known}
+        again = {one.key for one in planned if not one.block and (one.test, one.runtime) in cold}
+        known -= again
         self.done = {one.key for one in planned if one.key in known}
         self.left = [one for one in planned if one.key not in known]
         self.expected = Expected(planned, there)

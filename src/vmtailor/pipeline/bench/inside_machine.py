@@ -102,7 +102,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
         systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
         words = systems.words(found.subject, row)
         root = exercising.root_of(found.subject, words)
-        own = systems.disk_of(found)
+        own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
     with step("put the image on disks"):
         volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
     machine = Machine(
@@ -112,7 +112,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
     )  # fmt: skip
     known = BenchMachine(
         VM + path.stem, machine, kernel.release, kernel.system_map, "",
-        str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "",
+        str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", which,
     )  # fmt: skip
     return BenchInside(known, str(path.absolute()), root.device, root.type, root.init, root.writable)
 
@@ -171,7 +171,8 @@ class Inside:
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, OBEYING, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
-        where = f"in Linux {machine.kernel}, {machine.machine.kind}, {sizes.mebibytes(machine.machine.memory_bytes)}"
+        memory = sizes.mebibytes(machine.machine.memory_bytes)
+        where = f"in Linux {machine.kernel}, {machine.machine.kind}, {memory}, {machine.digest}"
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.guests import boots, machines
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files.records import to_bytes
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import bundle
@@ -63,7 +64,8 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
         folder = Path(name.removeprefix(VM)).absolute()
         one = bundle.load(folder, store)
         machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
-        found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, folder=str(folder)))
+        which = digest(to_bytes(one.bundle))[:12]
+        found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, "", str(folder), "", which))
     files = next((one.subsystems for one in found if one.name == STOCK), "")
     found = [replace(one, subsystems=files) for one in found]
     names_ = [one.name for one in found]

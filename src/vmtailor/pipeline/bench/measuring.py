@@ -24,6 +24,7 @@ from vmtailor.analysis.bench.expecting import lasting, plan_lines
 from vmtailor.analysis.bench.limits import with_limits
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
 from vmtailor.base import output, terminal
+from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import HostError, VmtailorError
 from vmtailor.base.files import records
 from vmtailor.base.natives import locate
@@ -162,7 +163,8 @@ def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> R
     """What an instance says of itself that is a machine."""
     kernel, memory = machine.known.kernel, sizes.mebibytes(machine.known.machine.memory_bytes)
     how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
-    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, {how}"
+    which = f", {machine.known.digest}" if machine.known.digest else ""
+    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, {how}{which}"
     try:
         said = machine.run([BENCH, "report"]).container
         seen = inside.parse(said.stdout.encode()) if said is not None else None
@@ -185,6 +187,12 @@ def _facts(job: BenchJob, run: BenchRun, name: SuiteName) -> tuple[Sequence[tupl
         return (), [f"{name}: {error.message}"]
 
 
+def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
+    """Which files describe runtimes of the user's own, as they are now."""
+    files = [name for name in (*job.runtimes, *job.inside_runtimes) if name not in description.known()]
+    return [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
+
+
 def _trials(
     job: BenchJob, run: BenchRun, identities: tuple[RuntimeIdentity, ...], booted: dict[str, Booted | Inside]
 ) -> HostRun:
@@ -192,7 +200,7 @@ def _trials(
     host = this_host(run.cgroups.version, kvm=job.kvm, name=job.host_name)
     before = results_file.earlier(out, job, host.id)
     left_out = [f"{one.runtime}: {one.missing or one.problem}" for one in identities if _unusable(one)]
-    facts = [("repeat", str(job.repeat))]
+    facts = [(results_file.REPEAT, str(job.repeat)), *_descriptions(job)]
     left_out += cannot_tell(job)
     for name in job.suites:
         left_out += SUITES[name].left_out(job) if job.runtimes else ()

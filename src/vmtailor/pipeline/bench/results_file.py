@@ -9,11 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmtailor import __version__
-from vmtailor.analysis.bench.expecting import LEFT_OUT
+from vmtailor.analysis.bench.merging import with_earlier
+from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchResults, HostRun
+from vmtailor.pipeline.bench.bench_run import RUN_OVER
 
+#: The option that may change from one run to the next.
+REPEAT = "repeat"
 #: The most of a run's time that writing its results may take, and the longest that they wait for it, in seconds.
 _SHARE, _WAIT_S = 0.05, 5.0
 
@@ -27,24 +31,36 @@ def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
 
 
 def going_on(before: HostRun | None, known: HostRun) -> HostRun:
-    """What is known at the beginning of a run, with what was there: its trials; runtimes, in the order in which they
-    first came; what was said of those that are not measured now."""
+    """What is known at the beginning of a run, with what was there: its trials, but for those that the end of a run cut
+    off; runtimes, in the order in which they first came; what was said of those that are not measured now. Raises
+    UserInputError where samples that are there would be pooled with others of other conditions."""
     if before is None:
         return known
-    now = {one.runtime for one in known.identities}
-    identities = {one.runtime: one for one in (*before.identities, *known.identities)}
-    of_others = [
-        text
-        for text in before.left_out
-        if LEFT_OUT not in text and not any(text.startswith(f"{name}: ") for name in now)
+    if (changed := _changed(before, known)) != []:
+        raise UserInputError(
+            f"results are there that were measured otherwise: {'; '.join(changed)}",
+            hint="-o ANOTHER.json; `vmtailor bench report` reads several files",
+        )
+    kept = tuple(one for one in before.trials if one.failure is None or one.failure.reason != RUN_OVER)
+    return replace(with_earlier(before, known), trials=kept)
+
+
+def _changed(before: HostRun, known: HostRun) -> list[str]:
+    """In what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
+    measured = {trial.runtime for trial in before.trials}
+    versions = {one.runtime: one.version for one in before.identities if one.version and one.runtime in measured}
+    found = [
+        f"{one.runtime} was {versions[one.runtime]}, and is {one.version}"
+        for one in known.identities
+        if one.version and not one.problem and versions.get(one.runtime, one.version) != one.version
     ]
-    return replace(
-        known,
-        options=tuple({**dict(before.options), **dict(known.options)}.items()),
-        identities=tuple(identities.values()),
-        trials=before.trials,
-        left_out=tuple(dict.fromkeys((*of_others, *known.left_out))),
-    )
+    options = dict(before.options)
+    found += [
+        f"{name} was {options[name]}, and is {text}"
+        for name, text in known.options
+        if name != REPEAT and options.get(name, text) != text
+    ]
+    return found
 
 
 def having(out: Path, known: HostRun) -> BenchResults:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.bench.unixbench import INDEX, SCORE
+from vmtailor.analysis.bench.unixbench import INDEX, OURS, SCORE
 from vmtailor.base.words.json_text import decoded, finite
 from vmtailor.base.words.text import plain
 from vmtailor.model.bench.results import BenchFigure
@@ -108,4 +108,4 @@ def about(text: str) -> dict[str, str]:
     if not isinstance(row, dict):
         return {}
     words = ((name, plain(str(row.get(name, "")))[:200]) for name in ("compiler", "flags"))
-    return {f"unixbench {name}": word for name, word in words if word}
+    return {f"{OURS} {name}": word for name, word in words if word}

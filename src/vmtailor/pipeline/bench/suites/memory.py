@@ -15,7 +15,7 @@ from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.model.bench.instance import Limits
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import BENCH, RUN_OVER, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.startup import drop_page_cache, holding
 from vmtailor.pipeline.bench.suites.suite import Suite
 
@@ -76,6 +76,8 @@ def _least(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
 def _starts(run: BenchRun, runtime: str, memory_bytes: int) -> bool:
     try:
         run.run(runtime, [BENCH, "report"], deadline_s=_DEADLINE_S, limits=Limits(memory_bytes=memory_bytes))
-    except TrialFailed:
+    except TrialFailed as error:
+        if error.message == RUN_OVER:  # which says nothing of the memory
+            raise
         return False
     return True

@@ -63,20 +63,19 @@ class UnixBench(Suite):
         return tuple(words)
 
     def facts(self, run: BenchRun) -> tuple[tuple[str, str], ...]:
-        """Which set it is, how it was compiled."""
+        """How each set that is run was compiled."""
         if run.job.unixbench_source:
             tree = built(UNIXBENCH, run.job.unixbench_source, run)
-            ours = tuple((f"{name} (our set)", word) for name, word in self._about(run) if word)
-            return (
-                ("unixbench", PUBLISHED), ("unixbench tree", tree.digest), ("unixbench compiler", tree.compiler), *ours
-            )  # fmt: skip
-        return (("unixbench", OURS), *((name, word) for name, word in self._about(run) if word))
+            published = ((f"{PUBLISHED} tree", tree.digest), (f"{PUBLISHED} compiler", tree.compiler))
+            return (*published, *self._about(run))
+        return tuple(self._about(run))
 
     def _about(self, run: BenchRun) -> list[tuple[str, str]]:
         """How our own set was compiled, as the image's program says, whichever runtimes there are."""
         about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), PROGRAM, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
-        return [(f"unixbench {name}", str(said.get(name, ""))[:200]) for name in ("compiler", "flags")]
+        words = ((name, str(said.get(name, ""))[:200]) for name in ("compiler", "flags"))
+        return [(f"{OURS} {name}", word) for name, word in words if word]
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         which, copies_word, cores = test.variant.split(", ")

@@ -11,7 +11,10 @@ from tempfile import TemporaryFile
 
 import pytest
 
+from vmtailor.analysis.bench.advising import advise
+from vmtailor.analysis.bench.cells import cells_of
 from vmtailor.analysis.bench.isolation import RATIO, SHADES, SILENT, T1, heat_maps, tip
+from vmtailor.analysis.bench.pages.overview import overviews
 from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.described import groups_of
@@ -108,7 +111,7 @@ def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:
     assert stress == "cpu" and all(one is not None for one in cells)
     words = {name: one.words for name, one in by_name.items() if one}
     assert words == {
-        "native": "+10 %", "lxc": "+200 %, 50 % did not report", "docker": "did not report", "gvisor": "failed"
+        "native": "+10 %", "lxc": "at least +200 %, 50 % did not report", "docker": "did not report", "gvisor": "failed"
     }  # fmt: skip
     shades = {name: one.shade for name, one in by_name.items() if one}
     assert shades["native"] < shades["lxc"] == shades["docker"] == SHADES
@@ -116,6 +119,31 @@ def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:
     assert lxc is not None and "it still ran" in tip("cpu", "lxc", lxc) and "4 samples" in tip("cpu", "lxc", lxc)
     page = bench_page(BenchResults("0", (run_of(*mild, *half, *dead, *failed),)))
     assert "50 % did not report" in page and "<b>it was refused" not in page and 'class="heat"' in page
+
+
+def test_who_did_not_report_lost_the_most_and_not_nothing() -> None:
+    found = isolation.figures_of([0.5, 1.0], [0.6, None], 20.0)
+    by = {(figure.name, figure.instance): figure.value for figure in found}
+    assert by["did not report", 0] == 1.0 and ("t2", 1) not in by
+    assert by["t2 / t1", 0] == pytest.approx(1.2) and by["t2 / t1", 1] == pytest.approx(20.0)
+
+    def tried(runtime: str, after: list[float | None], block: int) -> BenchTrial:
+        return replace(trial(runtime, block), figures=isolation.figures_of([1.0] * 4, after, 20.0))
+
+    blocks = range(1, 7)
+    fine = [tried("native", [1.1] * 4, block) for block in blocks]
+    half = [tried("lxc", [1.0, 1.0, None, None], block) for block in blocks]
+    dead = [tried("docker", [None] * 4, block) for block in blocks]
+    run = run_of(*fine, *half, *dead)
+    ((_, cells),) = heat_maps(run)[0].rows
+    words = [one.words for one in cells if one]
+    assert sorted(words) == ["+10 %", "at least +950 %, 50 % did not report", "did not report"]
+    (sheet,) = overviews(run, cells_of(run))
+    (row,) = sheet.rows
+    said = dict(zip(sheet.runtimes, (cell.words for cell in row.cells), strict=True))
+    assert said["lxc"] == "≥ 9.55×" and said["docker"] == "≥ 18.18×" and not said["native"].startswith("≥")
+    ranked = advise(run, {"isolation": 1.0}).ranked
+    assert [one.runtime for one in ranked] == ["native", "lxc", "docker"]  # the worst costs nobody but itself
 
 
 def test_every_stress_ends_by_itself_and_is_capped() -> None:

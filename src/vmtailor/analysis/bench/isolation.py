@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from vmtailor.analysis.bench.cells import Cell, cells_of
 from vmtailor.model.bench.results import BenchTrial, HostRun, SuiteName
 
-#: The suite's figures: t1 and t2 of each well-behaved instance, their ratio, how many of the four did not report.
+#: The suite's figures: t1 and t2 of each well-behaved instance, their ratio (of one that did not report, the least that
+#: it can be), how many of the four did not report.
 T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
 #: The only one that runtimes are ranked by: the times themselves are of the server, not of isolation.
 RANKED = RATIO
@@ -22,9 +23,9 @@ WORST, SHADES = 400.0, 6
 
 @dataclass(frozen=True)
 class Degraded:
-    """One stress in one runtime. `percent` with its 95 % interval: of those that reported, None where none did;
-    `silent`: the share of instances that did not report; `fate`: what mostly became of the misbehaving one; `failed`:
-    why trials gave nothing."""
+    """One stress in one runtime. `percent` with its 95 % interval, where some did not report the least that it can be;
+    None where nobody did. `silent`: the share of instances that did not report; `fate`: what mostly became of the
+    misbehaving one; `failed`: why trials gave nothing."""
 
     percent: float | None
     low: float | None
@@ -47,8 +48,9 @@ class Degraded:
             return "failed"
         if self.percent is None:
             return "did not report"
-        silent = f", {100 * self.silent:.0f} % did not report" if self.silent > 0 else ""
-        return f"{self.percent:+.0f} %{silent}"
+        if self.silent > 0:
+            return f"at least {self.percent:+.0f} %, {100 * self.silent:.0f} % did not report"
+        return f"{self.percent:+.0f} %"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def _degraded(trials: Sequence[BenchTrial], ratios: Cell | None) -> Degraded:
     silent = [figure.value / 4 for trial in trials for figure in trial.figures if figure.name == SILENT]
     fates = Counter(trial.notes[0] for trial in trials if trial.notes)
     failed = next((trial.failure.reason for trial in trials if trial.failure is not None), "")
-    s = ratios.summary if ratios is not None else None
+    nobody = bool(silent) and min(silent) == 1
+    s = ratios.summary if ratios is not None and not nobody else None
     values = (None, None, None) if s is None else tuple(100 * (x - 1) for x in (s.median, s.low, s.high))
     fate = fates.most_common(1)[0][0] if fates else ""
     return Degraded(

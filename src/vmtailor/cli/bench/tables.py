@@ -13,7 +13,7 @@ from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import Compared, Pair
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
-from vmtailor.analysis.bench.pages.overview import counted_words
+from vmtailor.analysis.bench.pages.overview import NO_SUCH_STEP, counted_words
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, checked, index_tables
 from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
@@ -219,7 +219,9 @@ def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
 def _median(cell: Cell | None) -> Text:
     if cell is None:
         return Text("not measured", style="dim")
-    return Text("failed", style="red") if cell.summary is None else Text(amount(cell.summary.median, cell.unit))
+    if cell.summary is None:
+        return Text("failed", style="red") if cell.failures else Text(NO_SUCH_STEP, style="dim")
+    return Text(amount(cell.summary.median, cell.unit))
 
 
 def _held(one: Hold, best: str, weight: float) -> str:

@@ -5,13 +5,13 @@ empty: what was not measured says why."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from vmtailor.analysis.bench.cells import Cell, baseline
 from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL
-from vmtailor.analysis.bench.isolation import RANKED
+from vmtailor.analysis.bench.isolation import RANKED, SILENT
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.wording import amount, title_of
 from vmtailor.model.bench.machines import VM
@@ -81,15 +81,23 @@ def overviews(run: HostRun, found: Sequence[Cell]) -> list[Overview]:
         and cell.key.variant != VIRTUAL
         and (cell.key.suite != SuiteName.ISOLATION or cell.key.figure == RANKED)
     ]
+    silent = {
+        (cell.key.test, cell.key.variant, cell.key.runtime)
+        for cell in found
+        if cell.key.suite == SuiteName.ISOLATION and cell.key.figure == SILENT and any(cell.values)
+    }
     sheets = []
     for title, clock in (("Wall clock", False), ("Instruction clock", True)):
         cells = [cell for cell in shown if (cell.key.variant == CLOCK) is clock]
         if cells:
-            sheets.append(_sheet(title, run, cells, clock=clock))
+            sheets.append(_sheet(title, run, cells, silent, clock=clock))
     return sheets
 
 
-def _sheet(title: str, run: HostRun, cells: Sequence[Cell], *, clock: bool) -> Overview:
+def _sheet(
+    title: str, run: HostRun, cells: Sequence[Cell], silent: Collection[tuple[str, str, str]], *, clock: bool
+) -> Overview:
+    """`silent`: stress, variant and runtime of those in which some did not report."""
     met = {cell.key.runtime for cell in cells}
     lacking = {one.runtime: one.missing or one.problem for one in run.identities if one.missing or one.problem}
     wanted = (*(one.runtime for one in run.identities), *met)
@@ -106,14 +114,18 @@ def _sheet(title: str, run: HostRun, cells: Sequence[Cell], *, clock: bool) -> O
     for row, by_runtime in sorted(rows.items(), key=lambda item: order.index(SuiteName(item[0][0]))):
         suite, test, figure, count, variant = row
         first = next(iter(by_runtime.values()))
-        said = tuple(_said(name, by_runtime.get(name), lacking.get(name, "")) for name in runtimes)
+        said = tuple(
+            _said(name, by_runtime.get(name), lacking.get(name, ""), least=(test, variant, name) in silent)
+            for name in runtimes
+        )
         better = "more is better" if first.larger_is_better else "less is better"
         title_ = title_of(suite, test, count, "" if clock else variant)
         sheet.append(OverviewRow((suite, test, count, variant), title_, figure, better, said))
     return Overview(title, baseline(cells[0].key), runtimes, tuple(sheet))
 
 
-def _said(runtime: str, cell: Cell | None, lacking: str) -> OverviewCell:
+def _said(runtime: str, cell: Cell | None, lacking: str, *, least: bool) -> OverviewCell:
+    """`least`: the figure is the least that it can be."""
     if cell is None:
         if lacking:
             return OverviewCell("missing", f"{runtime}: {lacking}", Shade.NONE)
@@ -123,12 +135,13 @@ def _said(runtime: str, cell: Cell | None, lacking: str) -> OverviewCell:
             one = cell.failures[0]
             return OverviewCell("failed", f"{runtime}: {one.reason}", Shade.FAILED)
         return OverviewCell(NO_SUCH_STEP, f"{runtime} has no such step", Shade.NONE)
-    median = amount(cell.summary.median, cell.unit)
-    tip = tip_of(cell)
+    mark = "≥ " if least else ""
+    median = f"{mark}{amount(cell.summary.median, cell.unit)}"
+    tip = tip_of(cell) + ("\nsome did not report: at least so much" if least else "")
     if cell.against is None:
         return OverviewCell(median, tip, Shade.BASELINE if runtime == baseline(cell.key) else Shade.NONE)
-    mark = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
-    return OverviewCell(f"{cell.against.ratio:.2f}×{mark}", tip, _SHADES[cell.against.verdict])
+    doubt = "?" if cell.against.verdict is Verdict.UNDECIDED else ""
+    return OverviewCell(f"{mark}{cell.against.ratio:.2f}×{doubt}", tip, _SHADES[cell.against.verdict])
 
 
 def tip_of(cell: Cell) -> str:

@@ -12,6 +12,7 @@ from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.drivers.host.bench_host import available_bytes
+from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.drivers.runtimes.timed import Timed
 from vmtailor.model.bench.instance import Volume
 from vmtailor.model.bench.job import BenchJob
@@ -178,7 +179,8 @@ def _netperf_latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
 
 
 def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) -> tuple[Timed, float]:
-    """netperf run in an instance, its server in the peer's namespace; and the processor time that both ends used."""
+    """netperf run in an instance, its server in the peer's namespace; and the processor time that both ends used
+    for it."""
     tree = built(NETPERF, run.job.netperf_source, run)
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
@@ -186,12 +188,24 @@ def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str]) 
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
             await_listening(server.pid, NETSERVER)
             words = [f"{NETPERF.at}/src/netperf", "-H", link.outside, "-t", test, "-l", str(seconds), "-P", "0", *more]
-            before = run.cgroups.cpu_s()
-            found = run.run(
-                runtime, words, deadline_s=DEADLINE_S, network=link.path,
-                volumes=(Volume(str(tree.folder), NETPERF.at),),
-            )  # fmt: skip
-            return found, run.cgroups.cpu_s() - before
+            volumes = (Volume(str(tree.folder), NETPERF.at),)
+            return _with_cpu(run, runtime, words, link, volumes)
+
+
+def _with_cpu(
+    run: BenchRun, runtime: str, words: Sequence[str], link: Link, volumes: Sequence[Volume] = ()
+) -> tuple[Timed, float]:
+    """Run a command in an instance of that network; and the processor time in seconds that everything used for it,
+    without what an instance takes to come and go: that of one that does nothing."""
+
+    def timed_by_cpu(command: Sequence[str]) -> tuple[Timed, float]:
+        before = run.cgroups.cpu_s()
+        found = run.run(runtime, command, deadline_s=DEADLINE_S, network=link.path, volumes=volumes)
+        return found, run.cgroups.cpu_s() - before
+
+    _, own_s = timed_by_cpu([BENCH, "null"])
+    found, used_s = timed_by_cpu(words)
+    return found, max(0.0, used_s - own_s)
 
 
 def _latency(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
@@ -238,18 +252,15 @@ def netperf_transactions(said: str) -> float | None:
 
 
 def _tcp(run: BenchRun, runtime: str, *, receive: bool) -> tuple[BenchFigure, ...]:
-    """iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between."""
+    """iperf3 with a peer in a namespace of its own. The processor time is that of both ends and all between, but not
+    of the instance's start and end."""
     seconds = QUICK_NETWORK_S if run.quick else NETWORK_S
     with run.runtimes[runtime].network(0, peer=True) as link:
         serve = [str(locate().folder / "enter"), "-n", link.peer, require_tool("iperf3"), "--server", "--one-off"]
         with spawn(serve, stderr=subprocess.DEVNULL) as server:
             await_listening(server.pid)
             words = ["iperf3", "--client", link.outside, "--time", str(seconds), "--json"]
-            before = run.cgroups.cpu_s()
-            found = run.run(
-                runtime, [*words, *(["--reverse"] if receive else [])], deadline_s=DEADLINE_S, network=link.path
-            )
-            used = run.cgroups.cpu_s() - before
+            found, used = _with_cpu(run, runtime, [*words, *(["--reverse"] if receive else [])], link)
     said = said_object(found)
     bits = number(said, "end", "sum_received", "bits_per_second")
     moved = number(said, "end", "sum_received", "bytes")

@@ -14,6 +14,7 @@ import pytest
 from vmtailor.analysis.bench.cells import Cell, against, cells
 from vmtailor.analysis.bench.export import HEAD, csv_of
 from vmtailor.analysis.bench.merging import merged
+from vmtailor.analysis.bench.pages.overview import doubts_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.bench.results import (
@@ -158,3 +159,10 @@ def test_merged_runs_keep_the_conditions_of_all_and_the_last_word_on_each_runtim
     assert dict(found.options) == {"our set flags": "-O3", "isolation limits": "1 CPU"}
     assert found.left_out == ("isolation: not now",)  # docker is there now, and who has no --within has all the time
     assert [one.runtime for one in found.identities] == ["native", "docker"]
+
+
+def test_a_runtime_that_was_measured_after_native_is_told_from_one_in_the_same_blocks() -> None:
+    later = [replace(trial("lxc", block, 1.0), started_unix_s=5000.0 + block) for block in (1, 2)]
+    found = cells([*(trial(name, block, 1.0) for block in (1, 2) for name in ("native", "docker")), *later])
+    assert [cell(found, name).apart for name in ("native", "docker", "lxc")] == [False, False, True]
+    assert doubts_of(cell(found, "lxc")) == ["not at the same time as native"]

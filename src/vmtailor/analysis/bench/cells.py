@@ -8,7 +8,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.analysis.statistics import bootstats, stats
@@ -60,7 +60,7 @@ class Against:
 class Cell:
     """`values`: one a repetition, the mean over instances that ran at once (Data_N). `summary` is None where all
     trials failed. `floor`: the mean of the lowest 30 (of times) where there are as many, never instead of the
-    median."""
+    median. `apart`: it was not measured in the same blocks as native, but before all of it or after."""
 
     key: CellKey
     unit: str
@@ -74,6 +74,7 @@ class Cell:
     spread_over_instances: float | None = None
     command: str = ""
     floor: float | None = None
+    apart: bool = False
 
 
 def cells_of(run: HostRun) -> list[Cell]:
@@ -102,10 +103,23 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
                 values[key].append(statistics.fmean(several))
                 if len(several) > 1:
                     spreads[key].append(max(several) - min(several))
-    natives = {key.row: values[key] for key in rows if key.runtime == baseline(key)}
-    return [
-        _cell(key, units[key], values[key], rows[key], spreads[key], natives.get(key.row, [])) for key in list(rows)
-    ]
+    natives = {key.row: key for key in rows if key.runtime == baseline(key)}
+    found = []
+    for key in list(rows):
+        native = natives.get(key.row)
+        cell = _cell(key, units[key], values[key], rows[key], spreads[key], values[native] if native else [])
+        apart = native is not None and not is_counted(key.variant) and _apart(rows[key], rows[native])
+        found.append(replace(cell, apart=apart))
+    return found
+
+
+def _apart(one: Sequence[BenchTrial], other: Sequence[BenchTrial]) -> bool:
+    """Whether all of one was measured before all of the other."""
+    (begin, end), (other_begin, other_end) = (
+        (min(trial.started_unix_s for trial in trials), max(trial.started_unix_s for trial in trials))
+        for trials in (one, other)
+    )
+    return end < other_begin or other_end < begin
 
 
 def _test(trial: BenchTrial) -> tuple[str, str, int, str]:

@@ -13,7 +13,7 @@ from vmtailor.analysis.bench.cells import Cell, baseline, cells_of
 from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import Compared, Pair
 from vmtailor.analysis.bench.isolation import SHADES, Degraded, HeatMap, heat_maps
-from vmtailor.analysis.bench.pages.overview import NO_SUCH_STEP, counted_words
+from vmtailor.analysis.bench.pages.overview import APART, NO_SUCH_STEP, counted_words
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, checked, index_tables
 from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
@@ -154,6 +154,7 @@ def _cells(cell: Cell) -> tuple[Text, ...]:
         for word, there in (
             ("unstable", cell.unstable),
             ("noisy host", cell.noisy),
+            (APART, cell.apart),
             ("two modes", cell.summary is not None and cell.summary.two_modes),
             (f"{len(cell.failures)} failed: {cell.failures[0].reason if cell.failures else ''}", bool(cell.failures)),
         )

@@ -20,6 +20,8 @@ from vmtailor.model.verdict import Verdict
 
 #: Figures that a runtime has not, because it has no such step.
 NO_SUCH_STEP = "no such step"
+#: What is said of a cell whose turns were not taken in the same blocks as native's.
+APART = "not at the same time as native"
 
 
 class Shade(StrEnum):
@@ -176,7 +178,8 @@ def counted_words(cell: Cell) -> str:
 def doubts_of(cell: Cell) -> list[str]:
     """What speaks against a cell, in words; of counts, how many boots say so, and how far they agree."""
     found = [counted_words(cell)] if cell.key.variant == CLOCK and cell.values else []
-    found += [word for word, there in (("unstable", cell.unstable), ("noisy host", cell.noisy)) if there]
+    doubts = (("unstable", cell.unstable), ("noisy host", cell.noisy), (APART, cell.apart))
+    found += [word for word, there in doubts if there]
     if cell.summary is not None and cell.summary.two_modes:
         found.append("two modes")
     if cell.failures:

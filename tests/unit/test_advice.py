@@ -275,3 +275,28 @@ def test_a_file_that_is_wrong_is_named(before: str, after: str, tmp_path: Path) 
     path.write_text(GOOD.replace(before, after))
     with pytest.raises(VmtailorError, match=r"x\.toml is wrong"):
         read(path)
+
+
+def test_a_probe_that_was_put_off_beside_the_boot_saves_nothing(tmp_path: Path) -> None:
+    rows = {
+        task: remedies(
+            tmp_path,
+            boot(f"[    1.500000][   T{task}] probe of 1-0:1.0 returned -517 after 400000 usecs\n").replace(
+                "] ", "][    T1] "
+            ).replace(f"[   T{task}][    T1]", f"[   T{task}]"),
+        )["deferred-probes"]
+        for task in (25, 1)
+    }  # fmt: skip
+    assert not rows[25].saving_us and rows[25].confidence == "low" and "beside the boot" in rows[25].why
+    assert rows[1].saving_us == 400_000
+
+
+def test_late_is_late_since_the_kernel_began(tmp_path: Path) -> None:
+    """Clocks of boards count from their firmware's start."""
+    for done, named in ((516.1, False), (519.5, True)):
+        log = (
+            "[  515.700000] Booting Linux on physical CPU 0x0\n[  515.700000] Linux version 6.6.1 (gcc) #1\n"
+            "[  515.710000] Machine model: A Board\n[  515.720000] Kernel command line: quiet\n"
+            f"[  {done:.6f}] random: crng init done\n[  520.000000] Run /sbin/init as init process\n"
+        )
+        assert ("hw-random" in remedies(tmp_path, log)) is named

@@ -332,7 +332,8 @@ def test_every_change_that_can_be_tried_is_documented() -> None:
         (Clock.WALL, JudgedBy.READY, 6, 2, 4),
         (Clock.WALL, JudgedBy.READY, 13, 1, 3),
         (Clock.WALL, JudgedBy.READY, 1, 4, None),
-        (Clock.WALL, JudgedBy.CPU, 1, 1, None),
+        (Clock.WALL, JudgedBy.CPU, 1, 1, 4),
+        (Clock.WALL, JudgedBy.INSTRUCTIONS, 1, 1, None),
         (Clock.INSTRUCTIONS, JudgedBy.READY, 1, 1, None),
     ],
 )

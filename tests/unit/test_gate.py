@@ -133,7 +133,11 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
         "boots": boots,
     }
     (tmp_path / "boots.json").write_text(json.dumps(record))
-    done = run(str(tmp_path), "ready_s_max <= 3", "init_instructions <= 11")
+    broken = run(str(tmp_path), "ready_s_max <= 3")
+    # Of those that did not get there are no figures: without a budget of their own, none may be.
+    assert isinstance(broken.exception, AnswerNo) and "boots_failed is 1, the limit 0" in str(broken.exception)  # type: ignore[attr-defined]
+    assert "4 boots, of which 1 did not come to be ready" in broken.output  # type: ignore[attr-defined]
+    done = run(str(tmp_path), "ready_s_max <= 3", "init_instructions <= 11", "boots_failed <= 1")
     assert done.exception is None and "\x1b" not in done.output  # type: ignore[attr-defined]
     assert f"sha256:{hashlib.sha256(b'kernel').hexdigest()}" in done.output  # type: ignore[attr-defined]
     told = json.loads(run(str(tmp_path), "ready_s <= 3", "--json").output)["judged"]  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
-from vmtailor.analysis.compare.gate_document import Document, read
+from vmtailor.analysis.compare.gate_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_file import read_regular
@@ -38,6 +38,8 @@ def gate(
     if not lines:
         raise UserInputError("no budget was given", hint="vmtailor gate run.json 'kernel_us <= 500ms'")
     subject = read(document)
+    if any(subject.metrics.get(FAILED, ())) and not any(FAILED in line for line in lines):
+        lines.append(f"{FAILED} <= 0")  # figures of those that were left say nothing of those that were not
     judged, references = [], {}
     for line in lines:
         budget = parse_budget(line)

@@ -169,4 +169,4 @@ def doubt(clock: Clock, judged_by: JudgedBy, changes: int, times: int) -> str:
 
 def hardly_varies(clock: Clock, judged_by: JudgedBy) -> bool:
     """Whether what is judged by hardly varies, so that few boots are enough."""
-    return clock is Clock.INSTRUCTIONS or judged_by is not JudgedBy.READY
+    return clock is Clock.INSTRUCTIONS or judged_by is JudgedBy.INSTRUCTIONS

@@ -156,3 +156,16 @@ def test_the_record_survives(tmp_path: Path) -> None:
     timeline = timeline_of(tmp_path, HEAD + "[    1.000000] a\n[    2.000000] Run /init as init process\n")
     assert from_json(b"".join(json_chunks(timeline)), "x") == timeline
     assert msgspec.json.decode(b"".join(json_chunks(timeline)))["schema"] == "vmtailor/timeline/2"
+
+
+def test_what_a_machine_waits_for_once_it_is_up_is_no_part_of_its_boot(tmp_path: Path) -> None:
+    log = HEAD + (
+        "[    1.000000] Run /sbin/init as init process\n[    8.000000] snd_card: ready\n"
+        "[86400.000000] usb 1-2: new high-speed USB device number 5 using xhci_hcd\n"
+    )
+    summed = "Startup finished in 1.000s (kernel) + 11.000s (userspace) = 12.000s\n"
+    timeline = timeline_of(tmp_path, log, summed)
+    last = max(timeline.gaps, key=lambda gap: gap.end_us)
+    assert (last.start_us, last.end_us, last.after, last.kind) == (8_000_000, 12_000_000, "", "")
+    assert all(spot.share_total is None or spot.share_total <= 1 for spot in timeline.hotspots)
+    assert not any("USB" in spot.name for spot in timeline.hotspots)

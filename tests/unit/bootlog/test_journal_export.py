@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.bootlog.reading import call, timeline_of, times, unit
 
 from vmtailor.analysis.bootlog import journal_export
+from vmtailor.analysis.timeline.analyze import analyze
 
 
 def field(name: str, value: bytes) -> bytes:
@@ -59,6 +61,42 @@ def test_an_export_is_a_boot_log(tmp_path: Path) -> None:
         1_500_000,
         2_000_000,
     )
+
+
+#: What the service manager said before the journal ran: through the kernel, in its own name.
+EARLY = [
+    entry(0, b"Linux version 6.1.0-9-amd64 (gcc-12) #1"),
+    entry(2_000_000, b"Freeing unused kernel image memory: 2048K"),
+    entry(2_100_000, b"systemd 252 running in system mode (+PAM)", ident="systemd", pid="1"),
+    entry(2_150_000, b"Detected virtualization kvm.", ident="systemd", pid="1"),
+    entry(2_200_000, b"Running in initrd.", ident="systemd", pid="1"),
+    entry(3_000_000, b"Switching root.", ident="systemd", pid="1"),
+    entry(5_000_000, b"Reached target multi-user.target - Multi-User System.", "journal", "systemd", "1"),
+]
+
+
+@pytest.mark.parametrize("pid", [b"_PID=1", b"SYSLOG_PID=1"])
+def test_what_was_said_before_the_journal_ran_is_the_service_managers(tmp_path: Path, pid: bytes) -> None:
+    timeline = timeline_of(tmp_path, b"".join(EARLY).replace(b"_PID=1", pid))
+    assert times(timeline)["initrd"] == (2_000_000, 3_000_000) and times(timeline)["userspace"][0] == 3_000_000
+    assert timeline.machine is not None and timeline.machine.hypervisor == "kvm"
+
+
+def test_of_several_boots_in_a_journal_the_one_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    later = [entry(0, b"Linux version 6.1.0-9-amd64 (gcc-12) #1"), entry(2_000_000, b"Run /init as init process")]
+    file.write_bytes(b"".join([BOOT[0], BOOT[3], *later]))
+    as_json = tmp_path / "journal.json"
+    rows = [
+        {"MESSAGE": text, "__MONOTONIC_TIMESTAMP": str(at), "_TRANSPORT": "kernel", "SYSLOG_IDENTIFIER": "kernel"}
+        for at, text in (
+            (0, "Linux version 6.1.0 (gcc) #1"), (1_200_000, "Run /init as init process"),
+            (0, "Linux version 6.1.0 (gcc) #1"), (2_000_000, "Run /init as init process"),
+        )
+    ]  # fmt: skip
+    as_json.write_text("\n".join(map(json.dumps, rows)))
+    for path in (file, as_json):
+        assert [analyze([path], boot).kernel_us for boot in (1, 2, 0)] == [1_200_000, 2_000_000, 2_000_000]
 
 
 def test_a_binary_value_may_hold_what_looks_like_an_entry() -> None:

@@ -146,6 +146,15 @@ def test_relative_stamps(tmp_path: Path) -> None:
     assert times(timeline)["kernel"] == (0, 1_200_000)
 
 
+def test_a_minute_in_place_of_a_difference_is_said(tmp_path: Path) -> None:
+    log = (
+        "[Mar 6 13:18] Linux version 6.6.1 (gcc) #1\n[  +0.500000] foo: bar\n[  +0.400000] foo: more\n"
+        "[  +0.100000] Run /sbin/init as init process\n"
+    )
+    assert "clock-jumps" not in codes(timeline_of(tmp_path, log))
+    assert "clock-jumps" in codes(timeline_of(tmp_path, log + "[Mar 6 13:19] systemd[1]: Reached target multi-user\n"))
+
+
 def test_a_compressed_log(tmp_path: Path) -> None:
     timeline = timeline_of(tmp_path, gzip.compress(lines(FORMATS["plain"]).encode()))
     assert call(timeline, "pci_subsys_init").duration_us == 480

@@ -94,6 +94,26 @@ def test_after_the_switch_a_slow_console_does_not_count(tmp_path: Path) -> None:
     assert "console" in [spot.kind for spot in timeline.hotspots]
 
 
+def test_printing_costs_the_boot_what_is_printed_until_it_ends(tmp_path: Path) -> None:
+    lines = [VERSION, "[    0.100000] clocksource: Switched to clocksource tsc\n"]
+    for n in range(20):
+        at = 0.2 + n / 100
+        calling = f"[    {at:.6f}] calling  c{n}_init+0x0/0x10 @ 1\n"
+        after = at + (87 * (len(calling) + 1) + 10) / 1e6
+        lines += [calling, f"[    {after:.6f}] initcall c{n}_init+0x0/0x10 returned 0 after 10 usecs\n"]
+    lines.append("[    0.500000] Run /sbin/init as init process\n[    2.000000] systemd[1]: Startup finished in "
+                 "500ms (kernel) + 1.500s (userspace) = 2.000s.\n")  # fmt: skip
+    boot = timeline_of(tmp_path, "".join(lines)).console
+    later = [f"[{90000 + n / 10:.6f}] IPTABLES drop IN=eth0 OUT= SRC=10.0.0.{n % 250} LEN=60\n" for n in range(3000)]
+    timeline = timeline_of(tmp_path, "".join([*lines, *later]))
+    assert boot is not None and boot.cost_us is not None and timeline.console is not None
+    assert timeline.console.cost_us == pytest.approx(boot.cost_us, rel=0.05) and boot.cost_us < 400_000
+    assert timeline.console.characters > 20 * boot.characters  # of all that was logged
+    (spot,) = [spot for spot in timeline.hotspots if spot.kind == "console"]
+    assert spot.share_kernel is not None and spot.share_total is not None
+    assert 0 < spot.share_total < spot.share_kernel < 1
+
+
 def test_probes_and_initcalls_nest(tmp_path: Path) -> None:
     log = VERSION + (
         "[    0.100000] clocksource: Switched to clocksource tsc\n"
@@ -113,6 +133,20 @@ def test_probes_and_initcalls_nest(tmp_path: Path) -> None:
     assert [(d.device, d.times, d.spent_us, d.bound_us) for d in timeline.deferrals] == [("other", 1, 500, None)]
     own = [c.exclusive_us or 0 for c in timeline.initcalls] + [p.exclusive_us or 0 for p in timeline.probes]
     assert sum(own) == 9900
+
+
+def test_a_probe_of_nobody_is_that_of_the_modules_call_that_holds_it(tmp_path: Path) -> None:
+    log = VERSION + (
+        "[    0.100000] clocksource: Switched to clocksource tsc\n"
+        "[    2.000000] calling  snd_hda_init+0x0/0x1000 [snd_hda_intel] @ 240\n"
+        "[    3.200000] probe of 0000:00:1b.0 returned 0 after 1190000 usecs\n"
+        "[    3.250000] initcall snd_hda_init+0x0/0x1000 [snd_hda_intel] returned 0 after 1249000 usecs\n"
+        "[    4.000000] probe of alone returned 0 after 100000 usecs\n"
+    )
+    timeline = timeline_of(tmp_path, log)
+    inner, alone = probe(timeline, "0000:00:1b.0"), probe(timeline, "alone")
+    assert call(timeline, "snd_hda_init").exclusive_us == 1_249_000 - 1_190_000
+    assert (inner.exclusive_us, inner.path) == (1_190_000, "beside") and alone.path != "beside"
 
 
 def test_what_reaches_over_the_end_of_a_call_ran_beside_it(tmp_path: Path) -> None:

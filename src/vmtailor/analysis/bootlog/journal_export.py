@@ -15,8 +15,11 @@ _STAMP = re.compile(rb"^__MONOTONIC_TIMESTAMP=\d{1,15}$", re.MULTILINE)
 _NAME = re.compile(rb"[A-Z_][A-Z0-9_]{0,63}")
 #: The only fields that are kept.
 _WANTED = frozenset(
-    {"MESSAGE", "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "SYSLOG_IDENTIFIER", "_PID", "_TRANSPORT"}
-)
+    {
+        "MESSAGE", "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_PID",
+        "_TRANSPORT",
+    }
+)  # fmt: skip
 
 
 def recognise(sample: bytes) -> bool:

@@ -24,8 +24,10 @@ def line_of(entry: Mapping[str, object]) -> bytes:
     at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry.get("__MONOTONIC_TIMESTAMP")
     if message is None or not isinstance(at, str) or not (at.isascii() and at.isdigit()) or len(at) > 15:
         return b""
-    ident, pid = _text(entry.get("SYSLOG_IDENTIFIER")) or "", _text(entry.get("_PID")) or ""
-    if entry.get("_TRANSPORT") != "kernel" and ident != "kernel":
+    ident = _text(entry.get("SYSLOG_IDENTIFIER")) or ""
+    pid = _text(entry.get("_PID")) or _text(entry.get("SYSLOG_PID")) or ""
+    # What was said before the journal ran came through the kernel, the service manager's own words among it.
+    if ident != "kernel" and (ident or entry.get("_TRANSPORT") != "kernel"):
         message = f"{ident}[{pid}]: {message}" if pid else f"{ident}: {message}"
     return _line(int(at), message)
 

@@ -261,6 +261,12 @@ class KernelLog:
             return self._relative_us, None, rest
         start = stamps.RELATIVE_START.match(line) if self._relative else None
         if start:
+            if self._relative_us:
+                self.observed.warn(
+                    WarningCode.CLOCK_JUMPS,
+                    "dmesg -e and -H print a minute in place of a difference whenever the minute changes: up to a "
+                    "minute is missing there, and what lies across it is longer than it says",
+                )
             return self._relative_us, None, start[1]
         return None, None, line
 
@@ -311,6 +317,8 @@ class KernelLog:
         elif at_us is None and observed.version and message.startswith(b"Linux version "):
             self._next_boot()
             observed = self.observed
+        if at_us is not None:
+            observed.prints(at_us)
         observed.lines += 1
         before = observed.characters
         observed.characters = before + length + 2

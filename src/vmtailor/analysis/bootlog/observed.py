@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,6 +27,8 @@ MAX_GAPS = 200
 RESOLVED_US = 2_000_000
 #: And shorter silences are not worth a row.
 ROUGH_GAP_US = 5_000_000
+#: How often it is noted how much was printed, and how many such notes are kept.
+PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 #: Characters kept of one message.
 MAX_TEXT = 400
 
@@ -146,11 +149,27 @@ class Observed:
     rough_us: set[int] = field(default_factory=set)  # moments that are known to the second only
     lines: int = 0
     characters: int = 0
+    printed: list[tuple[int, int]] = field(default_factory=list)  # moment, and characters before it; not every line's
     epoch: bool = False
     relative: bool = False
     charted_total_us: int | None = None  # what a bootchart shows: from the first process to the last sample
     printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells
+
+    def prints(self, at_us: int) -> None:
+        """A line is printed now: what was printed before is noted, now and then."""
+        if self.printed and at_us - self.printed[-1][0] < PRINTED_EVERY_US:
+            return
+        if len(self.printed) >= MOST_PRINTED:
+            del self.printed[1::2]
+        self.printed.append((at_us, self.characters))
+
+    def characters_until(self, end_us: int | None) -> int:
+        """How much was printed up to a moment; all of it without one."""
+        if end_us is None:
+            return self.characters
+        place = bisect_right(self.printed, end_us, key=lambda one: one[0])
+        return self.printed[place][1] if place < len(self.printed) else self.characters
 
     @property
     def kernel_seen(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -108,23 +109,23 @@ def _recognised(path: str, chunks: Chunks, boot: int) -> Observed:
     rest = chain(head, chunks)
     if not sample.strip(b"\0 \t\r\n"):
         return _nothing(path, "empty")
-    binary = _binary(sample)
+    binary = _binary(sample, boot)
     if binary is not None:
         return binary(path, rest)
     clean = b"\n".join(Cleaner(sample).lines(iter([sample])))
     if grab_boot_data.recognise(clean):
         return grab_boot_data.read(path, rest, sample, boot)
-    special = _of_build(clean) or _special(clean)
+    special = _of_build(clean) or _special(clean, boot)
     if special is not None:
         return special(path, rest, sample)
     return kernel_log.read(path, rest, sample, boot)
 
 
-def _binary(sample: bytes) -> Callable[[str, Chunks], Observed] | None:
+def _binary(sample: bytes, boot: int) -> Callable[[str, Chunks], Observed] | None:
     """A reader for what must be read byte for byte."""
     if archive.is_tar(sample):
         return _read_archive
-    return _read_export if journal_export.recognise(sample) else None
+    return partial(_read_export, boot=boot) if journal_export.recognise(sample) else None
 
 
 def _of_build(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
@@ -134,14 +135,14 @@ def _of_build(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
     return _read_symbols if system_map.recognise(clean) else None
 
 
-def _special(clean: bytes) -> Callable[[str, Chunks, bytes], Observed] | None:
+def _special(clean: bytes, boot: int) -> Callable[[str, Chunks, bytes], Observed] | None:
     """A reader for everything that is not a kernel log; None for those."""
     start = clean.lstrip()[:1]
     text = clean.decode("utf-8", "replace")
     if start == b"<" and "<svg" in text[:6000]:
         return _read_svg
     if start in (b"[", b"{") and not has_stamps(clean.split(b"\n")[:50]):
-        return _read_json
+        return partial(_read_json, boot=boot)
     if ftrace.recognise(clean):
         return lambda path, chunks, sample: ftrace.read(path, Cleaner(sample).lines(chunks))
     return None if has_stamps(clean.split(b"\n")[:2000]) >= 3 else _text_reader(text)
@@ -173,28 +174,28 @@ def _read_svg(path: str, chunks: Chunks, sample: bytes) -> Observed:
     return observed
 
 
-def _read_json(path: str, chunks: Chunks, sample: bytes) -> Observed:
+def _read_json(path: str, chunks: Chunks, sample: bytes, boot: int) -> Observed:
     data = _whole(chunks, MAX_TEXT)
     document = decoded(data)
     if document is None and (document := systemd_plot.decode_cut(data)) is not None:
-        observed = _of_document(path, document, data)
+        observed = _of_document(path, document, data, boot)
         observed.warn(WarningCode.FILE_CUT, f"{printable(path)}: the document ends in its middle")
         return observed
     if document is None:
         lines = journal_json.as_log(Cleaner(sample).lines(iter([data])))
         if lines:
-            return _as_kernel_log(path, lines, "journal (JSON)")
-        return kernel_log.read(path, iter([data]), sample)
-    return _of_document(path, document, data)
+            return _as_kernel_log(path, lines, "journal (JSON)", boot)
+        return kernel_log.read(path, iter([data]), sample, boot)
+    return _of_document(path, document, data, boot)
 
 
-def _of_document(path: str, document: object, data: bytes) -> Observed:
+def _of_document(path: str, document: object, data: bytes, boot: int) -> Observed:
     if isinstance(document, dict):
         entries = document.get("dmesg")
         log = journal_json.dmesg_as_log(entries) if isinstance(entries, list) else journal_json.as_log([data])
         if not log:
             return _nothing(path, "JSON")
-        return _as_kernel_log(path, log, "dmesg (JSON)" if entries else "journal (JSON)")
+        return _as_kernel_log(path, log, "dmesg (JSON)" if entries else "journal (JSON)", boot)
     if isinstance(document, list) and systemd_plot.is_plot_json(document):
         return systemd_plot.read_json(path, document)
     if isinstance(document, list) and cloud_init.is_dump(document):
@@ -202,8 +203,8 @@ def _of_document(path: str, document: object, data: bytes) -> Observed:
     return _nothing(path, "JSON")
 
 
-def _as_kernel_log(path: str, log: bytes, name: str) -> Observed:
-    observed = kernel_log.read(path, iter([log]), log[:SAMPLE])
+def _as_kernel_log(path: str, log: bytes, name: str, boot: int) -> Observed:
+    observed = kernel_log.read(path, iter([log]), log[:SAMPLE], boot)
     observed.format = f"kernel log, {name}"
     return observed
 
@@ -222,8 +223,8 @@ def _read_symbols(path: str, chunks: Chunks, sample: bytes) -> Observed:
     return observed
 
 
-def _read_export(path: str, chunks: Chunks) -> Observed:
-    return _as_kernel_log(path, journal_export.as_log(_whole(chunks, MAX_TEXT)), "journal (export)")
+def _read_export(path: str, chunks: Chunks, boot: int) -> Observed:
+    return _as_kernel_log(path, journal_export.as_log(_whole(chunks, MAX_TEXT)), "journal (export)", boot)
 
 
 def _read_archive(path: str, chunks: Chunks) -> Observed:

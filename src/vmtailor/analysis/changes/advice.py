@@ -14,7 +14,7 @@ import msgspec
 from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
 from vmtailor.analysis.changes.needs import any_met
 from vmtailor.analysis.signs.gap_sums import named_within, without_inner
-from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, Remedy, Timeline
+from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
@@ -161,7 +161,8 @@ def _absent(facts: _Facts, match: Match, found: _Found) -> None:
 def _deferrals(facts: _Facts, match: Match, found: _Found) -> None:
     for row in facts.timeline.deferrals:
         if row.spent_us >= match.min_us:
-            found.add(f"probe {row.device} put off {row.times} times", row.spent_us)
+            found.add(f"probe {row.device} put off {row.times} times", row.spent_us - row.beside_us)
+            found.beside_us += row.beside_us
 
 
 def _modules(facts: _Facts, match: Match, found: _Found) -> None:
@@ -202,9 +203,12 @@ def _messages(facts: _Facts, match: Match, found: _Found) -> None:
 
 
 def _late(facts: _Facts, match: Match, found: _Found) -> None:
+    """Late since the kernel began: some count from their firmware's start."""
+    kernel = next((p for p in facts.timeline.phases if p.name == PhaseName.KERNEL), None)
+    began_us = (kernel.start_us if kernel is not None else None) or 0
     for at_us, text in facts.messages:
         if match.pattern.search(text):
-            if at_us is not None and at_us >= match.min_us:
+            if at_us is not None and at_us - began_us >= match.min_us:
                 found.add(f"message '{text[:80]}' at {at_us / 1e6:.3f} s")
             return
 

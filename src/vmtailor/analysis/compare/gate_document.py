@@ -26,6 +26,8 @@ from vmtailor.model.boots.series import BootSeries
 DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
 #: Longest document of a folder that is read.
 MOST_BYTES = 1 << 30
+#: Of saved boots, how many have no figures. Whoever gives no budget for it has that of none.
+FAILED = "boots_failed"
 #: Folders are shown by what is in them; of one that holds logs only the names count.
 _LOGS = "logs, analysed now"
 _BOOTS = "vmtailor/boots/"
@@ -118,7 +120,9 @@ def _digest_beside(folder: Path, name: str) -> str:
 
 def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     count = sum(1 for _ in _mappings(content.get("boots")))
-    yield "subject", _joined(content.get("subject"), plural(count, "boot"))
+    failed = sum(1 for _ in _failed(content))
+    words = f"{plural(count, 'boot')}{f', of which {failed} did not come to be ready' if failed else ''}"
+    yield "subject", _joined(content.get("subject"), words)
     yield from _pairs(content.get("conditions"))
     machine = next(_mappings(content.get("variants")), {}).get("machine")
     if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):
@@ -129,10 +133,11 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def samples(content: Any) -> dict[str, list[float]]:
-    """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`."""
+    """The samples of saved boots of the machine as it was: `ready_s`, each milestone's, and `init_instructions`, of
+    those that came to be ready; and how many did not (FAILED)."""
     if not isinstance(content, Mapping) or not _text(content.get("schema")).startswith(_BOOTS):
         return {}
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {FAILED: [float(sum(1 for _ in _failed(content)))]}
     base = next(_mappings(content.get("variants")), {})
     machine = base.get("machine")
     exact = isinstance(machine, Mapping) and machine.get("clock") == "instructions"
@@ -147,6 +152,15 @@ def samples(content: Any) -> dict[str, list[float]]:
                 name = f"{str(mark.get('name')).replace(' ', '_')}_s"
                 found.setdefault(name, []).append(at / 1e9 if exact else float(at))
     return found
+
+
+def _failed(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The boots of the machine as it was that did not come to be ready."""
+    base = next(_mappings(content.get("variants")), {})
+    for one in _mappings(content.get("boots")):
+        boot = one.get("boot")
+        if one.get("variant") == base.get("name") and (not isinstance(boot, Mapping) or boot.get("outcome") != "ready"):
+            yield one
 
 
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -52,9 +52,9 @@ def gaps_of(
     covered = covered_by(rows)
     busy = merged((u.start_us, u.start_us + u.duration_us) for u in units if u.start_us is not None and u.duration_us)
     found = list(_stretches(observed, phases, end_us))
-    for gap in observed.gaps:
+    for gap in (_within(gap, end_us) for gap in observed.gaps):
         length = gap.end_us - gap.start_us
-        if length < MIN_US or (end_us is not None and gap.start_us >= end_us):
+        if length < MIN_US:
             continue
         if observed.coarse and length <= COARSE_US:
             continue
@@ -66,6 +66,14 @@ def gaps_of(
             continue
         found.append(_span(gap.start_us, gap.end_us, (gap.text, gap.after), phase, kind))
     return with_own_time(sorted(found, key=lambda gap: (gap.start_us, gap.start_us - gap.end_us)), covered)
+
+
+def _within(gap: Gap, end_us: int | None) -> Gap:
+    """As much of a silence as is the boot's: once the machine is up, it waits for nobody, and the message that ends it
+    tells nothing of the boot."""
+    if end_us is None or gap.end_us <= end_us:
+        return gap
+    return msgspec.structs.replace(gap, end_us=end_us, after="")
 
 
 def _waited_for(gap: Gap) -> bool:

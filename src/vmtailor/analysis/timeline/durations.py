@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from vmtailor.analysis.bootlog.observed import Observed, RawCall
 from vmtailor.base.words.versions import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
@@ -189,6 +191,20 @@ def _counted(call: RawCall, by_stamps: int | None, value: float, us_per_char: fl
         return value
     # Each of the two moments is behind the printing of its own line, their stamps before it.
     return max(value, min(by_stamps, value + call.base_us - call.start_us + us_per_char * call.characters))
+
+
+def within_boot(
+    console: ConsoleCost | None, observed: Observed, kernel_end_us: int | None, end_us: int | None
+) -> ConsoleCost | None:
+    """The same of the boot alone: lines go on to be logged as long as a machine runs."""
+    if console is None or console.us_per_char is None:
+        return console
+    until_end, until_kernel = (
+        None if at_us is None else round(console.us_per_char * observed.characters_until(at_us))
+        for at_us in (end_us, kernel_end_us)
+    )
+    cost_us = console.cost_us if until_end is None else until_end
+    return msgspec.structs.replace(console, cost_us=cost_us, kernel_us=until_kernel)
 
 
 def console_cost(observed: Observed, quantised: Quantised | None, unit: float = 1.0) -> ConsoleCost | None:

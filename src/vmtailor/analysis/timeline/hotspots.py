@@ -129,7 +129,7 @@ def _console(timeline: Timeline) -> Iterator[Hotspot]:
             "console",
             "printing to the console",
             console.cost_us,
-            _share(console.cost_us, timeline.kernel_us),
+            None if console.kernel_us is None else _share(console.kernel_us, timeline.kernel_us),
             _share(console.cost_us, timeline.total_us),
             (),
             None,

@@ -80,7 +80,7 @@ def _facts(whole: Observed, source: Observed) -> None:
     if source.kernel_log and not whole.kernel_log:
         whole.kernel_log, whole.stamped, whole.coarse = True, source.stamped, source.coarse
         whole.first_us, whole.last_us, whole.first_line_seen = source.first_us, source.last_us, source.first_line_seen
-        whole.lines, whole.characters = source.lines, source.characters
+        whole.lines, whole.characters, whole.printed = source.lines, source.characters, source.printed
         whole.messages, whole.gaps = source.messages, source.gaps
         whole.relative, whole.arrived = source.relative, source.arrived
         whole.rough_us |= source.rough_us

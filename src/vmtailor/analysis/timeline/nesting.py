@@ -3,11 +3,12 @@
 in it.
 
 Without printk's caller field a log does not say which thread a probe ran in. What fits into a call of PID 1 is taken as
-part of it; what reaches over the end of one cannot be, and ran beside."""
+part of it, and otherwise what fits into one of another thread; what reaches over the end of one cannot be, and ran
+beside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -51,11 +52,11 @@ def nest(spans: Sequence[Span | None]) -> None:
     stacks: dict[int, list[Span]] = {}
     for span in order:
         task = MAIN if span.task in (None, 0) else int(span.task or MAIN)
-        stack = stacks.setdefault(task, [])
-        while stack and stack[-1].end_us <= span.start_us:
-            stack.pop()
-        span.beside = task != MAIN
+        stack = _open(stacks.setdefault(task, []), span)
+        if span.probe and span.task is None and not stack:
+            stack = _that_holds(span, stacks) or stack
         parent = stack[-1] if stack else None
+        span.beside = task != MAIN or (parent is not None and parent.beside)
         while parent is not None and span.end_us > parent.end_us and parent.end_us - span.start_us <= SLACK_US:
             stack.pop()
             parent = stack[-1] if stack else None
@@ -70,6 +71,23 @@ def nest(spans: Sequence[Span | None]) -> None:
             span.beside = span.beside or parent.beside
             span.inner = parent.inner or not parent.probe
         stack.append(span)
+
+
+def _open(stack: list[Span], span: Span) -> list[Span]:
+    """The stack without what was over when the span began."""
+    while stack and stack[-1].end_us <= span.start_us:
+        stack.pop()
+    return stack
+
+
+def _that_holds(span: Span, stacks: Mapping[int, list[Span]]) -> list[Span] | None:
+    """Of other threads' stacks the one whose innermost call holds a probe whole; of several, the latest begun."""
+    held = [
+        stack
+        for task, stack in stacks.items()
+        if task != MAIN and _open(stack, span) and stack[-1].end_us + SLACK_US >= span.end_us
+    ]
+    return max(held, key=lambda stack: stack[-1].start_us, default=None)
 
 
 def _flat(spans: Sequence[Span]) -> bool:

@@ -19,6 +19,7 @@ from vmtailor.analysis.timeline.durations import (
     find_quantised,
     stamps_us,
     unit_of,
+    within_boot,
 )
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
@@ -66,6 +67,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
         if kernel and kernel.end_us is not None and kernel.start_us is not None
         else None
     )
+    console = within_boot(console, observed, kernel.end_us if kernel else None, end_us)
     _warnings(observed, quantised, console, initcalls, probes)
     timeline = Timeline(
         kernel=KernelInfo(
@@ -256,7 +258,14 @@ def _deferrals(probes: Sequence[Probe]) -> tuple[Deferral, ...]:
         elif probe.device in waiting and probe.returned in BOUND:
             bound.setdefault(probe.device, probe.end_us)
     rows = [
-        Deferral(device, len(tries), sum(p.duration_us or 0 for p in tries), tries[0].end_us, bound.get(device))
+        Deferral(
+            device,
+            len(tries),
+            sum(p.duration_us or 0 for p in tries),
+            tries[0].end_us,
+            bound.get(device),
+            sum(p.duration_us or 0 for p in tries if p.path == BESIDE),
+        )
         for device, tries in waiting.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.spent_us))

@@ -58,6 +58,7 @@ class WarningCode(StrEnum):
     ARRIVAL_TIMES = "arrival-times"
     CLOCK_RESET = "clock-reset"
     CLOCK_BACKWARDS = "clock-backwards"
+    CLOCK_JUMPS = "clock-jumps"
     DAMAGED_LINES = "damaged-lines"
     ESCAPES_REMOVED = "escapes-removed"
     MESSAGES_DROPPED = "messages-dropped"
@@ -203,13 +204,15 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deferral(msgspec.Struct, frozen=True):
-    """A device whose probe was put off `times` times, costing `spent_us` in vain; `bound_us` is when one succeeded."""
+    """A device whose probe was put off `times` times, costing `spent_us` in vain, of which `beside_us` beside the boot;
+    `bound_us` is when one succeeded."""
 
     device: str
     times: int
     spent_us: int
     first_us: int | None
     bound_us: int | None
+    beside_us: int = 0
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -266,14 +269,16 @@ class UseSample(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConsoleCost(msgspec.Struct, frozen=True):
-    """What printing itself cost. `us_per_char` is measured from the log, or from the speed of the console (`source`
-    says)."""
+    """What printing itself cost, up to the end of the boot; `kernel_us`: of it, up to the kernel's end. `lines`,
+    `characters`: of all that was logged. `us_per_char` is measured from the log, or from the speed of the console
+    (`source` says)."""
 
     lines: int
     characters: int
     us_per_char: float | None
     cost_us: int | None
     source: str
+    kernel_us: int | None = None
 
 
 class Hotspot(msgspec.Struct, frozen=True):

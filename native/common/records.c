@@ -124,7 +124,7 @@ static const char *open_step(struct reader *reader, const char *kind) {
     struct step *step = &settings->steps[settings->step_count++];
     step_default(step, kind_of(kind));
     reader->step = step;
-    return step->kind == STEP_HTTP || step->kind == STEP_COMMAND ? NULL : "unknown kind of step";
+    return step->kind == STEP_NONE || step->kind == STEP_EXIT ? "unknown kind of step" : NULL;
 }
 
 static const char *set_number(int *target, const char *value, int most) {

@@ -286,6 +286,14 @@ def test_the_words_of_a_command_that_went_well_are_not_laid_to_the_next(drive: D
     assert did.results[1]["why"] == "exit status 1, not 0"
 
 
+def test_a_step_may_be_a_connection_alone(drive: Drive) -> None:
+    port = Step(StepKind.TCP, port=443)
+    did = drive(exercise(HEALTHY, port), "exit 0", RESTS, f"out {CONTENT}", "exit 0", RESTS)
+    (asked,) = [text for text in did.what if text.startswith("client")]
+    assert asked.startswith("client count|") and "|step tcp|.port 443|" in asked
+    assert [(result["step"], result["kind"], result["right"]) for result in did.results][1:] == [("0", "tcp", "1")]
+
+
 def test_the_clients_own_verdict_is_passed_on(drive: Drive) -> None:
     did = drive(exercise(HEALTHY, WEB, command("next")), "exit 0", RESTS, f"out {DISCONTENT}", "exit 1")
     assert did.results[1]["why"] == "status 500, not 200"

@@ -85,6 +85,13 @@ def test_records_are_read_as_they_were_written(program: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [kind for kind in StepKind if kind is not StepKind.HOST_COMMAND])
+def test_every_kind_of_step_that_is_asked_inside_is_read(program: Path, kind: StepKind) -> None:
+    step = Step(kind, port=80, argv=("x",) if kind is StepKind.COMMAND else ())
+    run = Run(exercise=Exercise("x", Ready(ReadyKind.HTTP, Step(StepKind.HTTP, port=80)), (step, step)))
+    assert parse(program, "records", [records_of(run)])[0].startswith("argv=0 env=0 steps=2 ")
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

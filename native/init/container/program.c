@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +76,8 @@ _Noreturn void program_give_up(int status_fd, int exit_code, int error, const ch
     const char *symbol = error == ENOEXEC ? symbol_of_format(what) : symbol_for(error, format);
     snprintf(status.symbol, sizeof status.symbol, "%s", symbol);
     snprintf(status.call, sizeof status.call, format, what);
-    if (write(status_fd, &status, sizeof status) < 0)
-        _exit(CANNOT_EXECUTE);
+    signal(SIGPIPE, SIG_IGN); /* nobody reads it of a step's command: the status alone tells then */
+    (void)!write(status_fd, &status, sizeof status);
     _exit(exit_code);
 }
 

@@ -63,10 +63,14 @@ static void set_eth0(int fd) {
         fatal("", "ioctl(SIOCADDRT default): %s", strerror(errno));
 }
 
+static bool connects(const struct step *step) {
+    return step->kind == STEP_HTTP || step->kind == STEP_TCP;
+}
+
 static bool exercise_needs_it(void) {
-    bool needs = settings.ready.kind == STEP_HTTP || settings.ready.kind == STEP_TCP;
+    bool needs = connects(&settings.ready);
     for (size_t i = 0; i < settings.step_count; i++)
-        needs = needs || settings.steps[i].kind == STEP_HTTP;
+        needs = needs || connects(&settings.steps[i]);
     return needs;
 }
 

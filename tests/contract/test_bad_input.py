@@ -204,7 +204,7 @@ def test_a_folder_for_temporary_files_that_is_not_there(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_while_the_image_is_fetched(tmp_path: Path, number: int) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

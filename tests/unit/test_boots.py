@@ -12,7 +12,7 @@ from vmtailor.analysis.guests import boots
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
+from vmtailor.model.exercise import DERIVED, Exercise, Expect, Ready, ReadyKind, Step, StepKind
 from vmtailor.model.guest import READY_STEP, Answer, GuestNote, GuestReport, Mark, StepResult
 
 RUN_TO_END = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(exit_code=3, stdout="hello\n"))
@@ -57,11 +57,33 @@ def test_nothing_is_wrong() -> None:
         (GuestReport(exit_code=127, exit_reason="execve(x): No such file"), Ending.EXITED, "execve(x)"),
         (GuestReport(exit_code=4, stdout="hello\n"), Ending.EXITED, "the exit code is 4, expected 3"),
         (GuestReport(exit_code=3, stdout="hullo\n"), Ending.EXITED, "output is not what is expected"),
+        (
+            GuestReport(
+                exit_code=3, stdout="hello\n", results=(result(READY_STEP, 1, 0, why="it did not end in time"),)
+            ),
+            Ending.EXITED,
+            "the program did not end within 120 s",
+        ),
     ],
 )
 def test_a_program_that_should_run_to_its_end(report: GuestReport, ending: Ending, said: str) -> None:
     found = boots.failures(outcome(report, ending), RUN_TO_END)
     assert any(said in sentence for sentence in found), found
+
+
+def test_a_worker_that_never_ends_is_no_proof_that_it_ran_to_its_end() -> None:
+    """It was stopped, here as there, and its status is that of the signal."""
+    stopped = GuestReport(exit_code=143, results=(result(READY_STEP, 1, 0, why="it did not end in time"),))
+    derived = Exercise(DERIVED[2], Ready(ReadyKind.EXIT))
+    (said,) = boots.failures(outcome(stopped), derived)
+    assert "nothing says what it is for" in said and "--exercise" in said
+
+
+def test_the_outputs_digest_is_judged() -> None:
+    wanted = Exercise("x", Ready(ReadyKind.EXIT), expect=Expect(sha256="AB" * 32))
+    assert boots.failures(outcome(GuestReport(exit_code=0, stdout_sha256="ab" * 32)), wanted) == ()
+    (said,) = boots.failures(outcome(GuestReport(exit_code=0, stdout_sha256="cd" * 32)), wanted)
+    assert said == "the output has SHA-256 cdcdcdcdcdcd…, not ABABABABABAB…"
 
 
 @pytest.mark.parametrize(

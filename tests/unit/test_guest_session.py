@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -116,6 +117,7 @@ def test_what_is_kept_is_bounded_and_still_relayed() -> None:
         assert len(report.stdout) == len(report.console) == 100
         assert report.truncated
         assert sum(map(len, heard)) == 450
+        assert report.stdout_sha256 == hashlib.sha256(b"x" * 450).hexdigest()  # of all of it
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import hashlib
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from vmtailor.drivers.host import host_client
 from vmtailor.drivers.host.host_client import free_port, wrong_answers
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind
 
@@ -148,3 +150,32 @@ def test_commands_on_the_host(port: int) -> None:
     assert len(other) == 1 and "port 81 is not published" in other[0]
     missing = asked(Step(StepKind.HOST_COMMAND, argv=("/no/such/program",)), port)
     assert len(missing) == 1 and "is not answered" in missing[0]
+
+
+def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_client, "TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            line, _ = server.accept()
+            with line, contextlib.suppress(OSError):
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                while True:
+                    line.sendall(b"x")
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        (said,) = asked(get(status=200), server.getsockname()[1])
+        assert "answer" in said and time.monotonic() - began < 5
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_the_ports_that_an_exercise_asks_from_the_host() -> None:
+    steps = (
+        get(), Step(StepKind.TCP, port=443), Step(StepKind.COMMAND, argv=("x", "8080")),
+        Step(StepKind.HOST_COMMAND, argv=("curl", "127.0.0.1:{port:9000}/{port:9001}")),
+    )  # fmt: skip
+    assert host_client.ports_asked(Exercise("x", Ready(ReadyKind.EXIT), steps)) == {80, 443, 9000, 9001}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -15,7 +16,7 @@ from tests.fakes.bundle_data import write_bundle
 from tests.fakes.hostile_bundles import respell, start
 
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli.verify import verify as verify_verb
@@ -147,3 +148,52 @@ def test_a_fits_bundle_is_for_its_owner_to_change_whatever_the_umask(tmp_path: P
     assert {one.name for one in found.files} == there - {RECORD, "report.html"}
     files = bundle_folder.load(tmp_path / "out")
     assert all(files.data(one.name) is not None for one in found.files)
+
+
+@pytest.mark.parametrize("there", ["state.raw", "notes.txt"])
+def test_what_came_to_its_place_during_a_fit_is_not_thrown_away(tmp_path: Path, there: str) -> None:
+    from tests.fakes.fit_run_data import fit_run
+
+    made, out = write_bundle(tmp_path / "made"), tmp_path / "out"
+    if there == "state.raw":
+        write_bundle(out)
+    else:
+        out.mkdir()
+    (out / there).write_text("hours of work")
+    with pytest.raises(UserInputError, match=r"keeps what its system wrote|is no bundle"):
+        bundling.place(made, out, fit_run().command)
+    assert (out / there).read_text() == "hours of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "out"]
+
+
+def test_an_exchange_that_is_interrupted_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = tmp_path / "out", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "name").write_text(folder.name)
+    rename = Path.rename
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path == new:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bundling._exchange(new, old)
+    assert (old / "name").read_text() == "out"
+    bundling._exchange(new, old)
+    assert (old / "name").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_disk_that_is_full_while_a_bundle_is_copied_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.fakes.fit_run_data import fit_run
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(HostError, match="no space is left"):
+        bundling.place(write_bundle(tmp_path / "made"), tmp_path / "out", fit_run().command)
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]

@@ -135,6 +135,18 @@ def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkey
     assert len(asked) == 3
 
 
+def test_that_kvm_does_not_work_is_asked_again_and_that_it_does_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user joins the group; a host that was busy is so no more."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path)
+    answers = [kvm.KvmState.FORBIDDEN, kvm.KvmState.HANGS, kvm.KvmState.WORKS]
+    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(answers.pop(0)))
+    found = [best_accelerator("x86_64", Store(tmp_path / "cache")) for _ in range(5)]
+    assert found == [Accelerator.TCG] * 2 + [Accelerator.KVM] * 3 and not answers
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "mips64", "pdp11"])
 def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
     machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

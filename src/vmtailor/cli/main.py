@@ -124,8 +124,11 @@ def exit_code_of(code: int, arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Parse, do it, and exit with the codes of `ExitCode`; SIGTERM ends it as cleanly as Ctrl-C does."""
+    """Parse, do it, and exit with the codes of `ExitCode`; SIGTERM, and a terminal that is closed, end it as cleanly as
+    Ctrl-C does."""
     signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, _terminated)
     debug = "--debug" in sys.argv[1:]
     try:
         # Without its standalone mode the library turns typer.Exit into the value that is returned.

@@ -67,7 +67,8 @@ class StepResult:
 class GuestReport:
     """All that a guest said in one boot. `exit_code` is the container's (128 + signal when killed), None when it never
     ended; `exit_reason` is why it could not be executed; `fatal` why init gave up. `files`: name and text (modules,
-    module-sections, kernel-log). `console` is what was no frame: the kernel's own words. `damaged`, `lost`: frames."""
+    module-sections, kernel-log). `console` is what was no frame: the kernel's own words. `damaged`, `lost`: frames.
+    `stdout_sha256`: of all that was printed, in hexadecimal, though `stdout` be cut."""
 
     SCHEMA: ClassVar[str] = "vmtailor/guest-report/1"
 
@@ -85,6 +86,7 @@ class GuestReport:
     console: str = ""
     damaged: int = 0
     lost: int = 0
+    stdout_sha256: str = ""
 
     def mark(self, name: str) -> Mark | None:
         """The first mark of a name, or None."""

@@ -103,16 +103,27 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
             sealed = seal(folder, record)
             if disk is not None:
                 _require_same(disk, sealed)
+            require_writable(out)  # again: it took long to get here
             if out.exists():
-                retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
-                out.rename(retired / "bundle")
-                folder.rename(out)
-                shutil.rmtree(retired)
+                _exchange(folder, out)
             else:
                 folder.rename(out)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return run
+
+
+def _exchange(new: Path, out: Path) -> None:
+    """Put a folder in the place of another one, which is removed; where that fails or is interrupted, it is back."""
+    retired = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
+    old = retired / "bundle"
+    try:
+        out.rename(old)
+        new.rename(out)
+    finally:
+        if not os.path.lexists(out) and old.exists():
+            old.rename(out)
+        shutil.rmtree(retired, ignore_errors=True)
 
 
 def seal(folder: Path, record: Bundle) -> Bundle:

@@ -285,7 +285,8 @@ def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     """What verification says of a machine; asked once for the same bytes."""
     inputs = findings.inputs
     traced = (trace_key(inputs), *([findings.trace_id] if findings.trace_id else []))
-    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, *traced, digest(str(made.network)))
+    used = digest(str(made.network), str(sorted(map(str, inputs.image.config.exposed_ports))))
+    key = keys.of_run(verify, machine, inputs.exercise, inputs.natives, *traced, used)
     store = inputs.options.store
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")

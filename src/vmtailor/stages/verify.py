@@ -80,10 +80,12 @@ def _as_used(
     if not target.network:
         found, gathered = boot(machine, work, scratch)
         return gathered, list(found.failures)
+    # An image may expose thousands: those that nobody asks, and nothing listens on, are not tried.
+    tried = host_client.ports_asked(target.exercise) | set(ports_listened_on)
     ports = tuple(
         PublishedPort("127.0.0.1", host_client.free_port(), port.number)
         for port in target.image.exposed_ports
-        if port.protocol == "tcp"
+        if port.protocol == "tcp" and port.number in tried
     )
     machine = replace(machine, network=True, ports=ports)
     run = replace(work.run, network=NETWORK, hold=bool(ports))

@@ -4,6 +4,7 @@ other."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import bundling
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.systems import inputs
+from vmtailor.pipeline.systems import inputs, running
 from vmtailor.pipeline.systems.running import is_system, run_system
 
 
@@ -82,6 +83,30 @@ def test_two_machines_do_not_write_to_one_disk(system: Path, monkeypatch: pytest
 
     monkeypatch.setattr(console, "attached", again)
     assert run_system(options(system, keep_state=True)) == 0
+
+
+def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
+    system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one was to make it, too, and waited for the first, which ran meanwhile."""
+    monkeypatch.setattr(console, "attached", Started())
+    copy, copied = running.copy_with_holes, []
+
+    def slowly(source: Path, target: Path) -> None:
+        copied.append(target)
+        other = threading.Thread(target=running._first_state, args=(system, source, system / "state.raw"))
+        if len(copied) == 1:
+            other.start()
+            waiting.append(other)
+        copy(source, target)
+
+    waiting: list[threading.Thread] = []
+    monkeypatch.setattr(running, "copy_with_holes", slowly)
+    (system / ".state.raw-new").write_text("of a start that was killed")
+    assert run_system(options(system, keep_state=True)) == 0
+    waiting[0].join(10)
+    assert len(copied) == 1 and (system / "state.raw").read_bytes().endswith(b"written")
+    assert not (system / ".state.raw-new").exists()
 
 
 def test_a_system_that_is_lost_is_an_error_and_one_that_was_left_is_none(

@@ -119,6 +119,9 @@ def failures(gathered: Gathered, exercise: Exercise) -> tuple[str, ...]:
 
 def _unready(report: GuestReport, exercise: Exercise) -> list[str]:
     if exercise.ready.kind is ReadyKind.EXIT:
+        if report.ready is not None and not report.ready.ok:  # what it ended with then was our signal
+            hint = ": nothing says what it is for, so that it was to end (--exercise)" if exercise.derived else ""
+            return [f"the program did not end within {exercise.ready.timeout_s:g} s{hint}"]
         return [] if report.exit_code is not None else ["the program did not run to its end"]
     result = report.ready
     if result is not None and result.ok:
@@ -159,6 +162,8 @@ def _wrong_end(report: GuestReport, expect: Expect) -> list[str]:
         found.append("the output is not what is expected")
     if expect.contains is not None and expect.contains not in report.stdout:
         found.append(f"the output does not contain '{expect.contains}'")
+    if expect.sha256 is not None and report.stdout_sha256 != expect.sha256.lower():
+        found.append(f"the output has SHA-256 {report.stdout_sha256[:12] or 'none'}…, not {expect.sha256[:12]}…")
     return found
 
 

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import pwd
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
 from vmtailor.base.files.digests import sha256_of
 
+#: What a disk says that is full. (Who copies a whole tree says it in words alone.)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Every bit that is somebody else's.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Seconds between two looks whether somebody else is done.
@@ -77,7 +80,8 @@ def disk_full_is_a_host_error(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        told = isinstance(error, shutil.Error) and any(f"[Errno {number}]" in str(error) for number in _FULL)
+        if told or error.errno in _FULL:
             raise HostError(
                 f"no space is left in {where}", hint="free some, or set XDG_CACHE_HOME elsewhere"
             ) from error

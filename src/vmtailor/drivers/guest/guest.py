@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import select
 import time
@@ -72,6 +73,7 @@ class GuestSession:
         self._on_file = on_file or {}
         self._keep = keep_bytes
         self._kept = {FromGuest.STDOUT: bytearray(), FromGuest.STDERR: bytearray()}
+        self._stdout_hash = hashlib.sha256()
         self._console = bytearray()
         self._last_text = b""
         self.farewell = ""
@@ -153,6 +155,7 @@ class GuestSession:
             console=text(self._console),
             damaged=self._decoder.damaged,
             lost=self._decoder.lost,
+            stdout_sha256=self._stdout_hash.hexdigest(),
         )
 
     def _receive(self) -> None:
@@ -184,6 +187,8 @@ class GuestSession:
         if kind in (FromGuest.STDOUT, FromGuest.STDERR):
             stream = FromGuest(kind)
             self._keep_part(self._kept[stream], payload)
+            if stream is FromGuest.STDOUT:
+                self._stdout_hash.update(payload)
             callback = self._callbacks[stream]
             if callback is not None:
                 callback(payload)

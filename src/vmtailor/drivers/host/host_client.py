@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import re
 import socket
+import threading
 from collections.abc import Collection, Mapping
 
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -25,6 +27,12 @@ def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+def ports_asked(exercise: Exercise) -> set[int]:
+    """The guest's ports that an exercise asks from the host."""
+    found = {step.port for step in exercise.load if step.kind in (StepKind.HTTP, StepKind.TCP)}
+    return found | {int(port) for step in exercise.load for word in step.argv for port in HOST_PORT.findall(word)}
 
 
 def wrong_answers(exercise: Exercise, where: Mapping[int, int], listening: Collection[int] = ()) -> list[str]:
@@ -71,12 +79,27 @@ def _name(step: Step) -> str:
 
 def _http(step: Step, port: int) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    connection.connect()
+    # The time is for all of it: who sends a byte now and then is not waited for.
+    cut = threading.Timer(TIMEOUT_S, _cut, (connection.sock,))
+    cut.daemon = True
+    cut.start()
     try:
         connection.request(step.method, step.path)
         answer = connection.getresponse()
-        return _judge(step, answer.read(MOST_BYTES), status=answer.status)
+        body = answer.read(MOST_BYTES)
     finally:
+        late = not cut.is_alive()
+        cut.cancel()
         connection.close()
+    if late:
+        return [f"from the host, {_name(step)} is not answered within {TIMEOUT_S:.0f} s"]
+    return _judge(step, body, status=answer.status)
+
+
+def _cut(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def _command(step: Step, where: Mapping[int, int]) -> list[str]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which accelerator a machine gets where nobody says: KVM where it works, remembered until the host restarts."""
+"""Which accelerator a machine gets where nobody says: KVM where it works, which is remembered until the host
+restarts. That it does not is asked each time: a user joins a group, a busy host is late."""
 
 from __future__ import annotations
 
@@ -15,8 +16,7 @@ from vmtailor.model.machine import Accelerator
 
 
 def best_accelerator(architecture: str, store: Store | None = None) -> Accelerator:
-    """KVM where a guest of this host's own architecture really runs under it. The answer is kept until the host is
-    started again: asking a KVM that hangs takes seconds."""
+    """KVM where a guest of this host's own architecture really runs under it."""
     if not named(architecture).is_host or not kvm.DEVICE.exists():
         return Accelerator.TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -24,8 +24,10 @@ def best_accelerator(architecture: str, store: Store | None = None) -> Accelerat
     # Where the cache cannot be used, it is asked each time.
     with contextlib.suppress(OSError, HostError):
         state = ((store or Store()).root / "kvm" / boot).read_text()
-    if not state:
+    works = kvm.KvmState.WORKS.value
+    if state != works:
         state = kvm.kvm_works().state.value
-        with contextlib.suppress(OSError, HostError):
-            records.write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
-    return Accelerator.KVM if state == kvm.KvmState.WORKS.value else Accelerator.TCG
+        if state == works:
+            with contextlib.suppress(OSError, HostError):
+                records.write_atomic((store or Store()).folder("kvm") / boot, state.encode(), private=True)
+    return Accelerator.KVM if state == works else Accelerator.TCG

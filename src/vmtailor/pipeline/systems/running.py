@@ -112,6 +112,26 @@ def _disk(options: RunOptions, files: BundleFolder) -> Iterator[Disk]:
         yield Disk(str(state), own.format, DiskMode.WRITTEN)
 
 
+def _first_state(folder: Path, root: Path, state: Path) -> None:
+    """Make the file from the disk as it was fitted; of two starts at once, one does."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        made = state.with_name(f".{state.name}-new")
+        made.unlink(missing_ok=True)  # of a start that was killed
+        if os.path.lexists(state):
+            return
+        with disk_full_is_a_host_error(folder):
+            try:
+                copy_with_holes(root, made)
+                made.chmod(0o600)
+                made.rename(state)
+            finally:
+                made.unlink(missing_ok=True)
+    finally:
+        os.close(held)
+
+
 @contextmanager
 def _kept_state(files: BundleFolder, root: Path, form: DiskFormat) -> Iterator[Path]:
     """The file that a system's changes are kept in, made where there is none, and held against other machines.
@@ -120,14 +140,7 @@ def _kept_state(files: BundleFolder, root: Path, form: DiskFormat) -> Iterator[P
     UserInputError for a link, and for a file that has another name or owner, too."""
     state = files.path / STATES[form]
     if not os.path.lexists(state):
-        made = state.with_name(f".{state.name}-{os.getpid()}")
-        with disk_full_is_a_host_error(files.path):
-            try:
-                copy_with_holes(root, made)
-                made.chmod(0o600)
-                made.rename(state)
-            finally:
-                made.unlink(missing_ok=True)
+        _first_state(files.path, root, state)
     with plain_files.opened(files.path, state.name) as held:
         found = os.fstat(held.fileno())
         if found.st_nlink != 1 or found.st_uid != os.geteuid():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from vmtailor.model.boots.comparison import Comparison
 from vmtailor.model.boots.series import BootSeries, Variant
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.boots.workload import ReadyBy, ReadySignal
+from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.model.verdict import Verdict
 
 
@@ -160,10 +162,10 @@ def test_sides_are_the_same_where_a_difference_that_matters_is_ruled_out() -> No
     left = [96.0, 98.0, 100.0, 101.0, 103.0, 104.0] * 3
     close, far = [x + 0.5 for x in left], [x + 4 for x in left]
     assert compare(left, close, Thresholds(0.02)).verdict == Verdict.UNDECIDED
-    assert compare(left, close, Thresholds(0.02, alike=0.05)).verdict == Verdict.SAME
+    assert compare(left, close, Thresholds(0.02, alike=5.0)).verdict == Verdict.SAME
     # What was found is not the same, however little it may be; and a change of interest is not ruled out by the share.
     assert compare(left, far, Thresholds(0.02, alike=0.10)).verdict == Verdict.WORSE
-    assert compare(left, [x + 4 for x in left[:3]], Thresholds(0.02, alike=0.05)).verdict == Verdict.UNDECIDED
+    assert compare(left, [x + 4 for x in left[:3]], Thresholds(0.02, alike=5.0)).verdict == Verdict.UNDECIDED
 
 
 @settings(max_examples=20, deadline=None)
@@ -180,16 +182,16 @@ def test_a_set_is_never_better_or_worse_than_itself(values: list[float], factor:
     )
 
 
-def series(folder: Path, ready_s: list[float]) -> Path:
+def series(folder: Path, ready_s: list[float], machine: Machine = USUAL) -> Path:
     folder.mkdir()
     boots = []
     for n, seconds in enumerate(ready_s):
         (folder / f"b{n}").mkdir()
         (folder / f"b{n}" / "console.log").write_text(log({"a_init": 20_000 + n}))
-        marks = (Milestone("ready", wall_s=seconds, executed=1000 + n),)
+        marks = (Milestone("ready", wall_s=seconds, virtual_ns=3500, executed=1000 + n),)
         boots.append(series_boot("base", n, Outcome.READY, marks, seconds, folder=f"b{n}"))
     boots.append(series_boot("base", 99, Outcome.PANIC, (Milestone("ready", wall_s=99.0),), 99.0, folder="b0"))
-    record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", USUAL, "qemu"),), tuple(boots))
+    record = BootSeries("0", "x", ReadySignal(ReadyBy.LOGIN), 60.0, (Variant("base", machine, "qemu"),), tuple(boots))
     save(record, folder / "boots.json")
     return folder
 
@@ -204,6 +206,27 @@ def test_saved_boots_are_compared_by_their_milestones(tmp_path: Path) -> None:
     assert rows["milestone", "ready", "instructions"].verdict == "same"
     assert found.before.boots == 5
     assert {r.name for r in found.items} == {"a_init"}
+
+
+def test_times_of_different_clocks_are_not_compared(tmp_path: Path) -> None:
+    wall = load_side([series(tmp_path / "wall", [1.0, 1.01])])
+    under_kvm = load_side([series(tmp_path / "kvm", [0.2, 0.21], replace(USUAL, accelerator=Accelerator.KVM))])
+    counted = load_side([series(tmp_path / "counted", [5.0, 9.0], replace(USUAL, clock=Clock.INSTRUCTIONS))])
+    for other, words in ((under_kvm, "wall clock, kvm"), (counted, "instructions clock, tcg")):
+        with pytest.raises(UserInputError, match=f"other on the {words}"):
+            compare_sides(wall, other, ("one", "other"))
+    found = compare_sides(counted, counted, ("a", "b"))
+    ready = {(r.name, r.unit): r for r in found.phases if r.kind == "milestone"}
+    assert ready.keys() == {("ready, virtual", "µs"), ("ready", "instructions")}  # no seconds of the host
+    assert ready["ready, virtual", "µs"].before == 3.5 and ready["ready, virtual", "µs"].verdict == "same"
+
+
+def test_what_one_sides_files_cannot_show_is_not_gone(tmp_path: Path) -> None:
+    plain = log({}).replace("initcall_debug", "")
+    detailed, bare = boots(tmp_path, "detailed", log({"a_init": 20_000})), boots(tmp_path, "bare", plain)
+    found = compare_boots(load(detailed), load(bare), ("detailed", "bare"))
+    assert not [one for one in found.items if one.kind == "initcall"]
+    assert any("bare has no initcalls that are timed" in one.text for one in found.warnings)
 
 
 def test_different_kinds_are_not_compared(tmp_path: Path) -> None:

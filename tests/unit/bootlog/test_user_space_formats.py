@@ -300,6 +300,53 @@ def test_cloud_init_dump_is_put_on_the_kernels_clock(tmp_path: Path) -> None:
     assert unit(joined, "cloud-init:init-local").start_us == 5_500_000
 
 
+PLOT = [
+    {"name": "a.service", "activated": 4_800_000, "activating": 2_000_000, "time": 2_800_000, "deactivated": 0},
+    {"name": "cloud-init-local.service", "activated": 5_900_000, "activating": 4_900_000, "time": 1_000_000,
+     "deactivated": 0},
+]  # fmt: skip
+
+
+def test_stages_are_placed_where_their_service_began_and_take_nothing_from_units(tmp_path: Path) -> None:
+    plot = json.dumps(PLOT)
+    alone, joined = timeline_of(tmp_path, TIME, plot), timeline_of(tmp_path, TIME, plot, SHOW)
+    assert unit(joined, "cloud-init:init-local").start_us == 4_900_000 and "clock-relative" not in codes(joined)
+    for name in ("a.service", "cloud-init-local.service"):
+        assert unit(joined, name).exclusive_us == unit(alone, name).exclusive_us
+    saved = [next(r for r in one.advice if r.id == "cloud-init-none").saving_us for one in (alone, joined)]
+    assert saved[0] == saved[1] and saved[0]  # once
+    unplaced = timeline_of(tmp_path, TIME, SHOW)
+    assert "clock-relative" in codes(unplaced)
+
+
+def test_events_of_a_dump_nest_by_their_names(tmp_path: Path) -> None:
+    dump = [
+        {"name": name, "event_type": kind, "timestamp": 1_559_317_180.0 + at, "origin": "cloudinit"}
+        for name, kind, at in (
+            ("init-local", "start", 0.0), ("init-local/search-NoCloud", "start", 0.1),
+            ("init-local/search-NoCloud", "finish", 0.7), ("init-local", "finish", 1.0),
+        )
+    ]  # fmt: skip
+    timeline = timeline_of(tmp_path, json.dumps(dump))
+    inner, whole = unit(timeline, "cloud-init:init-local/search-NoCloud"), unit(timeline, "cloud-init:init-local")
+    assert (inner.exclusive_us, whole.exclusive_us) == (pytest.approx(600_000, abs=2), pytest.approx(400_000, abs=2))
+
+
+def test_what_cloud_init_takes_for_the_kernels_end_does_not_replace_a_logs_phases(tmp_path: Path) -> None:
+    log = (
+        "[    0.000000] Linux version 6.1.0 (gcc) #1\n[    1.200000] Run /init as init process\n"
+        "[    4.200000] systemd[1]: Switching root.\n[   12.000000] systemd[1]: Reached target multi-user.target\n"
+    )
+    boot = (
+        "-- Most Recent Boot Record --\n    Kernel Started at: 2019-05-31 15:39:34.500000\n"
+        "    Kernel ended boot at: 2019-05-31 15:39:38.700000\n    Kernel time to boot (seconds): 4.2\n"
+        "    Cloud-init start: 2019-05-31 15:39:40\n"
+    )
+    alone, joined = timeline_of(tmp_path, log), timeline_of(tmp_path, log, boot)
+    assert times(joined) == times(alone) and joined.kernel_us == 1_200_000
+    assert times(timeline_of(tmp_path, boot))["kernel"] == (0, 4_200_000)
+
+
 def test_a_log_and_systemd_time_are_joined(tmp_path: Path) -> None:
     log = (
         "[    0.000000] Linux version 6.1.0 (gcc) #1\n[    0.500000] clocksource: Switched to clocksource tsc\n"

@@ -19,6 +19,8 @@ _BOOT = re.compile(
     r"|Cloud-init start|Cloud-init activated at): "
     r"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
 )
+#: How the kernel's phase is said to be known that `boot` gives.
+BOOT = "cloud-init analyze boot"
 #: What begins so early is in the first stage, at whose start the times are 0.
 _FIRST_US = 1_000_000
 _RECORD = re.compile(r"-- Boot Record (\d+) --")
@@ -134,7 +136,7 @@ def _boot(observed: Observed, text: str) -> None:
     if kernel is None or over is None or over < kernel:
         return
     observed.relative, observed.epoch_zero_us = False, kernel
-    observed.phases.append(PhaseSpan(PhaseName.KERNEL, 0, over - kernel, "cloud-init analyze boot"))
+    observed.phases.append(PhaseSpan(PhaseName.KERNEL, 0, over - kernel, BOOT))
     for name in ("Cloud-init activated by systemd at", "Cloud-init activated at"):
         if name in moments and moments[name] >= over:
             observed.mark("cloud-init-activated", moments[name] - kernel, name)

@@ -14,7 +14,7 @@ import msgspec
 from vmtailor.analysis.changes.known import SPOKEN, KnownChange, Match, catalogue, in_range, is_for
 from vmtailor.analysis.changes.needs import any_met
 from vmtailor.analysis.signs.gap_sums import named_within, without_inner
-from vmtailor.model.boots.timeline import GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
+from vmtailor.model.boots.timeline import STAGES, GapSpan, Hotspot, Path, PhaseName, Remedy, Timeline
 
 #: Items shorter than this are not worth a remedy.
 WORTH_US = 200
@@ -172,9 +172,12 @@ def _modules(facts: _Facts, match: Match, found: _Found) -> None:
 
 
 def _units(facts: _Facts, match: Match, found: _Found) -> None:
+    services = any(u.name.startswith("cloud-") and u.duration_us for u in facts.timeline.units if ":" not in u.name)
     for unit in facts.timeline.units:
         if (unit.duration_us or 0) >= max(match.min_us, WORTH_US) and match.pattern.fullmatch(unit.name):
             own = unit.path_us if unit.critical else unit.exclusive_us
+            if unit.name.startswith(STAGES) and services:
+                own = None  # it ran within one of them, whose time counts
             found.add(f"unit {unit.name}", own, Path.BESIDE if unit.critical is False else Path.CRITICAL)
 
 

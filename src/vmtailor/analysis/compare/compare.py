@@ -59,7 +59,8 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
 
 
 def load_side(paths: Sequence[Path]) -> Saved:
-    """All that several paths hold of one side: boots, saved series and runs."""
+    """All that several paths hold of one side: boots, saved series and runs. Raises UserInputError where times of
+    different clocks would become one side."""
     side = Saved()
     for path in paths:
         record = find(path)
@@ -72,6 +73,12 @@ def load_side(paths: Sequence[Path]) -> Saved:
         side.timelines.extend(saved.timelines)
         side.config = side.config or saved.config
         side.version = side.version or saved.version
+        if side.clocks and saved.clocks not in ("", side.clocks):
+            raise UserInputError(
+                f"one side's boots are of different clocks: {side.clocks}, and {saved.clocks} in {path}",
+                hint="name them apart",
+            )
+        side.clocks = side.clocks or saved.clocks
         for key, values in saved.samples.items():
             side.samples.setdefault(key, []).extend(values)
     return side
@@ -90,10 +97,21 @@ def side_names(before: Path, after: Path) -> tuple[str, str]:
     return before.name or str(before), after.name or str(after)
 
 
+#: What boots consist of, as rows name it.
+_KINDS = ("initcall", "probe", "unit", "process")
+
+
 def compare_sides(
     before: Saved, after: Saved, names: tuple[str, str], thresholds: Thresholds = THRESHOLDS
 ) -> Comparison:
-    """Compare two sides. Raises UserInputError when they have nothing in common to compare."""
+    """Compare two sides. Raises UserInputError when they have nothing in common to compare, and where their times are
+    of different clocks."""
+    if before.clocks and after.clocks and before.clocks != after.clocks:
+        raise UserInputError(
+            f"times of different clocks are not compared: {names[0]} is on the {before.clocks}, {names[1]} on the "
+            f"{after.clocks}",
+            hint="boot both with the same --clock, and both with KVM or without",
+        )
     if before.timelines and after.timelines:
         found = compare_boots(before.timelines, after.timelines, names, thresholds)
     elif before.samples and after.samples:
@@ -168,16 +186,29 @@ def compare_boots(
             if modes:
                 groups = " and ".join(f"{mode.median / 1e6:.3f} s ({mode.boots} boots)" for mode in modes)
                 warnings.append(Warn("two-modes", f"{one.name} of {side} is {groups}, mixed: its median is of neither"))
+    lacking = {kind: title for kind in _KINDS for title in _lacking(kind, before, after, names)}
+    warnings += [
+        Warn("unlike", f"{title} has no {kind}s that are timed, so they are not compared: its files do not show them")
+        for kind, title in lacking.items()
+    ]
+    items = [one for one in _items(before, after, thresholds) if one.kind not in lacking]
     return Comparison(
         _side(before, names[0]),
         _side(after, names[1]),
         phases,
-        tuple(_items(before, after, thresholds)),
+        tuple(items),
         tuple(_config(before[0].config, after[0].config)),
         tuple(warnings),
         thresholds.relative,
         thresholds.absolute,
     )
+
+
+def _lacking(kind: str, before: Sequence[Timeline], after: Sequence[Timeline], names: tuple[str, str]) -> Iterator[str]:
+    """The side of which no file shows anything of a kind that the other one's do."""
+    there = [any(key[0] == kind for key in _table(side)) for side in (before, after)]
+    if any(there):
+        yield from (name for name, has in zip(names, there, strict=True) if not has)
 
 
 def _side(boots: Sequence[Timeline], name: str) -> ComparedSide:

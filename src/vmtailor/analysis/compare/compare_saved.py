@@ -15,6 +15,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.fit import FitRun
+from vmtailor.model.machine import Clock
 
 SERIES, RUN = "boots.json", "run.json"
 
@@ -24,13 +25,15 @@ Samples = dict[tuple[str, str, str], list[float]]
 
 @dataclass
 class Saved:
-    """What a record holds for a comparison."""
+    """What a record holds for a comparison. `clocks`: of the machine, by which its times were told; "" where none
+    are."""
 
     timelines: list[Timeline] = field(default_factory=list)
     samples: Samples = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=dict)
     version: str = ""
     left_out: list[str] = field(default_factory=list)
+    clocks: str = ""
 
 
 def find(path: Path) -> Path | None:
@@ -49,12 +52,17 @@ def load(record: Path) -> Saved:
 
 def _series(series: BootSeries, folder: Path) -> Saved:
     """The boots of the machine as it was given; boots that never got ready have no place in a comparison of times."""
-    saved = Saved()
+    machine = series.variants[0].machine
+    counted = machine.clock is Clock.INSTRUCTIONS
+    saved = Saved(clocks=f"{machine.clock} clock, {machine.accelerator}")
     for one in series.entries("base") or series.boots:
         if one.boot.outcome is not Outcome.READY:
             continue
         for mark in one.boot.milestones:
-            if mark.wall_s is not None:
+            # On the instruction clock, the host's time is that of counting.
+            if counted and mark.virtual_ns is not None:
+                saved.samples.setdefault(("milestone", f"{mark.name}, virtual", "µs"), []).append(mark.virtual_ns / 1e3)
+            if not counted and mark.wall_s is not None:
                 saved.samples.setdefault(("milestone", mark.name, "µs"), []).append(mark.wall_s * 1e6)
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))

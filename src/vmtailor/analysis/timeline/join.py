@@ -12,6 +12,9 @@ from vmtailor.analysis.bootlog.kernel_build import system_map
 from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
+#: The units that cloud-init's first stage runs in.
+FIRST_STAGES = ("cloud-init-local.service", "cloud-init-main.service")
+
 Span = TypeVar("Span", PhaseSpan, Unit, Process)
 
 
@@ -106,15 +109,20 @@ def _shift(source: Observed, whole: Observed, zero: int | None) -> int:
         )
         return -min(starts, default=0)
     if source.relative:
+        stages = source.format.startswith("cloud-init analyze")
+        first = next((u.start_us for u in whole.units if stages and u.name in FIRST_STAGES and u.start_us), None)
+        if first is not None:
+            return first
         userspace = next(
             (p.start_us for p in whole.phases if p.name == PhaseName.USERSPACE and p.start_us is not None), None
         )
-        if userspace is not None:
+        if userspace is not None and not stages:
             return userspace
         whole.warn(
             WarningCode.CLOCK_RELATIVE,
             f"{source.format}: times count from its own first event, not from the kernel's start",
         )
+        return userspace or 0
     return 0
 
 

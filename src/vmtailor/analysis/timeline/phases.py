@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from vmtailor.analysis.bootlog.cloud_init import BOOT as CLOUD_INIT_BOOT
 from vmtailor.analysis.bootlog.observed import LATE_US, RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import PhaseName, PhaseSpan, WarningCode
 
@@ -17,8 +18,13 @@ TOLERANCE_US = 500_000
 def phases_of(observed: Observed) -> list[PhaseSpan]:
     """The phases of one boot, from what systemd reported where it did, from the log's marks elsewhere. Adds
     warnings."""
-    given = {p.name: p for p in observed.phases}
     marks = observed.marks
+    given = {p.name: p for p in observed.phases}
+    # What cloud-init takes for the kernel's end is the start of user space, behind an initial RAM disk: a log knows
+    # better, where it shows it.
+    kernel = given.get(PhaseName.KERNEL)
+    if kernel is not None and kernel.source == CLOUD_INIT_BOOT and _shows_the_end(observed, marks):
+        del given[PhaseName.KERNEL]
     found: list[PhaseSpan] = []
     reported = any(p.source.startswith("systemd") for p in observed.phases)
     if PhaseName.KERNEL in given:
@@ -44,6 +50,11 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
     if not any(p.name == PhaseName.READY for p in found):
         found.extend(_ready(observed, marks, found))
     return [_resolved(observed, phase) for phase in found]
+
+
+def _shows_the_end(observed: Observed, marks: Marks) -> bool:
+    """Whether a log has the kernel's phase whole."""
+    return bool(observed.kernel_log and observed.first_us is not None and _kernel_end(observed, marks, 0))
 
 
 def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:

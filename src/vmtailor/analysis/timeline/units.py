@@ -9,25 +9,26 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vmtailor.model.boots.timeline import Unit
+from vmtailor.model.boots.timeline import STAGES, Unit
 
 #: One unit begins when another is up: their stamps may cross by so much.
 TOLERANCE_US = 1000
 #: What a system is started for, the last first.
 GOALS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-User System", "default.target")
 #: Not started by the service manager as its units are: stages within a unit, and what comes before all units.
-INSIDE = ("cloud-init:", "generators")
+INSIDE = (STAGES, "generators")
 
 
 def own_time(units: Sequence[Unit]) -> list[Unit]:
-    """The units in order of their start, with `exclusive_us` for those whose start and duration are known."""
+    """The units in order of their start, with `exclusive_us` for those whose start and duration are known. What ran
+    within a unit takes nothing from it."""
     timed = [
         (n, u.start_us, u.start_us + u.duration_us)
         for n, u in enumerate(units)
-        if u.start_us is not None and u.duration_us and u.exclusive_us is None
+        if u.start_us is not None and u.duration_us and u.exclusive_us is None and not u.name.startswith(STAGES)
     ]
     events = sorted([(start, 1, n) for n, start, _ in timed] + [(end, 0, n) for n, _, end in timed])
-    alone: dict[int, int] = {n: 0 for n, _, _ in timed}
+    alone: dict[int, int] = {n: 0 for n, _, _ in timed} | _of_stages(units)
     running: set[int] = set()
     last = 0
     for at, opens, n in events:
@@ -47,6 +48,20 @@ def own_time(units: Sequence[Unit]) -> list[Unit]:
             msgspec.structs.replace(unit, exclusive_us=own) if own is not None and unit.exclusive_us is None else unit
         )
     return sorted(rows, key=lambda u: (u.start_us is None, u.start_us or 0, -(u.duration_us or 0)))
+
+
+def _of_stages(units: Sequence[Unit]) -> dict[int, int]:
+    """The own time of each stage, by its place: what the events within it, which are named after it, did not take."""
+    within: dict[str, int] = {}
+    for unit in units:
+        if unit.name.startswith(STAGES) and "/" in unit.name:
+            around = unit.name.rpartition("/")[0]
+            within[around] = within.get(around, 0) + (unit.duration_us or 0)
+    return {
+        n: max(0, unit.duration_us - within.get(unit.name, 0))
+        for n, unit in enumerate(units)
+        if unit.name.startswith(STAGES) and unit.duration_us is not None
+    }
 
 
 def critical_path(units: Sequence[Unit], end_us: int | None) -> list[Unit]:

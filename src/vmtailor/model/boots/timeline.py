@@ -215,6 +215,10 @@ class Deferral(msgspec.Struct, frozen=True):
     beside_us: int = 0
 
 
+#: What begins the names of cloud-init's stages among units: they run within its services.
+STAGES = "cloud-init:"
+
+
 class Unit(msgspec.Struct, frozen=True):
     """A unit of the service manager, or a stage of cloud-init (`cloud-init:…`). `critical`: on the critical path,
     where known; `path_us` is how long the path waited for it. `exclusive_us` is the time in which no other was

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends what a process has started when that process is gone, however it ended: compilers remove what they have not
-// finished when they are asked to end, and are killed only after that. It is told on standard input, whose other end only
-// that process has: "+N\n" for a process group, "-N\n" when it has ended.
+// finished when they are asked to end, and are killed only after that. It is told on standard input, whose other end
+// only that process has: "+N\n" for a process group, "-N\n" when it has ended.
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>

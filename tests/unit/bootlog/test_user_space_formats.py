@@ -329,7 +329,7 @@ def test_events_of_a_dump_nest_by_their_names(tmp_path: Path) -> None:
     ]  # fmt: skip
     timeline = timeline_of(tmp_path, json.dumps(dump))
     inner, whole = unit(timeline, "cloud-init:init-local/search-NoCloud"), unit(timeline, "cloud-init:init-local")
-    assert (inner.exclusive_us, whole.exclusive_us) == (pytest.approx(600_000, abs=2), pytest.approx(400_000, abs=2))
+    assert inner.exclusive_us == pytest.approx(600_000, abs=2) and whole.exclusive_us == pytest.approx(400_000, abs=2)
 
 
 def test_what_cloud_init_takes_for_the_kernels_end_does_not_replace_a_logs_phases(tmp_path: Path) -> None:

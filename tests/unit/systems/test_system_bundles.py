@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.bundle_data import bundle, write_bundle
 
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.files import digests
+from vmtailor.base.files import digests, holes
 from vmtailor.booting import console
 from vmtailor.booting.console import Finished
 from vmtailor.drivers.host import bundle_folder
@@ -90,7 +90,8 @@ def test_of_two_first_starts_at_once_one_makes_the_disk_and_the_other_finds_it(
 ) -> None:
     """The second one was to make it, too, and waited for the first, which ran meanwhile."""
     monkeypatch.setattr(console, "attached", Started())
-    copy, copied = running.copy_with_holes, []
+    copy = holes.copy_with_holes
+    copied: list[Path] = []
 
     def slowly(source: Path, target: Path) -> None:
         copied.append(target)

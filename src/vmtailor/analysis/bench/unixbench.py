@@ -155,12 +155,12 @@ def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
         counts = sorted(one.count for one in tables if one.variant == variant and engine in one.columns)
         taken += [(engine, instances(count), count) for count in counts]
         rows: dict[str, list[tuple[str, Indexed]]] = {test: [] for test in INDEX}
-        overall = []
+        overall: list[tuple[str, float, float, float]] = []
         for name, column, count in taken:
             for one in (one for one in tables if (one.count, one.variant) == (count, variant)):
                 for test, by in one.rows:
                     rows[test] += [(column, figures) for other, figures in by if other == name]
-                overall += [(column, *index) for other, *index in one.overall if other == name]
+                overall += [(column, value, low, high) for other, value, low, high in one.overall if other == name]
         met = {column for by in rows.values() for column, _ in by}
         columns = tuple(column for _, column, _ in taken if column in met)
         kept = tuple((test, tuple(by)) for test, by in rows.items() if by)

@@ -121,8 +121,8 @@ def _digest_beside(folder: Path, name: str) -> str:
 def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     count = sum(1 for _ in _mappings(content.get("boots")))
     failed = sum(1 for _ in _failed(content))
-    words = f"{plural(count, 'boot')}{f', of which {failed} did not come to be ready' if failed else ''}"
-    yield "subject", _joined(content.get("subject"), words)
+    told = f"{plural(count, 'boot')}{f', of which {failed} did not come to be ready' if failed else ''}"
+    yield "subject", _joined(content.get("subject"), told)
     yield from _pairs(content.get("conditions"))
     machine = next(_mappings(content.get("variants")), {}).get("machine")
     if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):

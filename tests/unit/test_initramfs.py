@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,16 @@ def test_what_a_module_asks_for_by_an_alias_comes_first(
     if built_in is not None:
         (modules / "modules.builtin.modinfo").write_bytes(built_in)
     assert [name for name, _ in load_order(modules, ["fs_ext9"])] == expected
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_modules_are_unpacked_from_zstd(tmp_path: Path, sized: bool) -> None:
+    """As Arch Linux has them."""
+    modules = tree(tmp_path)
+    plain = module(name="packed", depends="")
+    packed = zstandard.ZstdCompressor(write_content_size=sized).compress(plain)
+    (modules / "kernel/fs/packed.ko.zst").write_bytes(packed)
+    assert load_order(modules, ["packed"]) == [("packed", plain)]
 
 
 def test_a_damaged_or_unknown_module_is_said(tmp_path: Path) -> None:

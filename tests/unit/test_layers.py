@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from tests.fakes.tars import MTIME, device, directory, entry, file, hardlink, layers_of, read_flat, symlink, tar_of
 
+from vmtailor.drivers.image import flat_archive
+from vmtailor.drivers.image.layer_reader import _xattrs
 from vmtailor.drivers.image.layers import Layer, merge
 
 Flat = dict[str, tuple[tarfile.TarInfo, bytes]]
@@ -79,6 +81,26 @@ def test_whiteouts_act_on_lower_layers_only_wherever_they_stand(tmp_path: Path) 
     assert {name for name in flat if flat[name][0].isreg()} == {"a/stays", "a/new", "b/mine", "c/x", "d"}
     assert (flat["c/x"][1], flat["d"][1]) == (b"8", b"9")
     assert "nowhere" not in flat
+
+
+def test_an_opaque_directory_in_the_place_of_a_link_hides_nothing_behind_the_link(tmp_path: Path) -> None:
+    """`rm app/current && mkdir app/current`: what the link led to is still there."""
+    lower = tar_of(
+        file("app/releases/1/old"), symlink("app/current", "releases/1"), symlink("lib", "usr/lib"), file("usr/lib/x/y")
+    )
+    upper = tar_of(
+        file("app/current/.wh..wh..opq"), directory("app/current"), file("app/current/new", b"1"),
+        file("lib/x/.wh..wh..opq"), directory("lib"), directory("lib/x"), file("lib/x/.wh.y"),
+    )  # fmt: skip
+    flat = merged(tmp_path, lower, upper)
+    assert "app/releases/1/old" in flat and flat["app/current/new"][1] == b"1" and "usr/lib/x/y" in flat
+    # Through a link that stays, it hides what is there.
+    assert "usr/lib/x/y" not in merged(tmp_path, lower, tar_of(file("lib/x/.wh..wh..opq")))
+
+
+def test_an_attribute_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="an extended attribute is called"):
+        list(_xattrs({"SCHILY.xattr.user.\udcff": "v"}))
 
 
 def test_kinds_replace_each_other(tmp_path: Path) -> None:
@@ -185,3 +207,11 @@ def test_the_same_layers_give_the_same_bytes_however_they_are_packed(tmp_path: P
     (tmp_path / "y").write_bytes(gzip.compress(data))
     results = [merge([Layer(tmp_path / name, name)], tmp_path / f"{name}.flat").sha256 for name in ("x", "y", "x")]
     assert len(set(results)) == 1
+
+
+def test_a_hard_link_to_a_link_is_a_link_in_the_index(tmp_path: Path) -> None:
+    out = tmp_path / "flat.tar"
+    layer = tar_of(file("liba.so.1.2", b"\x7fELF"), symlink("liba.so", "liba.so.1.2"), hardlink("liba.so.1", "liba.so"))
+    merge(layers_of(tmp_path, [layer]), out)
+    found = flat_archive.read(out)
+    assert found.content("/liba.so.1") == found.content("/liba.so") == b"\x7fELF"

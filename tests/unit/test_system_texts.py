@@ -90,6 +90,9 @@ def test_grubs_entries_and_the_one_that_starts() -> None:
         ('set default="Advanced options>rescue"', {}, "rescue"), ('set default="simple"', {}, "Made-up GNU/Linux"),
         ('set default="${saved_entry}"', {"saved_entry": "1>0"}, "rescue"), ("", {}, "Made-up GNU/Linux"),
         ('set default="no such"', {}, "Made-up GNU/Linux"),
+        # What was saved once means nothing where the configuration does not ask for it.
+        ('set default="0"', {"saved_entry": "1>0"}, "Made-up GNU/Linux"),
+        ("", {"saved_entry": "1>0"}, "Made-up GNU/Linux"),
     ],
 )  # fmt: skip
 def test_the_default_is_a_number_a_title_or_an_id(default: str, environment: dict[str, str], title: str) -> None:

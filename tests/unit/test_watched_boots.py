@@ -13,6 +13,7 @@ import pytest
 from tests.fakes import played
 
 from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.base.files import records
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.ready import parse_signal
@@ -165,6 +166,12 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     plan = OwnInit(parse_signal("login"), 10.0)
     found = series.run("subject", schedule, plan, tmp_path / "out")
     assert series.Earlier(tmp_path / "out").of(plan, schedule) == found.boots
+    longer = replace(plan, timeout_s=99.0)
+    assert series.Earlier(tmp_path / "out").of(longer, schedule) == found.boots  # it was ready in less
+    late = replace(found.boots[0], boot=replace(found.boots[0].boot, outcome=Outcome.TIMEOUT))
+    records.save(replace(found, boots=(late,)), tmp_path / "out" / "boots.json")
+    assert series.Earlier(tmp_path / "out").of(plan, schedule) == (late,)
+    assert series.Earlier(tmp_path / "out").of(longer, schedule) == ()  # it may get there now
     after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1
     os.utime(kernel, (after, after))
     assert series.Earlier(tmp_path / "out").of(plan, schedule) == ()

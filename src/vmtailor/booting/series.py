@@ -14,7 +14,7 @@ from vmtailor.base.files import records
 from vmtailor.base.process import pasteable
 from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
-from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.series import BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
@@ -98,7 +98,8 @@ class Earlier:
         self._written = file.stat().st_mtime if self._found is not None else 0.0
 
     def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
-        """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal."""
+        """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal. One that did not
+        get ready counts where it had as long as it would have now."""
         if self._found is None or self._found.ready != workload.signal:
             return ()
         machines = {one.name: one.machine for one, _ in schedule}
@@ -107,7 +108,10 @@ class Earlier:
             for one in self._found.variants
             if machines.get(one.name) == one.machine and not _renewed(one.machine, self._written)
         }
-        return tuple(one for one in self._found.boots if one.variant in same)
+        waited = self._found.timeout_s == workload.timeout_s
+        return tuple(
+            one for one in self._found.boots if one.variant in same and (waited or one.boot.outcome is Outcome.READY)
+        )
 
 
 def _renewed(machine: Machine, since: float) -> bool:

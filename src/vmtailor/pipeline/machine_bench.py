@@ -82,13 +82,20 @@ class MachineBench:
             more = [(one, number) for one in changed for number in range(1, max(self.times, 2) + 1)]
             before = self.found.boots
         self._schedule += more
+        earlier = [one for one in self._earlier.of(self.workload, more) if self._can_be_judged(one.boot)]
         self.found = series.run(
             self.subject, self._schedule, self.workload, self.out,
-            before=(*before, *self._earlier.of(self.workload, more)), booter=self.booter, on_boot=self.on_boot,
+            before=(*before, *earlier), booter=self.booter, on_boot=self.on_boot,
         )  # fmt: skip
         return TrialRun(samples=self._samples(*(one.name for one in self._unchanged()))), {
             name: self._ran(name) for name in made
         }
+
+    def _can_be_judged(self, found: Boot) -> bool:
+        """Whether a boot has the figure that is judged by: an earlier run may have been judged by another."""
+        if self.judged_by is not JudgedBy.INSTRUCTIONS or found.outcome is not Outcome.READY:
+            return True
+        return found.instructions is not None
 
     def _unchanged(self) -> tuple[Variant, ...]:
         """The machine as it is, first, and its controls."""

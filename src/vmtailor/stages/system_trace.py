@@ -83,9 +83,14 @@ def trace(inputs: SystemTraceInputs, folder: Path, scratch: Path) -> SystemTrace
     """Boot, watch, and write the record with the log into `folder`; what it has already is taken as it is.
 
     A boot that does not get ready is kept with all that was seen until then, and said to be so: the caller decides.
-    Raises GuestError when nothing at all was seen."""
+    Raises GuestError when nothing at all was seen, UserInputError where the folder has another system's."""
     if (folder / RECORD).is_file() and (folder / REQUESTS).is_file():
-        return records.load(SystemTrace, folder / RECORD)
+        found = records.load(SystemTrace, folder / RECORD)
+        if found.subject != inputs.subject:
+            raise UserInputError(
+                f"{folder} has what {found.subject} did, and {inputs.subject} was asked for", hint="another folder"
+            )
+        return found
     folder.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(parents=True, exist_ok=True)
     plain_s = inputs.plain_s if inputs.plain_s is not None else _plain(inputs, scratch)

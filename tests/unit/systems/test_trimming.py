@@ -14,6 +14,7 @@ from tests.unit.systems.test_unit_choice import TEXT
 
 from vmtailor.analysis.explain import units as explaining
 from vmtailor.analysis.explain.answers import Standing
+from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.model.boots.boot import Milestone
 from vmtailor.model.change import ChangeKind, Figure
 from vmtailor.model.fit import FitRun
@@ -155,7 +156,12 @@ def test_a_system_without_systemd_has_no_candidates(given: SystemInputs, stages:
     assert not masks and choice.units == () and trimming.warnings(choice) == ()
 
 
-def test_masks_are_set_anew() -> None:
+def test_what_a_system_masks_itself_stays_masked() -> None:
+    own = replace(USUAL, append=("quiet", "systemd.mask=apt-daily.timer"))
+    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).append == (*own.append, "systemd.mask=a.service")
+
+
+def test_a_change_is_named_after_its_units() -> None:
     rows = [UnitStanding(name, UnitFate.CANDIDATE, "nobody", 0.5) for name in ("a.service", "b.socket")]
     change = trimming.change_of(rows)
     assert change.id == "a.service, b.socket" and change.expected[0].value == -1.0 and change.expected[0].high == 0.0

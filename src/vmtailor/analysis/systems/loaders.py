@@ -20,6 +20,7 @@ MOST_LINES, MOST_ENTRIES = 20_000, 200
 _LINUX = ("linux", "linuxefi", "linux16")
 _INITRD = ("initrd", "initrdefi", "initrd16")
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,64})\}|(\w{1,64}))")
+_SAVED_DEFAULT = re.compile(r'^\s*set default="?\$\{?saved_entry\}?"?\s*$', re.MULTILINE)
 _GENERATED_DEFAULT = re.compile(r'^\s*set default="([^"$]*)"', re.MULTILINE)
 
 
@@ -79,8 +80,10 @@ def _with(entry: LoaderEntry, words: list[str], environment: Mapping[str, str], 
 
 
 def _chosen(menu: _Menu, saved: str, text: str) -> list[LoaderEntry]:
-    """Which starts: the last default that is a plain word, a saved one, or the first."""
-    wanted = saved or next(iter(reversed(_GENERATED_DEFAULT.findall(text))), "0") or "0"
+    """Which starts: a saved one, where the configuration asks for that; the last default that is a plain word; or the
+    first."""
+    plain = next(iter(reversed(_GENERATED_DEFAULT.findall(text))), "0")
+    wanted = (saved if _SAVED_DEFAULT.search(text) else "") or plain or "0"
     linux = [(number, names, entry) for number, names, entry in menu.entries if entry.kernel]
     if not linux:
         return []

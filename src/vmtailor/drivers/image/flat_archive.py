@@ -76,6 +76,9 @@ def read(path: Path) -> FlatArchive:
                     links[name] = member.linkname
                 elif member.islnk():
                     target = posixpath.normpath("/" + member.linkname.removeprefix("./"))
+                    if target in links:
+                        links[name] = links[target]
+                        continue
                     files[name], offsets[name] = files.get(target, 0), offsets.get(target, 0)
                     modes[name] = modes.get(target, 0)
                     capable |= {name} if target in capable else set()

@@ -24,6 +24,7 @@ from typing import cast
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.words import sizes
+from vmtailor.base.words.text import encodable
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of
 from vmtailor.drivers.image.layer_tree import Node, TreeEntry
 from vmtailor.drivers.image.limits import DEPTH, Allowance, Limits, Room, too_many, too_much
@@ -229,7 +230,8 @@ def _xattrs(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if key.startswith(_XATTR):
             found[key.removeprefix(_XATTR)] = value
     for name in found:
-        if "=" in name or "\0" in name or not 0 < len(_bytes(name)) <= NAME_BYTES:
+        # What is no UTF-8 is no keyword of an archive's header, though a file system may have it.
+        if "=" in name or "\0" in name or encodable(name) != name or not 0 < len(_bytes(name)) <= NAME_BYTES:
             raise ValueError(f"an extended attribute is called {name[:80]!r}")
     return tuple(sorted((name, value) for name, value in found.items() if not name.startswith(_OVERLAY)))
 

@@ -8,7 +8,7 @@ component is not. A whiteout hides what lower layers left, wherever in its layer
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from vmtailor.drivers.image.limits import DEPTH
@@ -92,16 +92,31 @@ class LayerTree:
     def add_layer(self, entries: Iterable[TreeEntry]) -> None:
         """Put one layer on top. All of its whiteouts act on what is below, before its own entries come in."""
         self._ghosts = {}
-        additions = []
+        additions, whiteouts = [], []
         for entry in entries:
             name = entry.parts[-1] if entry.parts else ""
             if name == OPAQUE or (name.startswith(WHITEOUT) and not name.startswith(AUFS)):
-                self._white_out(entry.parts)
+                whiteouts.append(entry.parts)
             elif not any(part.startswith(AUFS) for part in entry.parts):
                 additions.append(entry)
+        own = {entry.parts for entry in additions if entry.node is not None and entry.node.children is not None}
+        for parts in whiteouts:
+            if not self._is_new(parts[:-1], own):
+                self._white_out(parts)
         for entry in additions:
             self._add(entry)
         self._ghosts = {}
+
+    def _is_new(self, parts: tuple[str, ...], own: Collection[tuple[str, ...]]) -> bool:
+        """Whether the layer itself puts a directory at, or above, a path at which there was something else: a link, in
+        whose place it stands, leads to what is hidden no more."""
+        for length in range(1, len(parts) + 1):
+            if parts[:length] in own:
+                found = self._walk(parts[: length - 1], create=False)
+                below = (found[0].children or {}).get(parts[length - 1]) if found else None
+                if below is not None and below.children is None:
+                    return True
+        return False
 
     def lookup(self, path: str, *, follow: bool = True) -> Node | None:
         """What is at a path inside the image; None when there is nothing, or the links go in circles."""

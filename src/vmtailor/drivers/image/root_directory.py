@@ -15,6 +15,7 @@ from typing import IO
 
 from vmtailor.base.cache.store import disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words.text import encodable
 from vmtailor.drivers.image.layer_reader import TIME_MAX
 from vmtailor.drivers.image.limits import DEPTH, Limits, Room, too_many, too_much
 
@@ -156,6 +157,11 @@ class _Archiver:
         with contextlib.suppress(OSError):  # a file system without attributes
             for name in sorted(os.listxattr(self._root / path, follow_symlinks=False)):
                 if not name.startswith(("trusted.overlay.", "user.overlay.", "security.selinux", "system.")):
+                    if encodable(name) != name:
+                        raise UserInputError(
+                            f"{self._root / path} has an extended attribute whose name is no text: {name!r}",
+                            hint="remove it (setfattr -x)",
+                        )
                     value = os.getxattr(self._root / path, name, follow_symlinks=False)
                     found[f"SCHILY.xattr.{name}"] = value.decode("utf-8", "surrogateescape")
         return found

@@ -65,15 +65,18 @@ def copy(
 ) -> None:
     """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
     soon as more was written than an image may have, or HostError (no network, disk full)."""
+    # A daemon's image is written twice: as the archive that the daemon gives, and in the form that is asked for.
+    times = 2 if source.startswith("docker-daemon:") else 1
     finished = _watched(
-        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source
+        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source, times
     )
     if finished.returncode != 0:
         raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
 
 
-def _watched(argv: list[str], folder: Path, limits: Limits, name: str) -> Finished:
-    """Run a program that writes below `folder`, and end it when that is too much: a registry may send without end."""
+def _watched(argv: list[str], folder: Path, limits: Limits, name: str, times: int) -> Finished:
+    """Run a program that writes an image below `folder`, so many times, and end it when that is too much: a registry
+    may send without end."""
     started, before = time.monotonic(), _occupied(folder)
     with tempfile.TemporaryFile() as err, spawn(argv, stderr=err) as process:
         while True:
@@ -82,7 +85,7 @@ def _watched(argv: list[str], folder: Path, limits: Limits, name: str) -> Finish
                 break
             except subprocess.TimeoutExpired:
                 written = _occupied(folder) - before
-                if written > limits.unpacked_bytes:
+                if written > times * limits.unpacked_bytes:
                     raise too_much(name, limits) from None
                 require_room(folder, 0)
                 if time.monotonic() - started > COPY_TIMEOUT_S:

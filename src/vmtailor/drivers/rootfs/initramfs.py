@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import zstandard
+
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import elf
 from vmtailor.base.files.records import write_atomic
@@ -22,6 +24,8 @@ from vmtailor.model.architecture import MachineType
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest
 
+#: As much as a module may be once it is unpacked.
+_MOST_MODULE = 64 << 20
 #: What the machines need of a kernel that has it as modules. One that is built in, or that a kernel does not have, is
 #: passed over; what cannot be done without is missed when the root disk does not appear.
 WANTED = (
@@ -99,7 +103,9 @@ def _content(path: Path) -> bytes:
             return lzma.decompress(data)
         if path.suffix == ".gz":
             return gzip.decompress(data)
-    except (lzma.LZMAError, OSError, EOFError) as error:
+        if path.suffix == ".zst":
+            return zstandard.ZstdDecompressor().decompress(data, _MOST_MODULE)
+    except (lzma.LZMAError, OSError, EOFError, zstandard.ZstdError) as error:
         raise HostError(f"the kernel module {path} is damaged", hint="fetch the kernel package again") from error
     if path.suffix != ".ko":
         raise HostError(f"the kernel module {path} is packed in a way that is not known here", hint="unpack it to .ko")

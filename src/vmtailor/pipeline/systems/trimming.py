@@ -81,9 +81,9 @@ def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def masked(machine: Machine, names: Sequence[str]) -> Machine:
-    """The machine with these units masked, and no others."""
-    words = [word for word in machine.append if not word.startswith(_MASK)]
-    return replace(machine, append=(*words, *(_MASK + name for name in names)))
+    """The machine with these units masked, beside those that it masks itself."""
+    words = (_MASK + name for name in names)
+    return replace(machine, append=(*machine.append, *(word for word in words if word not in machine.append)))
 
 
 def _searched(

@@ -38,6 +38,20 @@ def test_a_registry_that_sends_without_end(tmp_path: Path, monkeypatch: pytest.M
     assert "--max-image-size 4M" in caught.value.hint
 
 
+def test_a_daemons_image_is_written_twice_and_may_be_as_large_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    fake(tmp_path, monkeypatch, f"truncate -s 3M {scratch}/blob; sleep 0.2")
+    monkeypatch.setattr(skopeo, "LOOK_S", 0.01)
+    access = skopeo.Access(None, "amd64")
+    skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=Limits.of_size(2 << 20))
+    (scratch / "blob").unlink()
+    with pytest.raises(TooLarge):
+        skopeo.copy("docker-daemon:x", scratch / "image", scratch, access, limits=Limits.of_size(1 << 20))
+
+
 def test_the_disk_is_not_filled_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
         free = -1

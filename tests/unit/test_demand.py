@@ -83,6 +83,13 @@ def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
         (call("fchownat", "AT_FDCWD</>", '"/x"', "33", "33", "0"), {"MULTIUSER"}),
         (call("fchownat", "AT_FDCWD</>", '"/x"', "0", "0", "0"), set()),
         (call("chown", '"/x"', "0", "4"), {"MULTIUSER"}),
+        # What is left as it is, is -1: without users the call succeeds, and the file stays root's.
+        (call("fchownat", "AT_FDCWD</data>", '"."', "999", "-1", "0"), {"MULTIUSER"}),
+        (call("fchown", "1<pipe:[478]>", "-1", "100"), {"MULTIUSER"}),
+        (call("chown", '"/x"', "0", "-1"), set()),
+        # As programs of 32 bits have them.
+        (call("chown32", '"/d/x.db"', "33", "33"), {"MULTIUSER"}),
+        (call("fcntl64", "3", "F_SETLK64", "{l_type=F_WRLCK}"), {"FILE_LOCKING"}),
         (call("setsockopt", "3", "SOL_TCP", "TCP_ULP", '"tls"', "4"), {"TLS"}),
         (call("setsockopt", "3", "SOL_TCP", "TCP_ULP", '"other"', "4"), set()),
     ],
@@ -141,6 +148,8 @@ def test_addresses_beyond_loopback_ask_for_a_network() -> None:
     [
         (ImageConfig("amd64", user="www-data:www-data"), {"image:user"}),
         (ImageConfig("amd64", user="0:0"), set()),
+        (ImageConfig("amd64", user="root:www-data"), {"image:user"}),
+        (ImageConfig("amd64", user="0:root"), set()),
         (ImageConfig("amd64", user="root"), set()),
         (ImageConfig("amd64", exposed_ports=(Port(80),)), {"image:ports"}),
         (ImageConfig("amd64", entrypoint=("/run.sh",)), {"image:entrypoint"}),

@@ -322,7 +322,11 @@ def test_explain_a_symbol_that_is_out() -> None:
         ("PARTS_FS", "mount of parts"),
         ("PROC_EXTRA", "/proc/self/smaps"),
         ("DISK", "/dev/things/one"),
-        ("FILE_LOCKING", "fcntl F_SETLK F_SETLKW F_GETLK F_OFD_SETLK F_OFD_SETLKW F_OFD_GETLK F_SETLEASE F_GETLEASE"),
+        (
+            "FILE_LOCKING",
+            "fcntl F_SETLK F_SETLKW F_GETLK F_SETLK64 F_SETLKW64 F_GETLK64 F_OFD_SETLK F_OFD_SETLKW F_OFD_GETLK "
+            "F_SETLEASE F_GETLEASE",
+        ),
     ],
 )
 def test_what_would_bring_a_symbol_in(name: str, trigger: str) -> None:

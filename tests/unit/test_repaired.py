@@ -22,7 +22,7 @@ from vmtailor.pipeline import fitting, repairing
 def test_symbols_that_cannot_be_had_together_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[str, ...]] = []
     findings: Any = SimpleNamespace(
-        tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
+        tree=SimpleNamespace(architecture="x86_64", facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
         options=SimpleNamespace(budget=12),
         machine_of=lambda *_: None,
         trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],
@@ -79,7 +79,7 @@ def test_where_one_failure_is_mended_the_next_is_looked_at(
         return Verification((f"{missing.lower()}() newly fails with ENOSYS",), (call(missing.lower()),))
 
     findings: Any = SimpleNamespace(
-        tree=SimpleNamespace(facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
+        tree=SimpleNamespace(architecture="x86_64", facts=None, kconfig=SimpleNamespace(known=lambda name: True)),
         options=SimpleNamespace(budget=12),
         machine_of=lambda *_: None,
         trials=[Trial(1, Purpose.FIRST, (), False, ("no answer",), 1.0, 1.0)],

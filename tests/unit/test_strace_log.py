@@ -141,6 +141,9 @@ def test_unquoting_never_fails(text: str) -> None:
 def test_unquoting() -> None:
     assert unquote('"a\\n\\"\\101\\x41\\\\"') == 'a\n"AA\\'
     assert unquote("NULL") == "NULL"
+    # Bytes are UTF-8, as file names are; others stand as surrogates.
+    assert unquote('"b\\303\\251"') == "bé" and unquote('"\\377"') == "\udcff"
+    assert descriptor_path("3</srv/caf\\303\\251>") == "/srv/café" and descriptor_path("3</a b>") == "/a b"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from vmtailor.analysis.explain import nearest
 from vmtailor.analysis.ksource.closure import addable
 from vmtailor.base.progress import step, tell
 from vmtailor.base.words.text import plural
+from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Reason, symbol
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Purpose
@@ -82,7 +83,8 @@ class _Repair:
         """What can be put back beside `held`, nearest first, and how many of those are asked for by name."""
         tree, plan, found = self._findings.tree, self._failing.plan, self._failing.verification
         left_out = [row for row in plan.left_out if row.id not in held]
-        near = nearest.nearest(found.degraded, left_out, tree.facts, demand_rules.load(), tree.kconfig)
+        rules = demand_rules.load(row=named(tree.architecture))
+        near = nearest.nearest(found.degraded, left_out, tree.facts, rules, tree.kconfig)
         needs = [name for name in found.needs if tree.kconfig.known(name) and name not in held]
         with step("repair: what can be put back"):
             pool = addable(tree.kconfig, plan.fragment, list(dict.fromkeys([*needs, *near.order])))

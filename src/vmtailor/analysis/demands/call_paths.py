@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import posixpath
 
+from vmtailor.analysis.demands.call_names import wide
 from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
 from vmtailor.model.syscalls import SyscallEvent
 
@@ -37,7 +38,7 @@ def paths(event: SyscallEvent) -> tuple[str, ...]:
     An empty path stands for the descriptor itself (AT_EMPTY_PATH).
     """
     found = []
-    for folder, position in _PATHS.get(event.name, ()):
+    for folder, position in _PATHS.get(wide(event.name), ()):
         if position >= len(event.args) or not event.args[position].startswith('"'):
             continue
         path = unquote(event.args[position])

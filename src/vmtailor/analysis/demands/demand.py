@@ -254,8 +254,7 @@ def of_modules(requests: Iterable[ModuleRequest], demands: Demands, symbol_of: C
 
 def of_image(config: ImageConfig, demands: Demands) -> None:
     """What the image's configuration asks for, whether or not the trace shows it."""
-    user = config.user.partition(":")[0]
-    if user not in ("", "0", "root"):
+    if any(name not in ("", "0", "root") for name in config.user.partition(":")[::2]):
         text = f"the image runs as user {config.user}"
         demands.add(EvidenceKind.CREDENTIAL, f"USER {config.user}", ["MULTIUSER"], "image:user", text)
     for port in config.exposed_ports:

@@ -54,6 +54,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vmtailor.analysis.changes.catalogue import in_bounds
+from vmtailor.analysis.demands.call_names import wide
 from vmtailor.base.files import toml_rows
 from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
@@ -200,7 +201,7 @@ class Rules:
         return next((one.symbols for one in self.of_32_bits if one.is_of(machine, flags)), ())
 
     def for_call(self, name: str) -> tuple[CallRule, ...]:
-        return self._by_call.get(name, ())
+        return self._by_call.get(name) or self._by_call.get(wide(name), ())
 
     def for_kernel(self, version: str) -> Rules:
         """The rules that hold for a kernel version."""

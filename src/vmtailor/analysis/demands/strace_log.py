@@ -97,9 +97,13 @@ def _after_angle(text: str, start: int) -> int:
 
 def unquote(argument: str) -> str:
     """`"/etc/passwd"` → /etc/passwd, escapes read; an argument without quotes stays as it is."""
-    if not argument.startswith('"'):
-        return argument
-    inner = argument[1 : _after_string(argument, 0) - 1]
+    return _unescaped(argument[1 : _after_string(argument, 0) - 1]) if argument.startswith('"') else argument
+
+
+def _unescaped(text: str) -> str:
+    """Text with its escapes read: each is a byte, and bytes are UTF-8, others as surrogates, as file names are."""
+    if "\\" not in text:
+        return text
 
     def plain(match: re.Match[str]) -> str:
         body = match.group(1)
@@ -109,13 +113,17 @@ def unquote(argument: str) -> str:
             return chr(int(body[1:], 16))
         return {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}.get(body, body)
 
-    return re.sub(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", plain, inner, flags=re.S)
+    found = re.sub(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", plain, text, flags=re.S)
+    try:
+        return found.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # characters that were none of bytes
+        return found
 
 
 def descriptor_path(argument: str) -> str:
     """`3</etc/passwd>` → /etc/passwd; empty when the tracer printed no path."""
     match = re.match(r"(?:-?\d+|AT_FDCWD)<(.*)>(?:\(deleted\))?\Z", argument, re.S)
-    return _DEVICE_NUMBER.sub("", match.group(1)) if match else ""
+    return _unescaped(_DEVICE_NUMBER.sub("", match.group(1))) if match else ""
 
 
 def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") -> SyscallEvent | None:

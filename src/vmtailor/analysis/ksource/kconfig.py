@@ -209,7 +209,10 @@ class Kconfig:
         if symbol is None:
             return value == "n"
         if symbol.orig_type is k.HEX:
-            return int(symbol.str_value or "0", 16) == int(value, 16)
+            try:
+                return int(symbol.str_value or "0", 16) == int(value, 16)
+            except ValueError:  # a user wrote y for a number
+                return False
         return bool(symbol.str_value == value)
 
     def _lost(self, name: str, wanted: str) -> Lost:

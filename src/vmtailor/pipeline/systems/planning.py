@@ -19,6 +19,7 @@ from vmtailor.analysis.systems.log import Mark, Reading
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
+from vmtailor.model.architecture import named
 from vmtailor.model.change import Change
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.watched.system_trace import LoadedFor, ModuleLoad, SystemTrace
@@ -45,7 +46,13 @@ class SystemPlanInputs:
 def find_demands(inputs: SystemPlanInputs) -> SystemDemands:
     """All that the system demands, in one pass over its log."""
     enabled = {name: value for name, value in inputs.baseline.items() if value in ("y", "m")}
-    demands = Demands(inputs.tree.facts, demand_rules.load(), enabled, inputs.head, who="the system")
+    demands = Demands(
+        inputs.tree.facts,
+        demand_rules.load(row=named(inputs.tree.architecture)),
+        enabled,
+        inputs.head,
+        who="the system",
+    )
     found = SystemDemands(demands, inputs.known, enabled)
     for one in Reading().read(inputs.requests):
         if not isinstance(one, Mark):

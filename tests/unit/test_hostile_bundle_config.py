@@ -152,3 +152,11 @@ def test_what_is_read_strictly_is_read_alike_by_all(text: str) -> None:
         return
     assert found == dot_config.parse(text)
     assert dot_config.parse_strictly(dot_config.render(found).encode(), "config") == found
+
+
+@pytest.mark.parametrize("value", ["y", "16M", "", "0x"])
+def test_a_number_that_is_none_is_not_had(tmp_path: Path, value: str) -> None:
+    """What `--keep PHYSICAL_START` without a value asks for."""
+    (tmp_path / "Kconfig").write_text('config START\n\thex "Where it lies"\n\tdefault 0x1000000\n')
+    found = Kconfig({"srctree": str(tmp_path)}, lambda command: "").resolve([("START", value)])
+    assert [one.name for one in found.lost] == ["START"]

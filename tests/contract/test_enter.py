@@ -10,7 +10,9 @@ import pytest
 
 from vmtailor.base.natives import locate
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+pytestmark = [
+    pytest.mark.attack, pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+]  # fmt: skip
 
 
 def entered(*words: str) -> subprocess.CompletedProcess[str]:

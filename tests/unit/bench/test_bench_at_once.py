@@ -277,6 +277,7 @@ def test_the_attendant_says_where_its_steps_begin() -> None:
     assert 0x7C000000 <= elf_symbols(locate().attendant.read_bytes())["job_start"] < 0x80000000
 
 
+@pytest.mark.attack
 def test_a_line_that_is_no_json_and_a_number_beyond_all_are_passed_over() -> None:
     deep, large = "[" * 5000, line("pipe", 1.0, 1.0).replace(": 1.0", ": 1" + "0" * 400, 1)
     assert large != line("pipe", 1.0, 1.0)

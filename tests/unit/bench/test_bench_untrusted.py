@@ -17,6 +17,8 @@ from vmtailor.drivers.runtimes.timed import Timed
 from vmtailor.pipeline.bench.bench_run import TrialFailed, number, said_object
 from vmtailor.pipeline.bench.suites import efficiency, unixbench
 
+pytestmark = pytest.mark.attack
+
 
 def printed(text: bytes) -> Timed:
     return Timed((), None, 0.0, 0, text, b"")

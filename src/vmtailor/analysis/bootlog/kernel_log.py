@@ -262,11 +262,7 @@ class KernelLog:
         start = stamps.RELATIVE_START.match(line) if self._relative else None
         if start:
             if self._relative_us:
-                self.observed.warn(
-                    WarningCode.CLOCK_JUMPS,
-                    "dmesg -e and -H print a minute in place of a difference whenever the minute changes: up to a "
-                    "minute is missing there, and what lies across it is longer than it says",
-                )
+                self.observed.warn(WarningCode.CLOCK_JUMPS, stamps.MINUTE_LOST)
             return self._relative_us, None, start[1]
         return None, None, line
 

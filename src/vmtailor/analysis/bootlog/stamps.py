@@ -193,6 +193,11 @@ DECODED = re.compile(rb"[a-z0-9]{2,9} *:[a-z]{3,7} *: ")
 #: dmesg -e and -H: the time of day, then differences. dmesg -td: differences only.
 RELATIVE = re.compile(rb"\[ *\+(\d+)\.(\d+)\] ?(.*)|\[< *(\d+)\.(\d+)>\] ?(.*)", re.S)
 RELATIVE_START = re.compile(rb"\[[A-Za-z\x80-\xff]{3,5}\.? ?\d{1,2} \d\d:\d\d\] (.*)", re.S)
+#: What is to be said where the time of day stands later on.
+MINUTE_LOST = (
+    "dmesg -e and -H print a minute in place of a difference whenever the minute changes: up to a minute is missing "
+    "there, and what lies across it is longer than it says"
+)
 
 
 def detect_outer(lines: Sequence[bytes]) -> Outer | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.bench.plan import BenchTest, orders, plan
+from vmtailor.analysis.bench.plan import BenchTest, is_way, orders, plan
 from vmtailor.model.bench.results import SuiteName
 
 NAMES = st.lists(st.sampled_from(["native", "docker", "podman", "lxc", "nspawn"]), min_size=1, max_size=5, unique=True)
@@ -48,3 +49,20 @@ def test_a_plan_warms_up_each_runtime_of_each_test_and_names_every_trial_once() 
         (variant, name) for variant in ("warm", "cold") for name in ("native", "docker")
     ]
     assert [one.test.variant for one in found] == ["warm"] * 10 + ["cold"] * 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("", True),
+        ("1 copy", True),
+        ("one core", True),
+        ("1 copy, one core", True),
+        ("our set, 1 copy, one core", True),
+        ("all cores", False),
+        ("1 copy, all cores", False),
+        ("core", False),
+    ],
+)
+def test_some_of_the_words_of_a_way_mean_it(asked: str, meant: bool) -> None:
+    assert is_way("our set, 1 copy, one core", asked) is meant

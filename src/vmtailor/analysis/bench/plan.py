@@ -39,6 +39,12 @@ class PlannedTrial:
         return test.suite, test.test, self.runtime, test.count, test.variant, self.block
 
 
+def is_way(variant: str, asked: str) -> bool:
+    """Whether a test that is run in the way `variant` is meant by `asked`: by all of its words between commas, or by
+    some of them (`1 copy` is `our set, 1 copy, all cores`, too). Nothing asked means every way."""
+    return not asked or set(asked.split(", ")) <= set(variant.split(", "))
+
+
 def orders(runtimes: Sequence[str], repeat: int, seed: str) -> Iterator[tuple[str, ...]]:
     """The order of the runtimes in each of the repetitions: a random one, then the same backwards (A B B A), then
     another. With an even number, every runtime stands as early as it stands late."""

@@ -72,7 +72,8 @@ def bench(
     variant: Annotated[
         str | None,
         typer.Option(
-            "--variant", help="Of tests that are run in several ways, this one: cold, 'with limits' …",
+            "--variant", help="Of tests that are run in several ways, this one: cold, 'with limits', or part of "
+            "its words: 'one core' …",
             show_default=False,
         ),
     ] = None,

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmtailor.analysis.bench.plan import is_way
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import ExitCode, HostError, UserInputError
 from vmtailor.base.files import records
@@ -208,7 +209,7 @@ def _check_tests(job: BenchJob, with_machines: bool) -> None:
     ways = {test.variant for suite in job.suites for test in SUITES[suite].tests(job)}
     ways |= {test.variant for test in machine_tests(replace(job, only=()))} if with_machines else set()
     ways |= {test.variant for test in rounds.tests(replace(job, only=()))} if job.at_once else set()
-    if job.variant and job.variant not in ways:
+    if job.variant and not any(is_way(way, job.variant) for way in ways):
         raise UserInputError(
             f"no test of {', '.join(job.suites)} is run in the way {plain(job.variant)[:64]!r}",
             hint=f"known: {'; '.join(sorted(way for way in ways if way)) or 'none'}",

@@ -22,7 +22,7 @@ from vmtailor.analysis.bench import inside
 from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.analysis.bench.expecting import lasting, plan_lines
 from vmtailor.analysis.bench.limits import with_limits
-from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
+from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, is_way, plan
 from vmtailor.base import output, terminal
 from vmtailor.base.cache.store import digest
 from vmtailor.base.errors import HostError, VmtailorError
@@ -283,7 +283,7 @@ def _is_within(runtime: str, job: BenchJob) -> bool:
 
 
 def _wanted(test: BenchTest, job: BenchJob) -> bool:
-    return (not job.only or test.test in job.only) and (not job.variant or test.variant == job.variant)
+    return (not job.only or test.test in job.only) and is_way(test.variant, job.variant)
 
 
 def _unusable(one: RuntimeIdentity) -> bool:

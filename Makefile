@@ -162,7 +162,7 @@ bench-published: setup-bench bench-image
 	measure() { $(BIN)/vmtailor bench "$$@" $(PUBLISHED) -o $(BUILD)/bench/published.json || exit 1; }; \
 	for suite in $(subst $(comma), ,$(SUITES)); do \
 	  if test $$suite = unixbench; then \
-	    for way in "1 copy, one core" "all cores"; do \
+	    for way in "1 copy, one core" "1 copy, all cores" "all cores"; do \
 	      measure unixbench --repeat 3 --variant "$$way" --on $(if $(OURS),native$(comma)docker,$(BENCHED)) --n 1; \
 	      measure unixbench --repeat 3 --variant "$$way" --on $(if $(OURS),docker,$(BENCHED)) --n 2,3,4; \
 	    done; \

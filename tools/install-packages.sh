@@ -18,6 +18,7 @@ if [ "$(id -u)" = 0 ]; then as_root=""; elif command -v sudo >/dev/null; then as
     exit 3
 fi
 echo "installing:$missing"
-$as_root apt-get update -qq
+$as_root apt-get -o DPkg::Lock::Timeout=600 update -qq
 # shellcheck disable=SC2086  # the list is split on purpose
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+# One that runs already is waited for.
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=600 -y -qq --no-install-recommends $missing >/dev/null

@@ -7,12 +7,23 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-_Noreturn void fatal(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
+static void line(const char *format, va_list args) {
     fputs("small init: ", stderr);
     vfprintf(stderr, format, args);
     fputs("\n", stderr);
+}
+
+void say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    line(format, args);
+    va_end(args);
+}
+
+_Noreturn void fatal(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    line(format, args);
     va_end(args);
     exit(1);
 }

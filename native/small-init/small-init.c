@@ -46,8 +46,10 @@ static void load_modules(void) {
         char path[256];
         snprintf(path, sizeof(path), "/modules/%s", name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST))
+        if (fd < 0)
             fatal("module %s: %s", name, strerror(errno));
+        if (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST)
+            say("module %s is not loaded: %s", name, strerror(errno)); /* as where its device is not */
         close(fd);
         unlink(path);
     }

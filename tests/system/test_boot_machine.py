@@ -17,7 +17,7 @@ from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.drivers.rootfs import disk, small_initrd
+from vmtailor.drivers.rootfs import disk, initramfs, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome
@@ -109,3 +109,19 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     found_boot, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
     assert found_boot.outcome is Outcome.PANIC
     assert "root=LABEL=x is no device" in gathered.console.decode("utf-8", "replace")
+
+
+def test_a_driver_that_refuses_does_not_end_the_boot(kernel: KernelBaseline, tmp_path: Path) -> None:
+    """crc32c-intel does, on a processor without SSE 4.2."""
+    module = next((Path(kernel.modules_dir) / "kernel").rglob("crc32c-intel.ko"))
+    initrd = tmp_path / "initrd"
+    program = (natives.locate().folder / "small-init").read_bytes()
+    initrd.write_bytes(initramfs.archive([(module.stem, module.read_bytes())], program))
+    vm = replace(
+        USUAL, cpu_model="qemu64", memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd),
+        append=("root=LABEL=x", "console=ttyS0", "panic=-1"), network=False,
+    )  # fmt: skip
+    _, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
+    said = gathered.console.decode("utf-8", "replace")
+    assert "crc32c-intel.ko is not loaded: No such device" in said
+    assert "root=LABEL=x is no device" in said

@@ -245,6 +245,14 @@ def test_blocks_of_is_enabled() -> None:
     assert [(a, b, str(c)) for a, b, c in enabled_blocks(text)] == [(4, 6, "A")]
 
 
+def test_a_block_ends_where_its_else_begins() -> None:
+    text = (
+        "{\n\tif (IS_ENABLED(CONFIG_A)) {\n\t\ta();\n\t} else if (IS_ENABLED(CONFIG_B)) {\n\t\tb();\n"
+        "\t} else {\n\t\tc();\n\t}\n\td();\n}\n"
+    )
+    assert [(a, b, str(c)) for a, b, c in enabled_blocks(text)] == [(3, 3, "A"), (5, 5, "B")]
+
+
 @given(st.text(alphabet="if(IS_ENABLED(CONFIG_A)){}\n \"'/*"))
 def test_blocks_never_fail(text: str) -> None:
     for first, last, _ in enabled_blocks(text):

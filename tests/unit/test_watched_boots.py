@@ -175,3 +175,18 @@ def test_a_run_goes_on_only_with_the_same_kernel(monkeypatch: pytest.MonkeyPatch
     after = (tmp_path / "out" / "boots.json").stat().st_mtime + 1
     os.utime(kernel, (after, after))
     assert series.Earlier(tmp_path / "out").of(plan, schedule) == ()
+
+
+def test_nor_with_another_initial_ram_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """But ours, beside the boots, is written again by every run."""
+    played.play(monkeypatch, tmp_path, [(0.0, "a login: ")])
+    out, plan = tmp_path / "out", OwnInit(parse_signal("login"), 10.0)
+    for initrd, goes_on in ((tmp_path / "initrd", False), (out / "small" / "initrd", True)):
+        initrd.parent.mkdir(exist_ok=True, parents=True)
+        initrd.write_bytes(b"x")
+        schedule = [(series.variant("base", replace(USUAL, initrd=str(initrd), network=False)), 1)]
+        found = series.run("subject", schedule, plan, out)
+        assert series.Earlier(out).of(plan, schedule) == found.boots
+        after = (out / "boots.json").stat().st_mtime + 1
+        os.utime(initrd, (after, after))
+        assert series.Earlier(out).of(plan, schedule) == (found.boots if goes_on else ())

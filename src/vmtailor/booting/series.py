@@ -94,11 +94,12 @@ class Earlier:
 
     def __init__(self, out: Path) -> None:
         file = out / RECORD
+        self._out = out.absolute()
         self._found = records.load(BootSeries, file) if file.is_file() else None
         self._written = file.stat().st_mtime if self._found is not None else 0.0
 
     def of(self, workload: Workload, schedule: Sequence[tuple[Variant, int]]) -> tuple[SeriesBoot, ...]:
-        """Its boots that are as scheduled: same machine, with the same kernel and disks, same signal. One that did not
+        """Its boots that are as scheduled: same machine, with the same files, same signal. One that did not
         get ready counts where it had as long as it would have now."""
         if self._found is None or self._found.ready != workload.signal:
             return ()
@@ -106,19 +107,20 @@ class Earlier:
         same = {
             one.name
             for one in self._found.variants
-            if machines.get(one.name) == one.machine and not _renewed(one.machine, self._written)
+            if machines.get(one.name) == one.machine and not self._renewed(one.machine)
         }
         waited = self._found.timeout_s == workload.timeout_s
         return tuple(
             one for one in self._found.boots if one.variant in same and (waited or one.boot.outcome is Outcome.READY)
         )
 
-
-def _renewed(machine: Machine, since: float) -> bool:
-    """Whether a machine's kernel or a disk was written after a moment: it is another machine under the same names. (An
-    initial RAM disk of ours is written again by every run.)"""
-    files = (machine.kernel, *(disk.path for disk in machine.disks))
-    return any(Path(file).is_file() and Path(file).stat().st_mtime > since for file in files if file)
+    def _renewed(self, machine: Machine) -> bool:
+        """Whether one of a machine's files was written since: it is another machine under the same names. (An initial
+        RAM disk of ours is written again by every run.)"""
+        files = [Path(file).absolute() for file in (machine.kernel, *(disk.path for disk in machine.disks)) if file]
+        if machine.initrd and self._out not in Path(machine.initrd).absolute().parents:
+            files.append(Path(machine.initrd).absolute())
+        return any(file.is_file() and file.stat().st_mtime > self._written for file in files)
 
 
 def record(subject: str, variants: Sequence[Variant], workload: Workload, boots: Sequence[SeriesBoot]) -> BootSeries:

@@ -14,6 +14,7 @@ _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|el
 # Comments, strings and characters in one pattern, so that a comment sign in a string is none.
 _COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _IF_ENABLED = re.compile(r"\bif[ \t]*\((.*\bIS_(?:ENABLED|BUILTIN|REACHABLE)[ \t]*\(.*\))[ \t]*\{[ \t]*$")
+_BRACE = re.compile(r"[{}]")
 _MAX_LENGTH = 10_000
 
 
@@ -102,19 +103,20 @@ def _test(keyword: str, rest: str, tristates: frozenset[str] | None) -> Expr:
 
 
 def enabled_blocks(text: str, tristates: frozenset[str] | None = None) -> list[tuple[int, int, Expr]]:
-    """Blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces."""
+    """Blocks `if (IS_ENABLED(CONFIG_X) …) {` as (first line, last line, condition), by counting braces. One ends where
+    its `} else {` begins."""
     blocks: list[tuple[int, int, Expr]] = []
     if "IS_ENABLED" not in text and "IS_BUILTIN" not in text and "IS_REACHABLE" not in text:
         return blocks
     open_blocks: list[tuple[int, int, Expr]] = []  # depth outside, line, condition
     depth = 0
     for number, line in enumerate(without_comments(text).split("\n"), 1):
-        outside = depth
-        depth += line.count("{") - line.count("}")
-        while open_blocks and depth <= open_blocks[-1][0]:
-            _, first, condition = open_blocks.pop()
-            blocks.append((first, number - 1, condition))
+        for brace in _BRACE.findall(line):
+            depth += 1 if brace == "{" else -1
+            while open_blocks and depth <= open_blocks[-1][0]:
+                _, first, condition = open_blocks.pop()
+                blocks.append((first, number - 1, condition))
         match = _IF_ENABLED.search(line) if "IS_" in line and len(line) < _MAX_LENGTH else None
-        if match and depth > outside:
-            open_blocks.append((outside, number + 1, needed(from_preprocessor(match.group(1), tristates))))
+        if match:
+            open_blocks.append((depth - 1, number + 1, needed(from_preprocessor(match.group(1), tristates))))
     return sorted(blocks, key=lambda b: (b[0], b[1]))

@@ -54,7 +54,7 @@ class BootCost:
     """`total` = sum of `functions` + `early` (before the kernel runs where it is linked, and firmware that it calls) +
     `user` (helpers that the kernel started) + `unknown` (no debug information). `initcalls` and `helpers` are a second
     view of the same instructions, inclusive. `whole_functions`: each function counts as a whole, with all that was
-    inlined into it, and its symbol is that of its begin."""
+    inlined into it, and its symbol is that of its begin. `machine`: tells the one that was booted from others."""
 
     SCHEMA: ClassVar[str] = "vmtailor/boot-cost/1"
 
@@ -69,3 +69,4 @@ class BootCost:
     initcalls: tuple[CostOfInitcall, ...]
     helpers: Helpers = Helpers()
     whole_functions: bool = False
+    machine: str = ""

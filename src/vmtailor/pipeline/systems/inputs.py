@@ -222,8 +222,10 @@ KERNEL, INITRD = "kernel", "initrd"
 
 
 def taken_out(found: OpenedSubject, parts: Natives, store: Store) -> Path:
-    """The folder with the kernel and the initial RAM disk that the loader would start."""
-    key = digest(_TAKEN, identity_of(found, store), found.subject.kernel, parts.small_init)
+    """The folder with the kernel and the initial RAM disk that the loader would start. One disk may have several
+    systems, with one kernel."""
+    partition = found.subject.disk.root if found.subject.disk is not None else 0
+    key = digest(_TAKEN, identity_of(found, store), str(partition), found.subject.kernel, parts.small_init)
 
     def fill(folder: Path) -> None:
         own_kernel.taken_out(found.subject, found.root, parts.small_init, folder)

@@ -10,9 +10,10 @@ from pathlib import Path
 from vmtailor.analysis.cost import attribution_boot, moved
 from vmtailor.analysis.cost.attribution import Conditions, addresses, attribute, places
 from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests.machines import countable
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.cache.store import Store
+from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.natives import Natives
@@ -106,10 +107,12 @@ def attributed(
     machine: Machine, known: Known, out: Path, *, natives: Natives, store: Store, timeout_s: float
 ) -> BootCost:
     """Boot once on the instruction clock up to init, and say what each part of the kernel cost on the way; what `out`
-    has of this kernel already is taken as it is.
+    has of this kernel in this machine already is taken as it is.
 
     Raises GuestError when the kernel does not get that far."""
-    if (out / RECORD).is_file() and (saved := records.load(BootCost, out / RECORD)).release == known.release:
+    machine = countable(machine)
+    identity = digest(repr(machine), *(Path(file) for file in (machine.kernel, machine.initrd) if file))
+    if (out / RECORD).is_file() and (saved := records.load(BootCost, out / RECORD)).machine == identity:
         return saved  # counted by a run that was interrupted, or a first one
     out.mkdir(parents=True, exist_ok=True)
     folder = out / "attribution"
@@ -124,7 +127,7 @@ def attributed(
     series.keep(gathered, folder, machine, "attribution")
     if boot.outcome is not Outcome.READY or gathered.counters is None:
         raise GuestError(f"the kernel did not come to init: {boot.problem}", hint=f"its console: {folder}/console.log")
-    cost = cost_of(gathered.counters, known, store)
+    cost = replace(cost_of(gathered.counters, known, store), machine=identity)
     records.save(cost, out / RECORD)
     return cost
 

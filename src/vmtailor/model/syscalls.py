@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+#: Calls that give the number of a new process, or thread.
+FORKS = frozenset({"clone", "clone3", "fork", "vfork"})
+
 
 @dataclass(frozen=True)
 class SyscallEvent:

@@ -9,7 +9,8 @@ from vmtailor.analysis.demands.call_names import wide
 from vmtailor.analysis.demands.strace_log import descriptor_path, unquote
 from vmtailor.model.syscalls import SyscallEvent
 
-_FIRST = (
+#: Calls whose first argument is a path, with no folder beside it.
+BY_PATH_ALONE = (
     "open", "creat", "stat", "lstat", "access", "readlink", "chdir", "chroot", "execve", "mkdir", "rmdir",
     "unlink", "chmod", "chown", "lchown", "truncate", "statfs", "getxattr", "lgetxattr", "setxattr", "lsetxattr",
     "listxattr", "llistxattr", "mknod", "utime", "utimes", "swapon", "acct", "umount2",
@@ -21,7 +22,7 @@ _BELOW_FOLDER = (
 
 #: Call → positions of (folder descriptor or None, path).
 _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
-    **dict.fromkeys(_FIRST, ((None, 0),)),
+    **dict.fromkeys(BY_PATH_ALONE, ((None, 0),)),
     **dict.fromkeys(_BELOW_FOLDER, ((0, 1),)),
     **dict.fromkeys(("rename", "link", "mount", "pivot_root"), ((None, 0), (None, 1))),
     **dict.fromkeys(("renameat", "renameat2", "linkat"), ((0, 1), (2, 3))),

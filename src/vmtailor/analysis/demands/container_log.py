@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.demands import strace_log
+from vmtailor.analysis.demands import strace_log, working_folders
 from vmtailor.analysis.demands.strace_log import CallLog
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.guest import GuestReport
@@ -36,7 +36,7 @@ def phases(report: GuestReport) -> tuple[tuple[str, float], ...]:
 def read(data: bytes, begins: Sequence[tuple[str, float]]) -> CallLog:
     """The log of a requests boot. `begins`: what `phases` gave for it."""
     log = strace_log.parse(data, begins)
-    return replace(log, events=tuple(_of_container(log.events)))
+    return replace(log, events=tuple(_of_container(working_folders.placed(log.events))))
 
 
 def _of_container(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmtailor.model.syscalls import CallSummary, SyscallEvent
+from vmtailor.model.syscalls import FORKS, CallSummary, SyscallEvent
 
 _LINE = re.compile(r"(\d+)(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d+\.\d+)\s(.*)\Z", re.S)  # <name>: with -Y
 _CALL = re.compile(r"(\w+)\(")
@@ -29,7 +29,6 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _SOCKET = re.compile(r'<[\w-]+:\[(?:[^][<>"-]|->?|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^][<>"]*\])*+\]>', re.S)
 _DEVICE = re.compile(r"<(?:char|block) \d+:\d+$")
 _DEVICE_NUMBER = re.compile(r"<(?:char|block) \d+:\d+>$")
-_FORKS = frozenset({"clone", "clone3", "fork", "vfork"})
 _MAX_LINE = 65536
 
 
@@ -226,7 +225,7 @@ def parse(data: bytes, phases: Sequence[tuple[str, float]] = ()) -> CallLog:
 def name_tasks(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
     """Give every event the name of its task: the program executed last, or what the task called itself."""
     listed = list(events)
-    parent = {e.result: e.pid for e in listed if e.name in _FORKS and e.result is not None and e.result > 0}
+    parent = {e.result: e.pid for e in listed if e.name in FORKS and e.result is not None and e.result > 0}
     names: dict[int, str] = {}
 
     def name_of(pid: int) -> str:

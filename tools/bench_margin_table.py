@@ -178,7 +178,7 @@ def price_table(images: Sequence[Measured], margins: Sequence[str]) -> tuple[lis
 
 
 def family_table(fits: Mapping[str, FitCell]) -> tuple[list[str], list[list[str]], str]:
-    """Which images share a kernel: the most shared first. Also, in a sentence, how many share three kernels."""
+    """Which images share a kernel: the most shared first. Also, in a sentence, how many have one of the three most shared."""
     members: dict[str, list[str]] = {}
     for name, cell in sorted(fits.items()):
         if cell.kernel:
@@ -186,7 +186,11 @@ def family_table(fits: Mapping[str, FitCell]) -> tuple[list[str], list[list[str]
     order = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
     rows = [[kernel[:12], str(len(names)), ", ".join(names)] for kernel, names in order]
     three = sum(len(names) for _, names in order[:3])
-    said = f"{three} of {sum(map(len, members.values()))} images share three kernels"
+    whole = sum(map(len, members.values()))
+    if len(members) == 1:
+        said = f"all {whole} images share one kernel"
+    else:
+        said = f"{three} of {whole} images have one of the {min(3, len(members))} most shared of {len(members)} kernels"
     return ["kernel", "images", "which"], rows, said if members else "no image was fitted"
 
 

@@ -34,6 +34,9 @@ def page() -> str:
         "baseline would have given ([how](../how-to/see-what-was-refused.md)) |",
         "| `--observed FILE` | the same, and what was refused is written to the file |",
         "| `--no-outbound` | the guest can open no connections; published ports still lead in |",
+        "| `--host-loopback` | the container reaches servers on this host's loopback, as 10.0.2.2 |",
+        "| `--keep-state` | of a whole system: what it writes to its disk is there at its next start |",
+        "| `--no-privileged` | root in the container without all capabilities, in a bundle that was fitted with them |",
         "",
     ]
     return "\n".join(parts)

@@ -159,6 +159,7 @@ def _killed_at(image: Path, folder: Path, delay_s: float, what: int) -> None:
     assert nothing_is_left() == [], f"killed after {delay_s:.2f} s by {what}"
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("number", range(FEW))
 def test_a_killed_harness_leaves_nothing(image: Path, tmp_path: Path, number: int) -> None:
     delay = random.Random(number).uniform(1, 12)

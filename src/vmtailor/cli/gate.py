@@ -24,7 +24,7 @@ def gate(
         ),
     ],
     budgets: Annotated[
-        list[str] | None, typer.Argument(help="'init_instructions_net <= 30M', 'ready_wall_p50 <= +5% of FILE'.")
+        list[str] | None, typer.Argument(help="'init_instructions_net <= 30M', 'ready_s_p50 <= +5% of FILE'.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--budgets", "-f", help="A file with one budget a line; # begins a comment.")

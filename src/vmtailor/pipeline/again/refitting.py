@@ -215,7 +215,7 @@ def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:
         found.append(records.from_bytes(ObservedRun, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
     for path in request.observed:
         data = regular_file.read_regular(path, "what was refused,", OBSERVED_BYTES)
-        hint = "vmtailor run BUNDLE --observed FILE writes it"
+        hint = "vmtailor run --observed FILE BUNDLE writes it"
         one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
         if one.image_digest != loaded.bundle.image_digest:
             raise UserInputError(

@@ -178,7 +178,7 @@ def price_table(images: Sequence[Measured], margins: Sequence[str]) -> tuple[lis
 
 
 def family_table(fits: Mapping[str, FitCell]) -> tuple[list[str], list[list[str]], str]:
-    """Which images share a kernel: the most shared first. Also, in a sentence, how many have one of the three most shared."""
+    """Which images share a kernel: the most shared first. Also, in a sentence, how many have one of the top three."""
     members: dict[str, list[str]] = {}
     for name, cell in sorted(fits.items()):
         if cell.kernel:

@@ -167,6 +167,18 @@ def gzipped_lines(path: Path) -> None:
             out.write(block)
 
 
+def fifo_within(path: Path) -> None:
+    path.mkdir()
+    os.mkfifo(path / "run.json")
+
+
+def log_within(path: Path) -> None:
+    path.mkdir()
+    (path / "boot.log").write_text(
+        "[    0.000000] Linux version 6.12.1 (x)\n[    1.000000] Run /init as init process\n"
+    )
+
+
 LOGS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "a FIFO": (os.mkfifo, ("analyze", "LOG"), "named pipe"),
     "/dev/zero": (lambda p: p.symlink_to("/dev/zero"), ("analyze", "LOG"), "a device"),
@@ -178,6 +190,16 @@ LOGS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "budgets from a FIFO": (os.mkfifo, ("gate", "/etc/hostname", "-f", "LOG"), "named pipe"),
     "budgets from /dev/zero": (lambda p: p.symlink_to("/dev/zero"), ("gate", "x", "-f", "LOG"), "a device"),
     "a budget of 5,000 digits": (Path.touch, ("gate", "LOG", f"kernel_us <= {DIGITS}"), ""),
+    "results from a FIFO": (os.mkfifo, ("bench", "report", "LOG"), "named pipe"),
+    "results from a folder": (Path.mkdir, ("bench", "compare", "LOG"), "a folder"),
+    "a saved boot that is a FIFO": (fifo_within, ("compare", "LOG/run.json", "LOG/run.json"), "named pipe"),
+    "a page that is a folder": (log_within, ("analyze", "LOG/boot.log", "-o", "LOG"), "LOG cannot be written"),
+    "boots into a file": (Path.touch, ("boot", "--kernel", "/etc/hostname", "-o", "LOG"), "LOG cannot be made"),
+    "a source in nobody's home": (
+        lambda p: p.write_text("CONFIG_EPOLL=y\n"),
+        ("explain", "--source", "~no such user/x", "EPOLL", "--config", "LOG"),
+        "no such user",
+    ),
     "a bundle that is a FIFO": (os.mkfifo, ("explain", "LOG"), "does not exist"),
     "boot: memory of 5,000 digits": (Path.touch, ("boot", "--kernel", "LOG", "--memory", DIGITS), "memory"),
     "boot: 10^30 CPUs": (Path.touch, ("boot", "--kernel", "LOG", "--cpus", "1" + "0" * 30), "--cpus"),

@@ -27,5 +27,7 @@ def test_ports_that_were_listened_on() -> None:
 
 def test_what_failed_or_has_no_port_is_none() -> None:
     assert tcp_ports([call("bind", "3", FOUR, "16", error="EADDRINUSE"), call("listen", "3", "9")]) == frozenset()
+    long = FOUR.replace("80", "8" * 5000)
+    assert tcp_ports([call("bind", "3", long, "16"), call("listen", "3", "9")]) == frozenset()
     unix = '{sa_family=AF_UNIX, sun_path="/run/x"}'
     assert tcp_ports([call("bind", "3", unix, "16"), call("listen", "3", "9"), call("listen")]) == frozenset()

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.fakes.boot_data import series_boot
 
-from vmtailor.analysis.compare.compare import load
+from vmtailor.analysis.compare.compare import load, load_side
 from vmtailor.analysis.compare.saved_boots import saved_boots
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base.files import records
@@ -33,3 +34,20 @@ def test_folders_variants_and_single_boots(tmp_path: Path) -> None:
     assert saved_boots(tmp_path / "base-1") == [[tmp_path / "base-1" / "console.log"]]
     assert saved_boots(tmp_path / "base-1" / "console.log") == []
     assert [t.kernel.version for t in load(tmp_path / "small")] == ["6.12.1"]
+
+
+def test_a_record_leads_to_no_other_folder(tmp_path: Path) -> None:
+    """It may be a stranger's."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "console.log").write_text(LOG)
+    theirs = tmp_path / "theirs"
+    (theirs / "link-1").mkdir(parents=True)
+    (theirs / "link-1" / "console.log").symlink_to(mine / "console.log")
+    boots = [replace(series_boot("base", n, Outcome.READY), folder=f) for n, f in ((1, "../mine"), (2, str(mine)))]
+    boots.append(series_boot("link", 1, Outcome.READY))
+    variants = tuple(Variant(name, USUAL, "") for name in ("base", "link"))
+    record = BootSeries("1", "vm", ReadySignal(ReadyBy.LOGIN), 1.0, variants, tuple(boots))
+    records.save(record, theirs / "boots.json")
+    assert saved_boots(theirs) == saved_boots(theirs / "link") == []
+    assert load_side([theirs]).timelines == []

@@ -60,3 +60,9 @@ def test_such_a_program_counts_as_opened() -> None:
 def test_nothing_that_a_guest_writes_is_an_error(calls: list[str], text: str) -> None:
     lines = (f"{number % 3} 1700000000.{number} {call}({text}) = {number} <0.1>" for number, call in enumerate(calls))
     container_log.read("\n".join(lines).encode("utf-8", "replace"), ())
+
+
+def test_numbers_without_end_are_passed_over() -> None:
+    long = "9" * 5000
+    log = f'{long} 1700000000.4 open("a", 0) = 3 <0.1>\n1 1700000000.4 open("b", 0) = {long} <0.1>\n'
+    assert paths_of(log)[1:] == []

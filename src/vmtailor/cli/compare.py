@@ -15,7 +15,8 @@ from vmtailor.analysis.compare.rows import THRESHOLDS
 from vmtailor.analysis.statistics.stats import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.records import to_bytes, write_atomic
+from vmtailor.base.files import outputs
+from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Console, Table, Text
 from vmtailor.base.words.text import encodable, plural
 from vmtailor.cli.tables import processors_table
@@ -93,7 +94,7 @@ def compare(
         Thresholds(threshold / 100, threshold_ms * 1000),
     )
     if output is not None:
-        write_atomic(output, compare_page(found).encode())
+        outputs.write(output, compare_page(found).encode())
         printed.note(f"written: {output}")
     if json:
         printed.json_bytes([to_bytes(found)])

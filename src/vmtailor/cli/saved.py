@@ -29,7 +29,7 @@ TRACE_RECORDS = ("trace.json", "system-trace.json")
 #: Longest line of a trace that is quoted.
 MOST_CHARACTERS = 400
 
-_REFERENCE = re.compile(r"(?:trace:)?(?P<record>[a-z-]+):(?P<line>\d+)\Z")
+_REFERENCE = re.compile(r"(?:trace:)?(?P<record>[a-z-]+):(?P<line>\d{1,9})\Z")
 
 
 def load_run(path: Path) -> tuple[FitRun, Path]:

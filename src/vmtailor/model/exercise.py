@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 #: Stands for the host's port that leads to a port of the guest, in a word of a command on the host.
-HOST_PORT = re.compile(r"\{port:(\d+)\}")
+HOST_PORT = re.compile(r"\{port:(\d{1,9})\}")
 
 
 class ReadyKind(StrEnum):

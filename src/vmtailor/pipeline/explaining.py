@@ -113,7 +113,7 @@ def known_of(tree: SourceTree, architecture: str | None, store: Store) -> WholeS
 
 
 def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
-    if Path(given.partition(",")[0]).expanduser().exists():
+    if kernel_source.place(given.partition(",")[0]).exists():
         return kernel_source.provide(store, given)
     if not given[:1].isdigit() or "/" in given:
         raise UserInputError(

@@ -190,3 +190,10 @@ def test_steps_use_only_words_that_their_programs_know() -> None:
     (file,), (stop,) = lxc.file, lxc.commands.stop
     assert "lxc.signal.halt = SIGTERM" in file.content and stop[stop.index("--rcfile") + 1] == file.path
     assert all("wait" not in words for words in runsc.commands.stop)
+
+
+@pytest.mark.parametrize("text", [b"a = " + b"[" * 5000, b"a = " + b"9" * 5000, b"a = '\xff'", b"name = 3"])
+def test_what_is_no_description_is_refused_in_words(text: bytes) -> None:
+    with pytest.raises(UserInputError, match=r"x\.toml describes no runtime") as error:
+        description.parse(text, "x.toml")
+    assert len(error.value.message) < 500

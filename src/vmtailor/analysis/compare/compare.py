@@ -18,6 +18,8 @@ from vmtailor.analysis.statistics.stats import Thresholds, can_decide, exact, le
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.records import MOST_BYTES
+from vmtailor.base.files.regular_file import read_regular
 from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
 
@@ -54,7 +56,7 @@ def _load(path: Path) -> tuple[list[Timeline], list[str]]:
         with path.open("rb") as file:
             head = file.read(4096).lstrip()
         if head.startswith(b"{") and b'"vmtailor/timeline/' in head[:200]:
-            return [from_json(path.read_bytes(), str(path))], []
+            return [from_json(read_regular(path, "the timeline", MOST_BYTES), str(path))], []
     return [analyze([path])], []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vmtailor.analysis.compare.saved_boots import files_of
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.files import plain_files, records
 from vmtailor.model.boots.boot import Outcome
@@ -66,10 +67,8 @@ def _series(series: BootSeries, folder: Path) -> Saved:
                 saved.samples.setdefault(("milestone", mark.name, "µs"), []).append(mark.wall_s * 1e6)
             if mark.executed is not None:
                 saved.samples.setdefault(("milestone", mark.name, "instructions"), []).append(float(mark.executed))
-        own = folder / one.folder
-        console, chart = own / "console.log", own / "bootchart"
-        if console.is_file() and folder.resolve() in console.resolve().parents:
-            saved.timelines.append(analyze([console, *([chart] if chart.is_dir() else [])]))
+        if files := files_of(folder, one.folder):
+            saved.timelines.append(analyze(files))
     return saved
 
 

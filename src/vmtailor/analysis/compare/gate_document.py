@@ -19,6 +19,7 @@ from vmtailor.analysis.timeline.boot_json import json_chunks
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
 from vmtailor.base.files.digests import sha256_of, sha256_of_rest
+from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.words.text import plural
 from vmtailor.model.boots.series import BootSeries
 
@@ -53,7 +54,10 @@ def read(path: Path) -> Document:
             data = plain_files.read(path, name, MOST_BYTES)
             path /= name
     elif path.is_file():
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head.lstrip()[:1] == b"{":
+            data = read_regular(path, "the document", MOST_BYTES)
     if data.lstrip()[:1] == b"{":
         try:
             content = msgspec.json.decode(data)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from vmtailor.model.syscalls import SyscallEvent
 
-_PORT = re.compile(r"sin6?_port=htons\((\d+)\)")
+_PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
 
 
 def tcp_ports(events: Iterable[SyscallEvent]) -> frozenset[int]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 from vmtailor.model.syscalls import FORKS, CallSummary, SyscallEvent
 
-_LINE = re.compile(r"(\d+)(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d+\.\d+)\s(.*)\Z", re.S)  # <name>: with -Y
+#: A line: process, its name (with -Y), second, and the rest.
+LINE = re.compile(r"(\d{1,10})(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d{1,12}\.\d{1,9})\s(.*)\Z", re.S)
 _CALL = re.compile(r"(\w+)\(")
-_RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
-_UNFINISHED = " <unfinished ...>"
+RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
+UNFINISHED = " <unfinished ...>"
 _RESULT = re.compile(
-    r"\s*=\s(?P<value>0x[0-9a-f]+|-?\d+|\?)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9_]+))?(?P<more>.*?)"
+    r"\s*=\s(?P<value>0x[0-9a-f]{1,16}|-?\d{1,20}|\?)(?!\w)(?P<path><(?:[^>\\]|\\.)*>)?(?:\s(?P<error>E[A-Z0-9_]+))?(?P<more>.*?)"
     r"(?:\s<(?P<seconds>\d+\.\d+)>)?\s*\Z",
     re.S,
 )
@@ -154,23 +155,23 @@ class _Parser:
         self._skipped = 0
 
     def line(self, number: int, text: str) -> None:
-        match = _LINE.match(text)
+        match = LINE.match(text)
         if match is None or len(text) > _MAX_LINE:
             self._skipped += 1
             return
         pid, time, rest = int(match.group(1)), float(match.group(3)), match.group(4)
         if rest.startswith(("---", "+++")):  # a signal; the end of a process
             return
-        resumed = _RESUMED.match(rest)
+        resumed = RESUMED.match(rest)
         if resumed:
             slot, begun = self._pending.pop(pid, (-1, _Pending(number, time, f"{resumed.group(1)}(")))
             if not begun.text.startswith(f"{resumed.group(1)}("):
                 self._skipped += 1
                 return
             self._whole(pid, _Pending(begun.line, begun.time, begun.text + rest[resumed.end() :]), slot)
-        elif rest.endswith(_UNFINISHED):
+        elif rest.endswith(UNFINISHED):
             self._events.append(None)
-            self._pending[pid] = (len(self._events) - 1, _Pending(number, time, rest.removesuffix(_UNFINISHED)))
+            self._pending[pid] = (len(self._events) - 1, _Pending(number, time, rest.removesuffix(UNFINISHED)))
         else:
             self._whole(pid, _Pending(number, time, rest), -1)
 
@@ -201,7 +202,7 @@ class _Parser:
 def parse_line(text: str) -> SyscallEvent | None:
     """One line that is a whole call; its task is the name that the tracer gives (-Y), or the process. None for all
     else."""
-    match = _LINE.match(text)
+    match = LINE.match(text)
     events = parse(text.encode("utf-8", "replace")).events if match is not None and "\n" not in text else ()
     if match is None or len(events) != 1 or events[0].result is None:
         return None

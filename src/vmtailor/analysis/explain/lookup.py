@@ -17,6 +17,8 @@ from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.ksource.kconfig import Kconfig
 
 _MOST = 8
+#: A number that something may have in the kernel.
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -276,20 +278,25 @@ def _facts(kind: str) -> Callable[[Question, KnownSource], Iterator[Provider]]:
     return finder
 
 
+def _called(known: KnownSource, kind: str, name: str) -> str:
+    """What a number is called; a name as it is."""
+    return known.asked.name_of(kind, int(name)) if _NUMBER.fullmatch(name) else name
+
+
 def _family(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    name = known.asked.name_of("family", int(ask.name)) if ask.name.isdigit() else ask.name
+    name = _called(known, "family", ask.name)
     yield from _whole(ask, known.facts.places("family", {"LOCAL": "UNIX", "ROUTE": "NETLINK"}.get(name, name)))
 
 
 def _netlink(ask: Question, known: KnownSource) -> Iterator[Provider]:
-    name = known.asked.name_of("netlink", int(ask.name)) if ask.name.isdigit() else ask.name
+    name = _called(known, "netlink", ask.name)
     yield from _whole(ask, known.facts.places("netlink", name))
 
 
 def _protocol(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """`SCTP`, `132`, or `SEQPACKET/SCTP`."""
     name = ask.name.rpartition("/")[2].upper()
-    name = known.asked.name_of("protocol", int(name)) if name.isdigit() else name
+    name = _called(known, "protocol", name)
     places = [p for key, ps in known.facts.names.get("protocol", {}).items() if key.endswith(f"/{name}") for p in ps]
     yield from _whole(ask, tuple(places))
     if not places:
@@ -352,13 +359,13 @@ def _built(ask: Question, module: str, known: KnownSource, *, files: bool = True
 
 def _family_words(name: str, known: KnownSource) -> str:
     """`net-pf-40` with the family's name for its number."""
-    return re.sub(r"^net-pf-(\d+)", lambda m: f"net-pf-{known.asked.name_of('family', int(m[1]))}", name)
+    return re.sub(r"^net-pf-([0-9]{1,9})", lambda m: f"net-pf-{known.asked.name_of('family', int(m[1]))}", name)
 
 
 def _requested(ask: Question, known: KnownSource) -> Iterator[Provider]:
     """Names that the kernel itself makes up when it asks for a module: request_module("net-pf-%d-proto-%d" …)."""
     name = ask.name
-    if match := re.fullmatch(r"net-pf-(\d+)-proto-(\d+)(?:-type-(\d+))?", name):
+    if match := re.fullmatch(r"net-pf-([0-9]{1,9})-proto-([0-9]{1,9})(?:-type-([0-9]{1,9}))?", name):
         if known.asked.name_of("family", int(match[1])) == "NETLINK":
             yield from _netlink(Question("netlink", match[2]), known)
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vmtailor.analysis.systems.log import Mark
 
-_LINE = re.compile(r"\s*(.{1,16}?)-(\d+)\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)\Z", re.S)
+_LINE = re.compile(r"\s*(.{1,16}?)-(\d{1,10})\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)\Z", re.S)
 _EXEC = re.compile(r"filename=(.*) pid=(\d+) old_pid=(\d+)\Z", re.S)
 _REQUEST = re.compile(r"(\S+) wait=(\d) call_site=(\S+)")
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from vmtailor.analysis.demands.strace_log import unquote, whole_call
+from vmtailor.analysis.demands.strace_log import LINE, RESUMED, UNFINISHED, unquote, whole_call
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Longest line that is read, most lines of a log, and most processes with a call under way.
@@ -29,9 +29,6 @@ _ATTENDANT = "attendant"
 WATCHERS = ("ld.so", "@vmtailor-log", "@vmtailor-strac")
 
 _MARK = re.compile(r"\+\+\+ vmtailor (\w+) (.*) \+\+\+\Z", re.S)
-_CALL = re.compile(r"(\d+)(?:<((?:[^<>\\]|\\.)*)>)?\s+(\d+\.\d+)\s(.*)\Z", re.S)
-_RESUMED = re.compile(r"<\.\.\. (\w+) resumed>\s?")
-_UNFINISHED = " <unfinished ...>"
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class Reading:
             self.last_s = max(self.last_s, seconds)
 
     def _call(self, text: str) -> SyscallEvent | None:
-        match = _CALL.match(text)
+        match = LINE.match(text)
         if match is None:
             self.skipped += 1
             return None
@@ -119,15 +116,15 @@ class Reading:
                 self._pending.pop(pid, None)
             return None
         line = self.lines
-        resumed = _RESUMED.match(rest)
+        resumed = RESUMED.match(rest)
         if resumed:
             line, task, begun = self._pending.pop(pid, (line, task, ""))
             if not begun.startswith(f"{resumed[1]}("):
                 self.skipped += 1
                 return None
             rest = begun + rest[resumed.end() :]
-        elif rest.endswith(_UNFINISHED):
-            self._pending[pid] = (line, task, rest.removesuffix(_UNFINISHED))
+        elif rest.endswith(UNFINISHED):
+            self._pending[pid] = (line, task, rest.removesuffix(UNFINISHED))
             if len(self._pending) > MOST_PENDING:
                 self._pending.popitem(last=False)
                 self.skipped += 1

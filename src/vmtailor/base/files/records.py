@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.words.text import encodable, plain
 
 T = TypeVar("T")
+#: Longest record that is read.
+MOST_BYTES = 1 << 30
 
 
 def schema_of(kind: type[Any]) -> str:
@@ -68,11 +71,13 @@ def save(record: Any, path: Path, *, private: bool = False) -> None:
 
 
 def load(kind: type[T], path: Path) -> T:
-    """Read a record from a file. Raises UserInputError when it is missing, of another schema or damaged."""
+    """Read a record from a file. Raises UserInputError when it is missing, no file, of another schema or damaged."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UserInputError(f"{path} does not exist", hint="check the path") from None
+        data = read_regular(path, "the record", MOST_BYTES, hint="check the path")
+    except UserInputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise UserInputError(f"{path} does not exist", hint="check the path") from None
+        raise
     return from_bytes(kind, data, str(path))
 
 

@@ -11,6 +11,7 @@ from vmtailor.analysis.guests import machines
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import outputs
 from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
@@ -110,7 +111,7 @@ def _attributed(prepared: Prepared) -> BootCost:
 
 def _booted(prepared: Prepared) -> BootSeries:
     asked, machine, workload = prepared.asked, prepared.machine, prepared.workload
-    asked.out.mkdir(parents=True, exist_ok=True)
+    outputs.make_folder(asked.out)
     if asked.debug_initcalls:
         machine = profile.with_initcalls(machine)
     if asked.sample:

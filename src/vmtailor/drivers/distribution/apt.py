@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -95,9 +96,7 @@ def _watched(argv: Sequence[str], folder: Path, package: Package, update: Callab
                 code = running.wait(0.5)
                 break
             except subprocess.TimeoutExpired:
-                have = sum(
-                    entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith((".deb", ".FAILED"))
-                )
+                have = _fetched(folder)
                 update(float(have), float(package.size_bytes))
                 if have != seen:
                     seen, seen_at = have, time.monotonic()
@@ -109,3 +108,13 @@ def _watched(argv: Sequence[str], folder: Path, package: Package, update: Callab
     log_path.unlink()
     if code != 0:
         raise HostError(f"apt-get could not download {package}", hint=f"run: {REFRESH}, then try again", details=tail)
+
+
+def _fetched(folder: Path) -> int:
+    """Bytes of what was fetched so far. apt renames its files meanwhile."""
+    found = 0
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".deb", ".FAILED")):
+            with contextlib.suppress(FileNotFoundError):
+                found += entry.stat().st_size
+    return found

@@ -57,10 +57,20 @@ def require_version(tree: SourceTree, version: str, of_what: str) -> None:
         )
 
 
+def place(name: str) -> Path:
+    """A path as a user wrote it. Raises UserInputError for the home of somebody who is not there."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise UserInputError(
+            f"the kernel source {name} does not exist: no such user", hint="give a folder, or a tarball"
+        ) from None
+
+
 def provide(store: Store, given: str) -> SourceTree:
     """The source that a user named: `DIR`, `TARBALL`, or `TARBALL,sha256` with the checksum it must have."""
     name, _, wanted = given.partition(",")
-    path = Path(name).expanduser().resolve()
+    path = place(name).resolve()
     if path.is_dir():
         version_of(path)
         if (path / ".config").exists() or (path / "include/config/auto.conf").exists():

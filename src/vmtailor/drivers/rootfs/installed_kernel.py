@@ -4,9 +4,9 @@ Files only: no program of the system runs."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
+from vmtailor.base.files.temporary import held_folder
 from vmtailor.base.process import require_tool, run
 from vmtailor.drivers.rootfs.rootfs import Extra
 from vmtailor.model.kernel import KernelBaseline
@@ -35,10 +35,10 @@ def entries(kernel: KernelBaseline, lib: str) -> list[Extra]:
 
 def _index(modules: Path, release: str) -> dict[str, bytes]:
     """The files by which modules are found, and which a package's installation has this host's depmod write."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "lib" / "modules" / release
+    with held_folder() as held:
+        folder = held / "lib" / "modules" / release
         folder.mkdir(parents=True)
         for path in modules.iterdir():
             (folder / path.name).symlink_to(path.absolute())
-        run([require_tool("depmod", "kmod"), "-b", name, release], timeout_s=INDEX_S)
+        run([require_tool("depmod", "kmod"), "-b", str(held), release], timeout_s=INDEX_S)
         return {path.name: path.read_bytes() for path in folder.iterdir() if not path.is_symlink()}

@@ -128,8 +128,10 @@ def parse(data: bytes, origin: str) -> Description:
     try:
         table: dict[str, Any] = tomllib.loads(data.decode())
         found = msgspec.convert(table, Description)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UserInputError(f"{origin} describes no runtime: {plain(str(error))}", hint=_HINT) from error
+    except RecursionError:
+        raise UserInputError(f"{origin} describes no runtime: it is nested too deep", hint=_HINT) from None
+    except ValueError as error:  # of TOML, of UTF-8, of a record, or a number of thousands of digits
+        raise UserInputError(f"{origin} describes no runtime: {plain(str(error))[:300]}", hint=_HINT) from error
     unknown = set(table) - set(Description.__dataclass_fields__)
     unknown |= set(table.get("commands", {})) - set(Commands.__dataclass_fields__)
     unknown |= set(found.options) - set(GROUPS)

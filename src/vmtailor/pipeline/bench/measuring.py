@@ -121,7 +121,11 @@ def _unpack(archive: Path, tree: Path) -> None:
     tree.mkdir(parents=True)
     words = [sys.executable, "-I", str(unpack.__file__), str(tree), "/bin/true"]
     with archive.open("rb") as source, spawn(words, stdin=source) as process:
-        if process.wait(_UNPACK_S) != 0:
+        try:
+            code = process.wait(_UNPACK_S)
+        except subprocess.TimeoutExpired:
+            raise HostError(f"the image was not unpacked within {_UNPACK_S:.0f} s", hint="is the disk busy?") from None
+        if code != 0:
             raise HostError("the image could not be unpacked", hint="is there room in /var/tmp?")
 
 

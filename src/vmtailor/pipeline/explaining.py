@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import dot_config, records
-from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.progress import step
 from vmtailor.base.words.versions import version_key
 from vmtailor.drivers.distribution import choice, packaged
@@ -24,8 +22,6 @@ from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.architecture import names as architectures
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.stages.plan import Tree, read_tree
-
-_GIVE = "give a kernel configuration: /boot/config-RELEASE, a .config, or a copy of /proc/config.gz"
 
 
 @dataclass(frozen=True)
@@ -38,29 +34,14 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """A .config, plain or compressed as /proc/config.gz is, whatever its name. Raises UserInputError."""
-    data = read_regular(path, "the configuration", dot_config.FILE_BYTES, hint=_GIVE)
-    if data[:2] == b"\x1f\x8b":
-        data = _unpacked(data, path)
-    if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
-        raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
+    """What a configuration says, and of which kernel it is. Raises UserInputError."""
+    data = dot_config.read(path)
     head = data.splitlines()[:20]
     return Configuration(
         dot_config.parse(data.decode("utf-8", "replace")),
         kconfig_file.version_of(data[:400]) or "",
         kconfig_file.arch_of(head) or "",
     )
-
-
-def _unpacked(data: bytes, path: Path) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        found = unpacker.decompress(data, dot_config.FILE_BYTES + 1)
-    except zlib.error as error:
-        raise UserInputError(f"{path} is damaged: {error}", hint=_GIVE) from error
-    if len(found) > dot_config.FILE_BYTES or not unpacker.eof:
-        raise UserInputError(f"{path} is damaged, or too large for a configuration", hint=_GIVE)
-    return found
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from vmtailor.base.files.regular_file import read_regular
 
 #: Bytes of a configuration; the largest of a distribution has 300 KB.
 FILE_BYTES = 8 << 20
-_GIVE = "give a kernel configuration, such as /boot/config-RELEASE"
+_GIVE = "give a kernel configuration: /boot/config-RELEASE, a .config, or a copy of /proc/config.gz"
 _SET = re.compile(r"^CONFIG_([A-Za-z0-9_]+)=(.*)$")
 _UNSET = re.compile(r"^# CONFIG_([A-Za-z0-9_]+) is not set$")
 _NAME = re.compile(r"^[A-Za-z0-9_]+$")
@@ -26,11 +27,25 @@ _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")
 
 
 def read(path: Path) -> bytes:
-    """The content of a configuration that the user named. Raises UserInputError for what is none."""
+    """The content of a configuration that the user named, plain or compressed as /proc/config.gz is, whatever its name.
+    Raises UserInputError for what is none."""
     data = read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE)
+    if data[:2] == b"\x1f\x8b":
+        data = _unpacked(data, path)
     if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
         raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
     return data
+
+
+def _unpacked(data: bytes, path: Path) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacker.decompress(data, FILE_BYTES + 1)
+    except zlib.error as error:
+        raise UserInputError(f"{path} is damaged: {error}", hint=_GIVE) from error
+    if len(found) > FILE_BYTES or not unpacker.eof:
+        raise UserInputError(f"{path} is damaged, or too large for a configuration", hint=_GIVE)
+    return found
 
 
 def parse(text: str) -> dict[str, str]:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,3 +48,13 @@ def test_lost_symbols_keep_their_order_and_say_what_they_became() -> None:
     assert lost(wanted, resolved) == (
         LostSymbol("B", "y", "n"), LostSymbol("A", "n", "y"), LostSymbol("GONE", "m", "n"),
     )  # fmt: skip
+
+
+def test_a_compressed_one_is_read_too(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(gzip.compress(b"CONFIG_NET=y\n"))
+    assert dot_config.read(file) == b"CONFIG_NET=y\n"
+    for damaged in (gzip.compress(b"CONFIG_NET=y\n")[:-9], gzip.compress(b"\n" * (9 << 20)), b"\x1f\x8bx"):
+        file.write_bytes(damaged)
+        with pytest.raises(UserInputError, match="is damaged"):
+            dot_config.read(file)

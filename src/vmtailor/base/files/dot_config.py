@@ -29,15 +29,17 @@ _PLAIN = re.compile(r"^([ymn]|-?\d+|0[xX][0-9a-fA-F]+)$")
 def read(path: Path) -> bytes:
     """The content of a configuration that the user named, plain or compressed as /proc/config.gz is, whatever its name.
     Raises UserInputError for what is none."""
-    data = read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE)
-    if data[:2] == b"\x1f\x8b":
-        data = _unpacked(data, path)
+    data = plain(read_regular(path, "the configuration", FILE_BYTES, hint=_GIVE), path)
     if b"\0" in data or not any(line.startswith((b"CONFIG_", b"# CONFIG_")) for line in data.splitlines()):
         raise UserInputError(f"{path} is no kernel configuration: it has no line CONFIG_NAME=VALUE", hint=_GIVE)
     return data
 
 
-def _unpacked(data: bytes, path: Path) -> bytes:
+def plain(data: bytes, path: Path) -> bytes:
+    """Content of a configuration, unpacked where it is compressed. Raises UserInputError for what is damaged, or has
+    no end."""
+    if data[:2] != b"\x1f\x8b":
+        return data
     unpacker = zlib.decompressobj(wbits=31)
     try:
         found = unpacker.decompress(data, FILE_BYTES + 1)

@@ -125,7 +125,7 @@ def configure(
 def _whole(source: Path, work: Path, config_file: Path | None, toolchain: kbuild.Toolchain, row: Architecture) -> Path:
     """The configuration with what is added laid over it, as a file for olddefconfig."""
     if config_file is not None:
-        base = dot_config.parse(config_file.read_text("utf-8", "replace"))
+        base = dot_config.parse(dot_config.plain(config_file.read_bytes(), config_file).decode("utf-8", "replace"))
     else:
         try:
             process.run(

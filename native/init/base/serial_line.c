@@ -16,7 +16,6 @@
 
 #define KLOG_READ_ALL 3
 #define KLOG_CONSOLE_OFF 6
-#define KLOG_SIZE 10
 
 static int line = -1;
 static uint8_t key[WIRE_KEY];

@@ -26,7 +26,6 @@ class EvidenceKind(StrEnum):
     BINARY_FORMAT = "binary-format"
     PSEUDO_FILE = "pseudo-file"  # opened under /proc, /sys, /dev
     MODULE_REQUEST = "module-request"
-    DEVICE = "device"
     CREDENTIAL = "credential"  # user and group changes
     CODE = "code"  # executed source lines
 

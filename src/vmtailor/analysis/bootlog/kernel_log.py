@@ -90,7 +90,6 @@ class KernelLog:
         self._relative_us = 0
         self._handed_over = False
         self._damaged = 0
-        self._unstamped = 0
         self._backwards = 0
         self._early: list[tuple[int, bytes]] = []
         self._coarse = self._seconds
@@ -288,7 +287,6 @@ class KernelLog:
                 self._message(None, None, line[: inner.start()], inner.start())
             self._line(line[inner.start() :])
             return
-        self._unstamped += 1
         if line.startswith(AFTER_RESET) and self.observed.kernel_seen:
             self._next_boot()
         elif line.startswith(HANDED_OVER) and self.observed.loader:

@@ -51,7 +51,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vmtailor.analysis.changes.catalogue import in_bounds
 from vmtailor.analysis.demands.call_names import wide
@@ -60,7 +60,6 @@ from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
 
-T = TypeVar("T")
 _WORDS = re.compile(r"[A-Z][A-Z0-9_]+")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 

@@ -46,7 +46,6 @@ class Told:
         self._rest = b""
         self._events: dict[int, SyscallEvent] = {}
         self._counts: dict[int, int] = {}
-        self._not_understood = 0
         self.untold = 0
         #: Whether the last counts have come.
         self.whole = False

@@ -271,13 +271,6 @@ _FOLDERS: tuple[tuple[str, Callable[[Question, str, str, KnownSource], Iterator[
 )  # fmt: skip
 
 
-def _facts(kind: str) -> Callable[[Question, KnownSource], Iterator[Provider]]:
-    def finder(ask: Question, known: KnownSource) -> Iterator[Provider]:
-        yield from _whole(ask, known.facts.places(kind, ask.name))
-
-    return finder
-
-
 def _called(known: KnownSource, kind: str, name: str) -> str:
     """What a number is called; a name as it is."""
     return known.asked.name_of(kind, int(name)) if _NUMBER.fullmatch(name) else name

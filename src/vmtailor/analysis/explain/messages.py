@@ -28,13 +28,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import toml_rows
 
-T = TypeVar("T")
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
 
 

@@ -28,11 +28,10 @@ _LONGEST_NAME = 1024
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_EH_FRAME_HDR = 1, 2, 3, 0x6474E550
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
-_SHF_EXEC = 4
 _NEEDED, _STRTAB, _SYMTAB, _RELA, _RELASZ, _STRSZ, _SONAME, _RPATH, _JMPREL, _PLTRELSZ, _RUNPATH = (
     1, 5, 6, 7, 8, 10, 14, 15, 23, 2, 29,
 )  # fmt: skip
-_INIT, _INIT_ARRAY, _INIT_ARRAYSZ, _HASH, _GNU_HASH, _RELR, _RELRSZ = 12, 25, 27, 4, 0x6FFFFEF5, 36, 35
+_INIT, _INIT_ARRAY, _INIT_ARRAYSZ, _HASH, _RELR, _RELRSZ = 12, 25, 27, 4, 36, 35
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )

@@ -22,7 +22,6 @@ DEAD_ENDS = (
         "no system to boot was found",
     ),
 )
-PANIC = DEAD_ENDS[0][0]
 
 #: Milestone, the line that means it, and whether the last such line counts.
 MARKS = (

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypedDict
 
+from vmtailor.drivers.runtimes.description import Description
 from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.model.bench.instance import InstanceSpec
+from vmtailor.model.bench.instance import InstanceSpec, Limits
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,15 @@ class Runtime(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def description(self) -> Description:
+        """What it says of its instances: whether they have a kernel of their own, which limits they can have."""
+        ...
+
+    def able(self, limits: Limits) -> Limits:
+        """Of some limits those that its instances can have."""
+        ...
 
     def surroundings(self) -> Surroundings:
         """Those of its commands, once it is prepared."""

@@ -16,8 +16,8 @@ from typing import Any
 from vmtailor.analysis.bench import limits as seen_limits
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.words.json_text import decoded, finite
-from vmtailor.drivers.runtimes.described import DescribedRuntime
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
+from vmtailor.drivers.runtimes.protocol import Runtime
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
@@ -56,7 +56,7 @@ class BenchRun:
     job: BenchJob
     folder: Path
     cgroups: Cgroups
-    runtimes: Mapping[str, DescribedRuntime]
+    runtimes: Mapping[str, Runtime]
     here: Mapping[str, Any] = field(default_factory=dict)
     identities: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
 

@@ -36,7 +36,7 @@ from vmtailor.drivers.rootfs import unpack
 from vmtailor.drivers.runtimes import description, networks
 from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
-from vmtailor.drivers.runtimes.protocol import BenchImage
+from vmtailor.drivers.runtimes.protocol import BenchImage, Runtime
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.job import BENCH_IMAGE, BenchJob
 from vmtailor.model.bench.machines import VM
@@ -140,9 +140,7 @@ def _ready(held: contextlib.ExitStack, driver: DescribedRuntime, image: BenchIma
     return None
 
 
-def _identity(
-    job: BenchJob, folder: Path, cgroups: Cgroups, driver: DescribedRuntime, here: dict[str, Any]
-) -> RuntimeIdentity:
+def _identity(job: BenchJob, folder: Path, cgroups: Cgroups, driver: Runtime, here: dict[str, Any]) -> RuntimeIdentity:
     """What an instance says of itself, under limits."""
     run = BenchRun(job, folder, cgroups, {driver.name: driver})
     version = driver.version()

@@ -51,11 +51,6 @@ def groups(run: Pair) -> tuple[Group, ...]:
     return (_size(run), _executed(run), _wall(run))
 
 
-def conditions(side: Side) -> str:
-    """The conditions of a side in one line."""
-    return ", ".join(f"{name} {value}" for name, value in side.conditions)
-
-
 def _row(
     run: Pair,
     title: str,

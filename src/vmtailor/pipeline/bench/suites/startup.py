@@ -35,7 +35,6 @@ _REPORT_S = 20.0
 POLL_S, STAGGER_S = 0.0005, 0.05
 REPORTED, OUTPUT, EXIT, ANSWER = "own report", "first output", "exit", "first answer"
 CREATE, START, STOP, ALL = "create", "start to own report", "stop", "all reported"
-SINGLE = ("report", "http", "apart")
 MANY = ("serial", "staggered", "at-once")
 
 

@@ -26,7 +26,7 @@ from vmtailor.model.architecture import named
 
 
 def package(name: str, version: str) -> Package:
-    return Package(name, version, "amd64", 1, "0" * 64)
+    return Package(name, version, 1, "0" * 64)
 
 
 def trio(release: str, series: str, version: str, without: str = "") -> list[Package]:
@@ -164,7 +164,7 @@ def test_stanzas() -> None:
         + "\n\nPackage: b\nVersion: 1\n\n" + "Package: c\nVersion: 1\nArchitecture: all\nSize: many\nSHA256: 0\n"
         + "\nPackage: d\nVersion: no version\nArchitecture: all\nSize: 1\nSHA256: " + "0" * 64 + "\n"
     )  # fmt: skip
-    assert parse_stanzas(text) == (Package("a", "1-2", "amd64", 7, "ab" * 32),)
+    assert parse_stanzas(text) == (Package("a", "1-2", 7, "ab" * 32),)
 
 
 @given(st.text())

@@ -230,7 +230,7 @@ def test_labels_read_back() -> None:
 
 
 def test_lacks_are_ranked_by_nearness_with_their_price() -> None:
-    found = lacking.lacks(REACHED, kept(plan()), {"POSIX_TIMERS": SymbolCost("POSIX_TIMERS", 900, (), 300)})
+    found = lacking.lacks(REACHED, kept(plan()), {"POSIX_TIMERS": SymbolCost(900, (), 300)})
     assert [(one.symbol, one.nearness, one.to_init) for one in found] == [
         ("MEMBARRIER", Nearness.OPENED, None),
         ("POSIX_TIMERS", Nearness.LED_TO, 300),

@@ -238,7 +238,7 @@ def test_what_a_trial_showed_to_be_unneeded_goes() -> None:
 
 
 def test_what_ran_most_is_left_out_first() -> None:
-    ran = {"UNIX": SymbolCost("UNIX", 50), "FUTEX": SymbolCost("FUTEX", 900), "EPOLL": SymbolCost("EPOLL", 5)}
+    ran = {"UNIX": SymbolCost(50), "FUTEX": SymbolCost(900), "EPOLL": SymbolCost(5)}
     found = plan(ran=ran)
     names = [row.id for row in found.left_out]
     assert names[:2] == ["FUTEX", "UNIX"] and "EPOLL" not in names and "BUS" not in names
@@ -246,8 +246,8 @@ def test_what_ran_most_is_left_out_first() -> None:
 
 
 def test_what_is_left_out_knows_what_stood_there_and_what_it_is_expected_to_save() -> None:
-    cost = SymbolCost("FUTEX", 900, to_init_net=700)
-    found = plan(ran={"FUTEX": cost, "HIDDEN_DEFAULT": SymbolCost("HIDDEN_DEFAULT", 5)})
+    cost = SymbolCost(900, to_init_net=700)
+    found = plan(ran={"FUTEX": cost, "HIDDEN_DEFAULT": SymbolCost(5)})
     one = next(row for row in found.left_out if row.id == "FUTEX")
     assert (one.setting.before, one.value, one.reasons) == (BASELINE["FUTEX"], "n", ())
     assert (one.saves(Figure.TRACE_INSTRUCTIONS), one.saves(Figure.INIT_INSTRUCTIONS_NET)) == (900, 700)
@@ -259,7 +259,7 @@ def test_one_symbol_is_one_change() -> None:
     """Also one that is switched off for a reason and was in the baseline."""
     off = "[[entry]]\nid='off'\nreason='rarely needed'\nsymbols={UNIX='n'}"
     book = Catalogue((*BOOK.entries, *catalogue.parse(off, Cause.POLICY, "policy")))
-    found = plan(book=book, ran={"UNIX": SymbolCost("UNIX", 50)})
+    found = plan(book=book, ran={"UNIX": SymbolCost(50)})
     (one,) = [change for change in found.changes if change.id == "UNIX"]
     assert one in found.symbols and one in found.left_out and one.saves(Figure.TRACE_INSTRUCTIONS) == 50
 
@@ -306,7 +306,7 @@ def test_explain_a_symbol_that_is_in() -> None:
 
 
 def test_explain_a_symbol_that_is_out() -> None:
-    ran = {"PARTS_XATTR": SymbolCost("PARTS_XATTR", 77)}
+    ran = {"PARTS_XATTR": SymbolCost(77)}
     found = explain("PARTS_XATTR", plan(ran=ran), TREE.facts, TREE.kconfig, RULES)
     assert found.value == "n" and found.ran == 77 and found.dependency == "PARTS_FS"
     assert found.would_add == ("PARTS_XATTR", "PARTS_FS")
@@ -371,5 +371,5 @@ def test_subsystem_of_a_source_file(path: str, expected: str) -> None:
 
 
 def test_without_a_failing_call_what_ran_comes_first() -> None:
-    found = plan(ran={"UNIX": SymbolCost("UNIX", 50)})
+    found = plan(ran={"UNIX": SymbolCost(50)})
     assert nearest([], found.left_out, TREE.facts, RULES, TREE.kconfig).order[0] == "UNIX"

@@ -197,7 +197,7 @@ def test_a_strangers_plan_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
 def test_what_a_guest_says_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ObservedCall(EVIL, (EVIL,), EVIL * 200, EVIL, 7, EVIL, EVIL)
     evidence = Evidence(EvidenceKind.SYSCALL, EVIL, Strength.DEMANDED, "observed:1")
-    many = (Refused(1, call, (Demand(evidence, ("FLOCK",), EVIL),)), *(Refused(n, call, ()) for n in range(2, 9000)))
+    many = (Refused(call, (Demand(evidence, ("FLOCK",), EVIL),)), *(Refused(call, ()),) * 9000)
     refused_table.show(WatchedRun(replace(SEEN, untold=3, whole=False), many, False), tmp_path, None)
     said = capsys.readouterr().err
     assert "FLOCK" in said and "--keep FLOCK" in said and "more" in said

@@ -291,9 +291,7 @@ def verified(findings: Findings, made: Plan, machine: Machine) -> Verification:
     if store.has("verification", key):
         return records.load(Verification, store.path("verification", key) / "verification.json")
     with step("verify: the exercise on the tailored machine"):
-        target = verify.Target(
-            machine, inputs.image.config, inputs.exercise, inputs.natives, inputs.tools, made.network
-        )
+        target = verify.Target(machine, inputs.image.config, inputs.exercise, inputs.tools, made.network)
         found = verify.verify(target, findings.trace, findings.events, inputs.scratch)
     if found.passed:  # a failure may be the host's: it is asked again
         store.get("verification", key, lambda folder: records.save(found, folder / "verification.json"))

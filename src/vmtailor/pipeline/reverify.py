@@ -16,7 +16,6 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.words.text import plain
-from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator
@@ -154,7 +153,6 @@ def verify_prepared(prepared: Prepared) -> Verification:
         machine=machine,
         image=subject.image.config,
         exercise=prepared.exercise,
-        natives=guest_programs.of(subject.architecture),
         tools=tools_volume(store, subject.root_format, subject.architecture),
         network=subject.network,
     )

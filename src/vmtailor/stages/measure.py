@@ -84,9 +84,8 @@ class Usual:
 @dataclass(frozen=True)
 class Counted:
     """The boots of one machine on the instruction clock, accesses to devices counted too. `initcalls`: name →
-    instructions, with what each called. `memory`: where that of the machine with the least went. `counts_file`: the
-    plugin's file of the first boot, in the record's folder. `usual`: what a boot takes where memory is no matter; None
-    where that was not told."""
+    instructions, with what each called. `memory`: where that of the machine with the least went. `usual`: what a
+    boot takes where memory is no matter; None where that was not told."""
 
     SCHEMA: ClassVar[str] = "vmtailor/counted/3"
 
@@ -94,7 +93,6 @@ class Counted:
     initcalls: tuple[tuple[str, int], ...]
     min_memory_bytes: int
     memory: MemoryUse | None
-    counts_file: str
     usual: Usual | None = None
 
 
@@ -151,7 +149,6 @@ def counted(
         initcalls=found[0][1],
         min_memory_bytes=least.memory_bytes,
         memory=least.memory,
-        counts_file=COUNTS,
         usual=least.usual,
     )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from vmtailor.analysis.demands import container_log, degradation, harmless, listening
 from vmtailor.analysis.guests import boots, kernel_log
-from vmtailor.base.natives import Natives
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.host import host_client
 from vmtailor.model.boots.gathered import Gathered
@@ -33,7 +32,6 @@ class Target:
     machine: Machine
     image: ImageConfig
     exercise: Exercise
-    natives: Natives
     tools: Path
     network: bool
 

@@ -48,7 +48,6 @@ class SymbolCost:
     """What the code under one configuration symbol cost in a trace: in all of it, and on the way to init, without loops
     that only emulation causes. `evidence` says where it was seen: the costliest functions first."""
 
-    symbol: str
     instructions: int
     evidence: tuple[Evidence, ...] = ()
     to_init_net: int = 0
@@ -81,7 +80,7 @@ class Attribution:
                 Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
                 for (file, function), count in best
             )
-            found[symbol] = SymbolCost(symbol, total, evidence, net[symbol])
+            found[symbol] = SymbolCost(total, evidence, net[symbol])
         return found
 
 

@@ -91,11 +91,10 @@ class Told:
 
 @dataclass(frozen=True)
 class Refused:
-    """A call that was refused. `number`: its place in the record, from 1. `demands` are what it asks for and the kernel
-    lacks, each with those symbols alone: set on the baseline, and not here. Without any, nothing that is known of the
-    source says that the baseline would have given it; `also` is then why that is so, where more is known."""
+    """A call that was refused. `demands` are what it asks for and the kernel lacks, each with those symbols alone: set
+    on the baseline, and not here. Without any, nothing that is known of the source says that the baseline would have
+    given it; `also` is then why that is so, where more is known."""
 
-    number: int
     call: ObservedCall
     demands: tuple[Demand, ...]
     also: str = ""
@@ -125,11 +124,11 @@ def judged(
     for number, call in enumerate(calls, 1):
         if (call.name, call.arguments, call.error) in failed:
             if speaks_of_kernel(call):
-                found.append(Refused(number, call, (), "it failed on the baseline, too, when that was traced"))
+                found.append(Refused(call, (), "it failed on the baseline, too, when that was traced"))
             continue
         lacking = tuple(_lacking(call, demands.alone(event_of(call, number), f"observed:{number}"), baseline, here))
         if lacking or speaks_of_kernel(call):
-            found.append(Refused(number, call, lacking))
+            found.append(Refused(call, lacking))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ from vmtailor.base.errors import VmtailorError
 @dataclass(frozen=True)
 class GapKind:
     """A kind of silence, told by the message before it, the one after it, or (`both`) by both. `blocks`: the boot waits
-    for it in user space, too. `person`: it waits for somebody, so nothing can be saved."""
+    for it in user space, too."""
 
     id: str
     title: str
@@ -24,7 +24,6 @@ class GapKind:
     after: re.Pattern[str] | None
     both: bool = False
     blocks: bool = False
-    person: bool = False
 
     def fits(self, before: str, after: str) -> bool:
         """Whether the messages around a silence tell this kind."""
@@ -44,7 +43,6 @@ class StretchKind:
     begins: re.Pattern[str]
     ends: re.Pattern[str]
     blocks: bool = False
-    person: bool = False
 
 
 @functools.cache
@@ -53,14 +51,13 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
         raw = tomllib.loads((resources.files("vmtailor") / "data" / "boot_gaps.toml").read_text("utf-8"))
         gaps = tuple(
             GapKind(g["id"], g["title"], _pattern(g, "before"), _pattern(g, "after"), g.get("both", False),
-                    g.get("blocks", False), g.get("person", False))
+                    g.get("blocks", False))
             for g in raw["gap"]
         )  # fmt: skip
         stretches = tuple(
-            StretchKind(s["id"], s["title"], re.compile(s["from"]), re.compile(s["to"]),
-                        s.get("blocks", False), s.get("person", False))
+            StretchKind(s["id"], s["title"], re.compile(s["from"]), re.compile(s["to"]), s.get("blocks", False))
             for s in raw["stretch"]
-        )  # fmt: skip
+        )
     except (KeyError, ValueError, TypeError, re.error) as error:
         raise VmtailorError(f"the table of gaps is wrong: {error}") from error
     return gaps, stretches

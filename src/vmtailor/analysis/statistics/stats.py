@@ -63,7 +63,6 @@ class Difference:
     high: float | None
     p: float | None
     verdict: Verdict
-    unstable: bool = False
 
 
 def unstable(values: Sequence[float]) -> bool:
@@ -79,25 +78,24 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
     if not before or not after:
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
-    shaky = unstable(before) or unstable(after)
     if len(before) < 2 or len(after) < 2:
-        return Difference(left, right, right - left, None, None, None, Verdict.UNDECIDED, shaky)
+        return Difference(left, right, right - left, None, None, None, Verdict.UNDECIDED)
     least = thresholds.least(left)
     low, high = min(after) - max(before), max(after) - min(before)
     if -least <= low and high <= least:
         # Even the extremes are no further apart: no need to rank, of which a boot has thousands of rows.
-        return Difference(left, right, right - left, low, high, None, Verdict.SAME, shaky)
+        return Difference(left, right, right - left, low, high, None, Verdict.SAME)
     change, low, high = shift(before, after)
     if -least <= low and high <= least:
-        return Difference(left, right, change, low, high, None, Verdict.SAME, shaky)
+        return Difference(left, right, change, low, high, None, Verdict.SAME)
     if abs(change) >= least and not low <= 0 <= high:
         p = probability(before, after)
         found = Verdict.BETTER if change < 0 else Verdict.WORSE
         verdict = found if p <= 1 - CONFIDENCE else Verdict.UNDECIDED
-        return Difference(left, right, change, low, high, p, verdict, shaky)
+        return Difference(left, right, change, low, high, p, verdict)
     most = thresholds.ruled_out(left)
     verdict = Verdict.SAME if -most <= low and high <= most else Verdict.UNDECIDED
-    return Difference(left, right, change, low, high, None, verdict, shaky)
+    return Difference(left, right, change, low, high, None, verdict)
 
 
 def exact(before: Sequence[float], after: Sequence[float]) -> Difference:

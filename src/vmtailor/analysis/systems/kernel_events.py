@@ -10,20 +10,19 @@ from vmtailor.analysis.systems.log import Mark
 
 _LINE = re.compile(r"\s*(.{1,16}?)-(\d{1,10})\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)\Z", re.S)
 _EXEC = re.compile(r"filename=(.*) pid=(\d+) old_pid=(\d+)\Z", re.S)
-_REQUEST = re.compile(r"(\S+) wait=(\d) call_site=(\S+)")
+_REQUEST = re.compile(r"(\S+) wait=\d call_site=\S+")
 
 
 @dataclass(frozen=True)
 class KernelEvent:
     """`kind`: module_request, module_load or sched_process_exec. `name`: the alias, the module, the program's path.
-    `task` and `pid`: who was running. `site`: the function that asked for a module."""
+    `task` and `pid`: who was running."""
 
     kind: str
     name: str
     task: str
     pid: int
     line: int
-    site: str = ""
 
 
 def read(mark: Mark) -> KernelEvent | None:
@@ -37,7 +36,7 @@ def read(mark: Mark) -> KernelEvent | None:
         return KernelEvent(kind, found[1], task, pid, mark.line) if found else None
     if kind == "module_request":
         asked = _REQUEST.match(rest)
-        return KernelEvent(kind, asked[1], task, pid, mark.line, asked[3]) if asked else None
+        return KernelEvent(kind, asked[1], task, pid, mark.line) if asked else None
     if kind == "module_load" and rest.split():
         return KernelEvent(kind, rest.split()[0], task, pid, mark.line)
     return None

@@ -17,7 +17,6 @@ class Package:
 
     name: str
     version: str
-    architecture: str
     size_bytes: int
     sha256: str
 
@@ -37,7 +36,6 @@ def parse_stanzas(text: str) -> tuple[Package, ...]:
             package = Package(
                 stanza["Package"],
                 stanza["Version"],
-                stanza["Architecture"],
                 int(stanza["Size"]),
                 stanza["SHA256"].lower(),
             )

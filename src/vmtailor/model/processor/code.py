@@ -58,10 +58,10 @@ class Code:
     """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
     names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
 
-    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number` and
-    `system_arguments`: the registers that it takes; `result`: the one that its answer is in, where it is not `number`;
-    `stack`: the one that points to the stack; `arguments`: those of C functions; `kept`: those that functions keep;
-    `registers`: the narrower names of each that has some.
+    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number`: the register
+    that says which call it is; `result`: the one that its answer is in, where it is not `number`; `stack`: the one that
+    points to the stack; `arguments`: those of C functions; `kept`: those that functions keep; `registers`: the
+    narrower names of each that has some.
 
     `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
     the words of such instructions; `both`: of those that write two registers. `writes_base`: an operand in memory may
@@ -75,7 +75,6 @@ class Code:
     system_call_word: str
     number: str
     stack: str
-    system_arguments: tuple[str, ...]
     arguments: tuple[str, ...]
     kept: tuple[str, ...]
     registers: dict[str, tuple[str, ...]]

@@ -35,7 +35,6 @@ class SystemKernel:
     root."""
 
     file: Path
-    release: str
     modules: ModuleIndex
     way_in: tuple[tuple[str, bytes], ...]
 
@@ -55,7 +54,7 @@ def kernel_of(found: OpenedSubject, folder: Path) -> SystemKernel:
         found.root.text(f"{where}/modules.{name}", LIST_BYTES) for name in ("alias", "dep", "builtin")
     )
     index = ModuleIndex.read(alias, dep, builtin)
-    return SystemKernel(file, installed.release, index, _way_in(found, where, dep, index))
+    return SystemKernel(file, index, _way_in(found, where, dep, index))
 
 
 def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> tuple[tuple[str, bytes], ...]:

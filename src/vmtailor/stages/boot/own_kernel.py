@@ -28,13 +28,11 @@ _DEPENDS = re.compile(rb"\0depends=([^\0]{1,4096})\0")
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """`small`: the initial RAM disk is ours, since the system has none of its own; `modules`: those in it."""
+    """`initrd`: ours where the system has none of its own."""
 
     kernel: Path
     initrd: Path
     words: tuple[str, ...]
-    small: bool = False
-    modules: tuple[str, ...] = ()
 
 
 def taken_out(subject: SystemSubject, root: Root, small_init: Path, out: Path) -> OwnKernel:
@@ -55,9 +53,8 @@ def taken_out(subject: SystemSubject, root: Root, small_init: Path, out: Path) -
     if any(parts):
         initrd.write_bytes(b"".join(part + bytes(-len(part) % 4) for part in parts))
         return OwnKernel(kernel, initrd, words)
-    order = _modules(root, own.release)
-    initrd.write_bytes(archive(order, small_init.read_bytes()))
-    return OwnKernel(kernel, initrd, words, True, tuple(name for name, _ in order))
+    initrd.write_bytes(archive(_modules(root, own.release), small_init.read_bytes()))
+    return OwnKernel(kernel, initrd, words)
 
 
 def _modules(root: Root, release: str) -> list[tuple[str, bytes]]:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.fakes.asking import told
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import run
@@ -105,7 +106,7 @@ def test_qmp_answers_and_tells_events(kernel: Path) -> None:
         assert running.qmp is not None
         assert running.qmp.ask("query-status")["status"] == "running"
         running.qmp.ask("stop")
-        assert "STOP" in running.qmp.events(5)
+        assert "STOP" in told(running.qmp)
         running.qmp.ask("quit")
         assert running.wait(20).ending is Ending.EXITED
 

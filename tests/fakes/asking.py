@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of a server that may not be there yet."""
+"""Asking until there is an answer: a server that may not be there yet, QEMU for what it tells by itself."""
 
 from __future__ import annotations
 
 import time
 import urllib.request
+
+from vmtailor.drivers.qemu.qmp import Qmp
 
 
 def answered(address: str, within_s: float = 120.0) -> bytes:
@@ -18,3 +20,11 @@ def answered(address: str, within_s: float = 120.0) -> bytes:
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)
+
+
+def told(qmp: Qmp, within_s: float = 5.0) -> list[str]:
+    """Names of QEMU's events, as soon as there is one."""
+    until = time.monotonic() + within_s
+    while not (names := qmp.heard()) and time.monotonic() < until:
+        qmp.feed()
+    return names

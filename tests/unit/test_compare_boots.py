@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fakes.boot_data import series_boot
 from typer.testing import CliRunner
 
-from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load, load_side, side_names
+from vmtailor.analysis.compare.compare import compare_boots, compare_sides, load_side, side_names
 from vmtailor.analysis.compare.compare_page import compare_page
 from vmtailor.analysis.compare.compare_saved import Saved
 from vmtailor.analysis.guests.machines import USUAL
@@ -55,6 +55,10 @@ def boots(folder: Path, name: str, *logs: str) -> Path:
     for n, text in enumerate(logs):
         (path / f"{n}.log").write_text(text)
     return path
+
+
+def load(path: Path) -> list[Timeline]:
+    return load_side([path]).timelines
 
 
 NOISE = (0, 120, -90, 60, -40, 80)

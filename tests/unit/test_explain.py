@@ -164,14 +164,11 @@ def test_initcalls_functions_calls_words_and_files() -> None:
 KNOWN = Explanation(
     "IO_URING",
     True,
-    "n",
     "Enable IO uring support",
-    "",
     ("init/Kconfig:1745",),
     dependency="EXPERT",
     would_add=("IO_URING", "IO_WQ"),
     brought_in_by=("system call io_uring_setup", *(f"system call x{i}" for i in range(20))),
-    ran=5,
 )
 
 

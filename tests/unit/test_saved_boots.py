@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fakes.boot_data import series_boot
 
-from vmtailor.analysis.compare.compare import load, load_side
+from vmtailor.analysis.compare.compare import load_side
 from vmtailor.analysis.compare.saved_boots import saved_boots
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base.files import records
@@ -33,7 +33,7 @@ def test_folders_variants_and_single_boots(tmp_path: Path) -> None:
     assert saved_boots(tmp_path / "small") == [[tmp_path / "small-1" / "console.log"]]
     assert saved_boots(tmp_path / "base-1") == [[tmp_path / "base-1" / "console.log"]]
     assert saved_boots(tmp_path / "base-1" / "console.log") == []
-    assert [t.kernel.version for t in load(tmp_path / "small")] == ["6.12.1"]
+    assert [t.kernel.version for t in load_side([tmp_path / "small"]).timelines] == ["6.12.1"]
 
 
 def test_a_record_leads_to_no_other_folder(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path) -> No
     runtime._image = BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1")
     for spec in (LIMITED, InstanceSpec("vt-2", ("/bench/bench", "hold"))):
         steps = runtime.steps(spec)
-        commands = [runtime.run_words(spec), *steps.create, steps.start, *steps.stop, *steps.remove]
+        removing = [runtime._filled(words, spec) for words in one.commands.remove]
+        commands = [runtime.run_words(spec), *steps.create, steps.start, *steps.stop, *removing]
         for words in commands:
             assert words and not [word for word in words if re.search(r"(?<!\{)\{[a-z_]+\}|^\[[a-z_]+\]$", word)]
             assert all(words) or "" in words  # an empty entry point is a word, too

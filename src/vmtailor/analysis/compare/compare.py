@@ -27,14 +27,10 @@ from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
 WORTH_US = 100
 
 
-def load(path: Path) -> list[Timeline]:
-    """The boots at a path: a log, a chart, a saved `analyze --json`, a folder with one boot a file or a folder,
-    or what `boot` saved: its folder (the machine as it was), or FOLDER/VARIANT."""
-    return _load(path)[0]
-
-
 def _load(path: Path) -> tuple[list[Timeline], list[str]]:
-    """The boots at a path, and the names of files that hold none."""
+    """The boots at a path, and the names of files that hold none. A path is a log, a chart, a saved `analyze --json`, a
+    folder with one boot a file or a folder, or what `boot` saved: its folder (the machine as it was), or
+    FOLDER/VARIANT."""
     saved = saved_boots(path)
     if saved:
         return [analyze(files) for files in saved], []

@@ -11,56 +11,39 @@ from vmtailor.analysis.ksource.expr import symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.model.change import Figure, Reason
 from vmtailor.model.plan import Plan
+
+#: How many ways to ask for a symbol are told.
+MOST_TRIGGERS = 40
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """All about one symbol. `value` is the plan's, `n` when it is left out.
-
-    For one that is in: `reasons`, and `needed_by`, kept symbols with a reason that names it. For one that is out:
-    `dependency` as the tree states it, `would_add`, what keeping it would bring along (itself first), `brought_in_by`,
-    the calls, families and paths that ask for it, and `ran`, its instructions in the trace.
-    """
+    """What the tree knows of one symbol: `dependency` as it is stated; `brought_in_by`, the calls, families and paths
+    that ask for it; for one that is out, `would_add`, what keeping it would bring along (itself first)."""
 
     name: str
     known: bool
-    value: str
     prompt: str
-    help: str
     places: tuple[str, ...]
-    reasons: tuple[Reason, ...] = ()
-    needed_by: tuple[str, ...] = ()
     dependency: str = ""
     would_add: tuple[str, ...] = ()
     brought_in_by: tuple[str, ...] = ()
-    ran: int = 0
 
 
 def explain(name: str, plan: Plan, facts: Facts, kconfig: Kconfig, rules: Rules) -> Explanation:
     """Explain one symbol against a plan. An unknown name gives an explanation with `known` False."""
     name = name.removeprefix("CONFIG_")
     if not kconfig.known(name):
-        return Explanation(name, False, "n", "", "", ())
+        return Explanation(name, False, "", ())
     symbol = plan.symbol(name)
-    value = symbol.value if symbol is not None else "n"
-    inside = value not in ("n", "")
-    gone = next((row for row in plan.gone if row.id == name), None)
+    inside = symbol is not None and symbol.value not in ("n", "")
     return Explanation(
-        name, True, value, kconfig.prompt(name), kconfig.help(name), kconfig.places(name),
-        reasons=symbol.reasons if symbol is not None else (),
-        needed_by=needed_by(name, plan) if inside else (),
+        name, True, kconfig.prompt(name), kconfig.places(name),
         dependency=kconfig.dependency(name),
         would_add=() if inside else would_add(name, plan, kconfig),
         brought_in_by=triggers(name, facts, rules),
-        ran=gone.saves(Figure.TRACE_INSTRUCTIONS) if gone is not None else 0,
     )  # fmt: skip
-
-
-def needed_by(name: str, plan: Plan) -> tuple[str, ...]:
-    """Kept symbols whose reasons name this one."""
-    return tuple(c.id for c in plan.symbols if any(r.reference == f"symbol:{name}" for r in c.reasons))
 
 
 def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
@@ -72,7 +55,7 @@ def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
     return (name, *sorted(more - {name})) if name in more else ()
 
 
-def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[str, ...]:
+def triggers(name: str, facts: Facts, rules: Rules) -> tuple[str, ...]:
     """What a program would have to do to demand the symbol: `system call epoll_create1`, `socket AF_INET6` …"""
     words = {
         "family": "socket AF_{}", "netlink": "socket AF_NETLINK NETLINK_{}", "protocol": "socket of protocol {}",
@@ -94,4 +77,4 @@ def triggers(name: str, facts: Facts, rules: Rules, limit: int = 40) -> tuple[st
     for path_rule in rules.paths:
         if name in path_rule.symbols:
             found += path_rule.paths
-    return tuple(dict.fromkeys(found))[:limit]
+    return tuple(dict.fromkeys(found))[:MOST_TRIGGERS]

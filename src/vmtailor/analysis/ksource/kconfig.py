@@ -163,9 +163,6 @@ class Kconfig:
         """The text of the first prompt, or an empty string."""
         return next((str(n.prompt[0]) for n in self.symbols[name].nodes if n.prompt), "") if self.known(name) else ""
 
-    def help(self, name: str) -> str:
-        return next((str(n.help) for n in self.symbols[name].nodes if n.help), "") if self.known(name) else ""
-
     def places(self, name: str) -> tuple[str, ...]:
         """Where the symbol is defined: file:line."""
         return tuple(f"{n.filename}:{n.linenr}" for n in self.symbols[name].nodes)

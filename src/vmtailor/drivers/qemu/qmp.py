@@ -93,13 +93,5 @@ class Qmp:
         """Names of the events that were read since the last call. Does not wait."""
         return [str(message["event"]) for message in self._events.clear()]
 
-    def events(self, timeout_s: float = 0.0) -> list[str]:
-        """Names of the events since the last call; waits at most so long for a first one."""
-        names = self.heard()
-        if not names:
-            with contextlib.suppress(TimeoutError):
-                names = [str(self._run(self._events.get(), max(timeout_s, 0.01))["event"])]
-        return names
-
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         return self._loop.run_until_complete(asyncio.wait_for(work, timeout_s))

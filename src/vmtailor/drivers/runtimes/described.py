@@ -164,7 +164,6 @@ class DescribedRuntime:
             self._filled(commands.start, spec),
             commands.stays,
             tuple(self._filled(words, spec) for words in commands.stop),
-            tuple(self._filled(words, spec) for words in commands.remove),
         )
 
     def clear(self, spec: InstanceSpec) -> None:

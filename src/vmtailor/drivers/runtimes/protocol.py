@@ -25,14 +25,13 @@ class BenchImage:
 
 @dataclass(frozen=True)
 class Steps:
-    """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop` and
-    `remove`. `stays`: `start` runs as long as the instance does; otherwise it returns when the instance runs."""
+    """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop`. `stays`:
+    `start` runs as long as the instance does; otherwise it returns when the instance runs."""
 
     create: tuple[tuple[str, ...], ...]
     start: tuple[str, ...]
     stays: bool
     stop: tuple[tuple[str, ...], ...]
-    remove: tuple[tuple[str, ...], ...]
 
 
 class Surroundings(TypedDict):

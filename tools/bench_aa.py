@@ -103,8 +103,8 @@ class Judged:
         return upper_bound(self.false, self.compared)
 
 
-def upper_bound(count: int, of: int, confidence: float = 0.95) -> float:
-    """The rate at which so few as `count` would come with a chance of 1 - confidence (Clopper and Pearson)."""
+def upper_bound(count: int, of: int) -> float:
+    """The rate at which so few as `count` would come with a chance of 5 % (Clopper and Pearson)."""
     if count >= of:
         return 1.0
     low, high = count / of, 1.0
@@ -117,14 +117,14 @@ def upper_bound(count: int, of: int, confidence: float = 0.95) -> float:
             )
             for k in range(count + 1)
         )  # fmt: skip
-        low, high = (middle, high) if chance > 1 - confidence else (low, middle)
+        low, high = (middle, high) if chance > 0.05 else (low, middle)
     return high
 
 
-def allows(deviation: float, size: int, change: float = INJECTED - 1) -> bool:
-    """Whether a change can be found in nine of ten comparisons of so many values a side with this spread: a test of
-    ranks at 5 % has that power where the change is 3.24 standard errors of a difference, over its efficiency."""
-    return change >= (1.96 + 1.28) / math.sqrt(0.955) * deviation * math.sqrt(2 / size)
+def allows(deviation: float, size: int) -> bool:
+    """Whether the injected change can be found in nine of ten comparisons of so many values a side with this spread: a
+    test of ranks at 5 % has that power where it is 3.24 standard errors of a difference, over its efficiency."""
+    return (1.96 + 1.28) / math.sqrt(0.955) * deviation * math.sqrt(2 / size) <= INJECTED - 1
 
 
 def pairs(run: HostRun) -> list[Pair]:

@@ -155,11 +155,11 @@ def details_fit(error: VmtailorError) -> bool:
     return excerpts.fits(block(error.details).splitlines())
 
 
-def show_error(error: VmtailorError, console: Console | None = None, word: str = "error", whole: object = None) -> None:
+def show_error(error: VmtailorError, word: str = "error", whole: object = None) -> None:
     """Print an error for a person: what happened, the evidence, the next step. Each begins a line once, and evidence is
     set off, so that nothing in them looks like words of ours. It fits a screen: of longer evidence the telling lines
     are shown, and `whole`, the file that has all of it, is named."""
-    console = console or stderr()
+    console = stderr()
     console.print(Text.assemble((f"{word}: ", "bold red"), error.message), soft_wrap=True)
     lines = [line.expandtabs() for line in block(error.details).splitlines()]
     for line in excerpts.excerpt(lines):

@@ -53,12 +53,10 @@ class SourceAtHand:
     note: str = ""
 
 
-def source_for(
-    given: str | None, version: str, architecture: str | None = None, store: Store | None = None
-) -> SourceAtHand | None:
+def source_for(given: str | None, version: str, architecture: str | None = None) -> SourceAtHand | None:
     """The source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what the cache
     has of this version, or of its series. None where nothing is given and the cache has none."""
-    store = store or Store()
+    store = Store()
     note = ""
     if given is not None:
         tree = _given(given, architecture, store)

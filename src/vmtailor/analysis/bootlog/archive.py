@@ -68,10 +68,10 @@ def open_chunks(path: Path, limit: int = MAX_BYTES) -> Chunks:
     return told.of(_chunks_of(path, limit, told))
 
 
-def decompressed(file: IO[bytes], limit: int = MAX_BYTES) -> Chunks:
+def decompressed(file: IO[bytes]) -> Chunks:
     """The same of a stream that is open."""
     told = Chunks()
-    return told.of(decompress(file, limit, told))
+    return told.of(decompress(file, MAX_BYTES, told))
 
 
 def _chunks_of(path: Path, limit: int, told: Chunks) -> Iterator[bytes]:

@@ -98,9 +98,9 @@ def _per_request(boot: Boot) -> tuple[float, float] | None:
     return load.kernel / boot.container.requests, load.user / boot.container.requests
 
 
-def top_functions(boot: Boot, most: int = TOP_FUNCTIONS) -> tuple[FunctionCost, ...]:
+def top_functions(boot: Boot) -> tuple[FunctionCost, ...]:
     """The functions that a boot spent most on, those first."""
-    return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:most])
+    return tuple(sorted(boot.functions, key=lambda row: (-row.instructions, row.function, row.phase))[:TOP_FUNCTIONS])
 
 
 def unmeasured(name: str, kernel: KernelFacts) -> Side:

@@ -15,7 +15,7 @@ A call that fails so is reported, and is no failure of the machine. The exercise
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources.abc import Traversable
@@ -81,15 +81,12 @@ def known() -> tuple[Harmless, ...]:
     return load()
 
 
-def split(
-    failed: Iterable[FailedCall], rows: Sequence[Harmless] | None = None
-) -> tuple[tuple[FailedCall, ...], tuple[Absence, ...]]:
+def split(failed: Iterable[FailedCall]) -> tuple[tuple[FailedCall, ...], tuple[Absence, ...]]:
     """Calls that fail newly: those that count, and absences that are harmless."""
-    table = known() if rows is None else rows
     counted: list[FailedCall] = []
     absent: list[Absence] = []
     for call in failed:
-        row = next((row for row in table if row.excuses(call)), None)
+        row = next((row for row in known() if row.excuses(call)), None)
         if row is None:
             counted.append(call)
         else:
@@ -97,12 +94,11 @@ def split(
     return tuple(counted), tuple(absent)
 
 
-def is_not_demanded(path: str, rows: Sequence[Harmless] | None = None) -> bool:
+def is_not_demanded(path: str) -> bool:
     """Whether a path may be used without keeping what provides it."""
-    return any(not row.demanded and row.covers(path) for row in (known() if rows is None else rows))
+    return any(not row.demanded and row.covers(path) for row in known())
 
 
-def call_is_not_demanded(name: str, rows: Sequence[Harmless] | None = None) -> bool:
+def call_is_not_demanded(name: str) -> bool:
     """The same of a system call."""
-    table = known() if rows is None else rows
-    return any(not row.demanded and row.is_of_calls and name in row.calls for row in table)
+    return any(not row.demanded and row.is_of_calls and name in row.calls for row in known())

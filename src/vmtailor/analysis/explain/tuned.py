@@ -34,7 +34,7 @@ def _explained(run: FitRun, change: Change) -> Explained:
     ways = ((_TAKES_FILE if is_file else _TAKES) if kept else _BRINGS).format(asked)
     return Explained(
         change.id, NameKind.CHANGE, Standing.IN if kept else Standing.OUT, summary, change.reasons,
-        brings_in=(ways,), facts=tuple(_tried(trial, change) for trial in run.trials if _is_about(trial, change)),
+        brings_in=(ways,), facts=tuple(_tried(trial) for trial in run.trials if _is_about(trial, change)),
     )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def _is_about(trial: Trial, change: Change) -> bool:
     return trial.purpose is Purpose.ALONE and any(one.id == change.id for one in trial.changes)
 
 
-def _tried(trial: Trial, change: Change) -> tuple[str, str]:
+def _tried(trial: Trial) -> tuple[str, str]:
     """One trial in a line: with what, and what came of it."""
     measured = trial.changes[0].measures(Figure.READY)
     ready = f"ready {measured.value:+.3f} s" if measured is not None else "ready not measured"

@@ -48,12 +48,14 @@ _SYS_FOLDERS = {
     "kernel_kobj": "kernel/", "mm_kobj": "kernel/mm/", "fs_kobj": "fs/", "power_kobj": "power/",
     "firmware_kobj": "firmware/", "hypervisor_kobj": "hypervisor/", "NULL": "",
 }  # fmt: skip
+#: Characters in which the end of a definition is looked for.
+_LONGEST_BODY = 200_000
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([\w./-]+\.c)"', re.M)
 
 
-def _body(text: str, start: int, limit: int = 200_000) -> str:
+def _body(text: str, start: int) -> str:
     """The text from `start` to the `};` in the first column that ends a definition."""
-    end = text.find("\n}", start, start + limit)
+    end = text.find("\n}", start, start + _LONGEST_BODY)
     return text[start : end if end > 0 else start + 2000]
 
 

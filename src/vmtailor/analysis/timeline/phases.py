@@ -54,7 +54,7 @@ def phases_of(observed: Observed) -> list[PhaseSpan]:
 
 def _shows_the_end(observed: Observed, marks: Marks) -> bool:
     """Whether a log has the kernel's phase whole."""
-    return bool(observed.kernel_log and observed.first_us is not None and _kernel_end(observed, marks, 0))
+    return bool(observed.kernel_log and observed.first_us is not None and _kernel_end(marks, 0))
 
 
 def _resolved(observed: Observed, phase: PhaseSpan) -> PhaseSpan:
@@ -98,7 +98,7 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     begun = first if start is None else start
     if handed and handed[0] < begun:
         how += f"; handed over at {handed[0] / 1e6:.6f} s"
-    end = _kernel_end(observed, marks, begun)
+    end = _kernel_end(marks, begun)
     if end is None:
         if "panic" not in marks:
             observed.warn(
@@ -109,7 +109,7 @@ def _kernel(observed: Observed, marks: Marks) -> PhaseSpan | None:
     return PhaseSpan(PhaseName.KERNEL, start, end[0], f"start: {how}; end: {end[1]}")
 
 
-def _kernel_end(observed: Observed, marks: Marks, start: int) -> tuple[int, str] | None:
+def _kernel_end(marks: Marks, start: int) -> tuple[int, str] | None:
     candidates = [
         marks[name] for name in ("run-any", "freed", "systemd-first") if name in marks and marks[name][0] >= start
     ]

@@ -16,19 +16,19 @@ def rows(line: str, width: int = WIDTH) -> int:
     return max(1, -(-len(line) // width))
 
 
-def fits(lines: list[str], most: int = LINES, width: int = WIDTH) -> bool:
+def fits(lines: list[str]) -> bool:
     """Whether all of it can be shown."""
-    return sum(rows(line, width) for line in lines) <= most
+    return sum(rows(line) for line in lines) <= LINES
 
 
-def excerpt(lines: list[str], most: int = LINES, width: int = WIDTH) -> list[str]:
-    """What takes at most `most` lines of a screen: each line cut to `width`, the first, which says what failed, to
+def excerpt(lines: list[str]) -> list[str]:
+    """What takes at most LINES lines of a screen: each line cut to WIDTH, the first, which says what failed, to
     FIRST_ROWS times that. What stands before the first title is what failed, and loses its end; of the other parts the
     end tells more. A part that is shorter leaves its room to the others."""
-    if fits(lines, most, width):
+    if fits(lines):
         return lines
-    first_width = FIRST_ROWS * width
-    most -= rows(lines[0][:first_width], width) - 1
+    first_width = FIRST_ROWS * WIDTH
+    most = LINES - rows(lines[0][:first_width]) + 1
     parts: list[list[str]] = [[]]
     for line in lines:
         if line.startswith(_TITLE):
@@ -52,7 +52,7 @@ def excerpt(lines: list[str], most: int = LINES, width: int = WIDTH) -> list[str
             shown += part[-number:]
         else:
             shown += part[:number]
-    return [_cut(line, width if number else first_width) for number, line in enumerate(shown)]
+    return [_cut(line, WIDTH if number else first_width) for number, line in enumerate(shown)]
 
 
 def _cut(line: str, width: int) -> str:

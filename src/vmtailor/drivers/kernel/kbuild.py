@@ -150,7 +150,6 @@ def compile_kernel(
     configured: Configured,
     targets: Sequence[str],
     toolchain: Toolchain,
-    jobs: int | None = None,
     title: str = "compiling the kernel",
     sources: Iterable[str] = (),
 ) -> CompiledKernel:
@@ -165,8 +164,8 @@ def compile_kernel(
             + ", ".join(f"{one.name}={one.wanted} became {one.got}" for one in configured.lost)
         )
     build_dir = Path(configured.build_dir)
-    cores = jobs or len(os.sched_getaffinity(0))
-    argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, cores)
+    jobs = len(os.sched_getaffinity(0))
+    argv = make_argv(Path(configured.source_dir), build_dir, toolchain, targets, jobs)
     stale = _stale(build_dir, dict(configured.symbols))
     expected = _expected_objects(build_dir, configured.total_y) - _objects_in(build_dir) + len(stale)
     progress = Remaining(_weights(Path(configured.source_dir), build_dir, sources, stale), expected)

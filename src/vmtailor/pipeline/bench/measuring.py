@@ -336,7 +336,7 @@ def _figures(
     if isinstance(machine, Inside):
         return inside_trial(test, machine)
     if machine is not None:
-        return machine_timed(run, test, machine) if test.variant != CLOCK else machine_trial(run, test, machine)
+        return machine_timed(run, test, machine) if test.variant != CLOCK else machine_trial(test, machine)
     return SUITES[test.suite].trial(run, test, planned.runtime)
 
 

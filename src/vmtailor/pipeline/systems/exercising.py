@@ -156,8 +156,8 @@ def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: P
     )
 
 
-def root_of(subject: SystemSubject, words: tuple[str, ...], disk_letter: str = "a") -> SystemRoot:
+def root_of(subject: SystemSubject, words: tuple[str, ...]) -> SystemRoot:
     """Where a system's root is in its machine: on its first virtio disk."""
     assert subject.disk is not None
     number = str(subject.disk.root) if subject.disk.root else ""
-    return SystemRoot(f"/dev/vd{disk_letter}{number}", "ext4", "rw" in words, subject.init.path)
+    return SystemRoot(f"/dev/vda{number}", "ext4", "rw" in words, subject.init.path)

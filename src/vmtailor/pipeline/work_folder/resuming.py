@@ -97,9 +97,9 @@ def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     return Resolved(counted, tuple(sorted(differing)), {one.name: one.expression for one in resolution.lost})
 
 
-def prepare_verify(request: VerifyRequest, store: Store | None = None) -> Prepared:
+def prepare_verify(request: VerifyRequest) -> Prepared:
     """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
-    store = store or Store()
+    store = Store()
     reverify.require_clock(request)
     reverify.require_no_disk(request)
     work = WorkFolder(request.bundle, store)

@@ -38,9 +38,9 @@ def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> 
         (console or Console()).print(Group(*_parts(run)))
 
 
-def show_figures(pair: Pair, console: Console | None = None) -> None:
-    """Print the figures of both sides alone. Without a console: on standard output."""
-    (console or Console()).print(Group(*_both_sides(pair)))
+def show_figures(pair: Pair) -> None:
+    """Print the figures of both sides alone, on standard output."""
+    Console().print(Group(*_both_sides(pair)))
 
 
 def _parts(run: FitRun) -> list[RenderableType]:

@@ -37,11 +37,11 @@ class Memory(Suite):
         return _idle(run, runtime, test.count) if test.test == "idle" else _least(run, runtime)
 
 
-def pss_bytes(proc: Path = Path("/proc")) -> int:
+def pss_bytes() -> int:
     """Proportional set size of every process in the scope but ourselves: a page that n share counts as n-ths, so that
     nothing counts twice. It has what engines keep for their instances, too."""
     total = 0
-    for entry in proc.iterdir():
+    for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 found = re.search(r"^Pss:\s*(\d+) kB", (entry / "smaps_rollup").read_text(), re.MULTILINE)

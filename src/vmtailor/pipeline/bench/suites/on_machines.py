@@ -130,7 +130,7 @@ def cannot_tell(job: BenchJob) -> list[str]:
     return found
 
 
-def machine_trial(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
+def machine_trial(test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
     """Count it once. Raises TrialFailed."""
     try:
         if test.suite == SuiteName.STARTUP:

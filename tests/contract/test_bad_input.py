@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.skipif(host_architecture() != "amd64", reason="the images made here are for amd64"),
 ]
 
-PROGRAM = Path("/bin/true").resolve().read_bytes()
 CONFIG = {"Entrypoint": ["/prog"], "Env": ["PATH=/"]}
 
 

@@ -231,9 +231,7 @@ def linked_inside(image: Path) -> None:
 
 SIGNALS = ("SIGRTMIN+3", "SIGRTMAX-3", "rtmin+3", "37", "quit")
 ODD_BUT_GOOD: dict[str, Make] = {
-    **{
-        f"stop signal {text}": config(StopSignal=text) for text in ("SIGRTMIN+3", "SIGRTMAX-3", "rtmin+3", "37", "quit")
-    },
+    **{f"stop signal {text}": config(StopSignal=text) for text in SIGNALS},
     "a layer without its last padding": layer(GOOD[:-1024] + tar_of(file("last", b"x" * 700))[: 512 + 700]),
     "a link that stays in the layout": spoiled(linked_inside),
     "an oci-archive": oci_archive(),

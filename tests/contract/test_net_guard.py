@@ -31,7 +31,7 @@ pytestmark = pytest.mark.contract
 GUEST, GATEWAY, NAMES = "10.0.2.15", "10.0.2.2", "10.0.2.3"
 #: How long silence must last to be one, in seconds. What is answered is answered in a few milliseconds.
 SILENCE_S = 1.0
-SYN, RST, ACK = 2, 4, 16
+SYN, RST = 2, 4
 #: What a hostile guest may try in order to get to 127.0.0.1 of the host.
 WAYS = [GATEWAY, NAMES, "10.0.2.77", "127.0.0.1", "0.0.0.0", "255.255.255.255", "10.0.2.255"]
 ONE = Machine("microvm", 32 << 20, "kernel", network=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.cache.store import Store
-from vmtailor.base.natives import Natives, locate
+from vmtailor.base.natives import locate
 from vmtailor.base.process import require_tool
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.guest.guest import GuestSession
@@ -71,7 +71,6 @@ class Bench:
     """What every boot here shares."""
 
     machine: Machine
-    natives: Natives
     folder: Path
 
 
@@ -117,7 +116,7 @@ def make_bench(folder: Path) -> Bench:
         "microvm", 256 << 20, kernel.vmlinuz, tuple(words.split()), str(folder / "initrd"),
         (Disk(str(folder / "root.erofs")),), acpi=True,
     )  # fmt: skip
-    return Bench(machine, natives, folder)
+    return Bench(machine, folder)
 
 
 def boot(

@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 
 from vmtailor.cli.main import app
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def tool() -> ModuleType:
     return load_tool("cli_reference")

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the documentation are what the results beside them give."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from vmtailor.analysis.bench.pages.published import published_page
+from vmtailor.base.files import records
+from vmtailor.model.bench.results import BenchResults
+
+REPOSITORY = Path(__file__).parents[3]
+MEASURED = REPOSITORY / "benchmarks" / "measured"
+#: Results → the page that has their tables.
+PAGES = {"unixbench.json.xz": REPOSITORY / "docs/explanation/unixbench-measured.md"}
+
+
+def test_every_file_has_a_page() -> None:
+    assert {path.name for path in MEASURED.glob("*.xz")} == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_the_tables_of_its_results(name: str) -> None:
+    data = lzma.decompress((MEASURED / name).read_bytes())
+    page = published_page(records.from_bytes(BenchResults, data), [name])
+    tables = [block for block in page.split("\n\n") if block.startswith("|")]
+    shown = PAGES[name].read_text()
+    assert tables and [block for block in tables if block not in shown] == []
+    assert len(data) < 4 << 20

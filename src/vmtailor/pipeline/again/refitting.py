@@ -9,7 +9,7 @@ the cache, where it is the one of the bundle's digest; baseline and source come 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from vmtailor.pipeline.measuring import machines
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.work_folder.content import require_modules
 from vmtailor.stages import trace as trace_stage
+from vmtailor.stages.plan import named_symbols
 
 #: Longest record of what was refused.
 OBSERVED_BYTES = 64 << 20
@@ -133,8 +134,8 @@ def refit(prepared: Replanned) -> FitRun:
 
 def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> FitOptions:
     """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
-    keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in _names(asked.drop)]
-    drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in _names(asked.keep)]
+    keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
+    drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
         memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root=bundle.root_format,
@@ -146,10 +147,6 @@ def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> Fit
 
 def _by_user(change: Change, what: str) -> bool:
     return any(reason.reference == f"user:{what}" for reason in change.reasons)
-
-
-def _names(wishes: Iterable[str]) -> set[str]:
-    return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 
 def _before(change: Change) -> Change:

@@ -8,7 +8,7 @@ import os
 
 from vmtailor.analysis.bench.cells import NATIVE
 from vmtailor.analysis.bench.plan import BenchTest
-from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, published_score
+from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, pass_seconds, published_score
 from vmtailor.analysis.bench.unixbench import OURS as OURS  # noqa: PLC0414  # others ask this suite for it
 from vmtailor.base.natives import locate
 from vmtailor.drivers.runtimes.timed import timed
@@ -44,7 +44,7 @@ class UnixBench(Suite):
                         test,
                         count,
                         f"{which}, {copies}, {cores}",
-                        _seconds(test, job) + 0.5 * count,
+                        pass_seconds(test, quick=job.quick) + 0.5 * count,
                         warm_up=False,
                     )
                     for count in job.counts
@@ -80,7 +80,7 @@ class UnixBench(Suite):
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         which, copies_word, cores = test.variant.split(", ")
         copies = int(copies_word.split()[0])
-        seconds = _seconds(test.test, run.job)
+        seconds = pass_seconds(test.test, quick=run.job.quick)
         limits = Limits(cpuset=str(min(os.sched_getaffinity(0)))) if cores == ONE_CORE else NO_LIMITS
         volumes: tuple[Volume, ...] = ()
         if which == PUBLISHED:
@@ -108,16 +108,12 @@ class UnixBench(Suite):
 def _checks(job: BenchJob, suite: SuiteName) -> list[BenchTest]:
     """Our own set beside the published one, natively and one copy of each: what ours is worth is seen then."""
     way = f"{OURS}, {ONE_COPY}, {ALL_CORES}"
-    return [BenchTest(suite, test, 1, way, _seconds(test, job) + 0.5, False, NATIVE) for test in INDEX]
+    return [BenchTest(suite, test, 1, way, pass_seconds(test, quick=job.quick) + 0.5, False, NATIVE) for test in INDEX]
 
 
 def several_copies() -> str:
     """The multi-copy form: as many copies as there are processors, at least two."""
     return f"{max(2, len(os.sched_getaffinity(0)))} copies"
-
-
-def _seconds(test: str, job: BenchJob) -> float:
-    return INDEX[test].seconds / (10 if job.quick else 1)
 
 
 def _published(test: str, said: dict[str, object]) -> float:

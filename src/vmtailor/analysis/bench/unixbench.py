@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmtailor.analysis.bench.cells import NATIVE, Against, Cell, against
+from vmtailor.analysis.statistics.bootstats import resampled
 from vmtailor.model.bench.results import SuiteName
 
 #: The figure of every test.
@@ -206,9 +207,7 @@ def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], or
 def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, np.ndarray]:
     if min(values) <= 0:
         return None, np.empty(0)
-    data = np.asarray(values, float)
-    chance = np.random.default_rng(0)
-    drawn = data[chance.integers(0, len(data), (_DRAWS, len(data)))].mean(axis=1)
+    drawn = resampled(values, _DRAWS).mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
     mean = statistics.fmean(values)
     script = without_worst_third(values)

@@ -34,6 +34,7 @@ import bench_fit_started
 import msgspec
 from bench_fit_started import Answer
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
+from bench_page import say
 
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.cost.counters import SymbolTable
@@ -75,10 +76,6 @@ RESULTS = ("trace", "kernel", machines.COUNTED)
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 # --- fitting ---

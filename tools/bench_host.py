@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_page import publish
+from bench_page import publish, say
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
@@ -86,10 +86,6 @@ def _millions(count: float | None) -> float | None:
 
 def _mebibytes(count: int | None) -> float | None:
     return None if count is None else count / (1 << 20)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def disk(out: Path) -> Path:

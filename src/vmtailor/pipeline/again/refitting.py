@@ -17,7 +17,7 @@ from vmtailor.analysis.changes import difference
 from vmtailor.analysis.changes.difference import PlanDifference
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.cache.store import digest
+from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_file, temporary
 from vmtailor.base.words.text import plain
@@ -196,12 +196,7 @@ def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Pa
         trace_stage.RECORD: records.to_bytes(_named(trace)),
     }
     key = digest(*parts.values())
-
-    def fill(folder: Path) -> None:
-        for name, data in parts.items():
-            (folder / name).write_bytes(data)
-
-    return options.store.get("work", key, fill), key
+    return options.store.get("work", key, writing(parts)), key
 
 
 def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.drivers.host import bundle_values
@@ -204,12 +204,7 @@ class WorkFolder:
     def trace_folder(self) -> Path:
         """A copy of the trace's files that nobody else can change."""
         parts = {Path(name).name: self._read(name, DATA_BYTES) for name in LOGS}
-
-        def fill(folder: Path) -> None:
-            for name, data in parts.items():
-                (folder / name).write_bytes(data)
-
-        return self.store.get("work", digest(*parts.values()), fill)
+        return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
         """The plan, and the digest of its record. Written by hand or not, it is for the machine that was traced; what
@@ -241,11 +236,7 @@ class WorkFolder:
                 f"{self.path / KERNEL} is not the kernel that {where} is about", hint=f"vmtailor build {self.path}"
             )
 
-        def fill(folder: Path) -> None:
-            for name, data in parts.items():
-                (folder / name).write_bytes(data)
-
-        at = self.store.get("work", digest(*parts.values()), fill)
+        at = self.store.get("work", digest(*parts.values()), writing(parts))
         return replace(found.files, image=str(at / KERNEL), config=str(at / CONFIG), system_map=str(at / SYSTEM_MAP))
 
     def _require_machine(self, work: Work, where: Path, words: tuple[str, ...] = ()) -> None:

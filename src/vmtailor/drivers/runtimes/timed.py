@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vmtailor.base.process import spawn
 
@@ -37,6 +38,11 @@ class Timed:
     @property
     def said(self) -> str:
         return (self.stderr or self.stdout)[-2000:].decode("utf-8", "replace").strip()
+
+
+def said_until_now(file: IO[bytes]) -> bytes:
+    """What a program said into a file that it may go on writing: from where it is, which is left as it is."""
+    return os.pread(file.fileno(), MOST_BYTES, 0)
 
 
 class CallBacks:

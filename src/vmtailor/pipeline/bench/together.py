@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from vmtailor.base.process import spawn
-from vmtailor.drivers.runtimes.timed import MOST_BYTES, Timed
+from vmtailor.drivers.runtimes.timed import Timed, said_until_now
 from vmtailor.model.bench.instance import Limits, Volume
 from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, BenchRun, TrialFailed, succeeded
 
@@ -30,11 +30,8 @@ class _Begun:
 
     def said(self) -> Timed:
         """What it said until now, in the form of a command that was timed."""
-        texts = []
-        for file in (self.out, self.errors):
-            file.seek(0)
-            texts.append(file.read(MOST_BYTES))
-        return Timed((), None, 0.0, self.process.poll(), texts[0], texts[1])
+        out, errors = said_until_now(self.out), said_until_now(self.errors)
+        return Timed((), None, 0.0, self.process.poll(), out, errors)
 
 
 def together(

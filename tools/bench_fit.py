@@ -45,6 +45,7 @@ from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import Architecture, named, presumed
+from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
@@ -156,7 +157,7 @@ def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: st
     say("=== the second time")
     document, second_s, _ = vmtailor(*argv)
     _, planning_s, planning_bytes = vmtailor("plan", *image, "--json", stdout=subprocess.DEVNULL)
-    run = records.load(FitRun, bundle / "run.json")
+    run = records.load(FitRun, bundle / RUN)
     timing = Timing(first_s, second_s, planning_s, planning_bytes, cold, processor_s)
     did = bench_fit_started.did(bundle, ANSWERS.get(name))
     return Result(name, json.loads(document), run, timing, margin=margin, started=did)

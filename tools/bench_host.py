@@ -23,6 +23,7 @@ from bench_page import publish, say
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun, Side
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,7 +111,7 @@ def fitted(out: Path, machine: str, units: str, boots: int, named: Sequence[str]
     if ended.returncode not in (0, 1):
         return None
     try:
-        return records.load(FitRun, bundle / "run.json")
+        return records.load(FitRun, bundle / RUN)
     except UserInputError as error:
         say(f"    {error.message}")
         return None

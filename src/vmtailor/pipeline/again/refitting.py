@@ -27,7 +27,7 @@ from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE, Bundle
 from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
@@ -185,14 +185,14 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
 
 def _named(trace: Trace) -> Trace:
     """The record with its files named as a trace names them here."""
-    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=trace_stage.REQUESTS)
+    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
 def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Path, str]:
     """A copy of the trace's files that nobody else can change, and what names them."""
     parts = {
         trace_stage.COVERAGE: loaded.files.data(f"{TRACE}/{trace.coverage_file}"),
-        trace_stage.REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
+        REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
         trace_stage.RECORD: records.to_bytes(_named(trace)),
     }
     key = digest(*parts.values())

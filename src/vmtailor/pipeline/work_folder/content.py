@@ -24,7 +24,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.drivers.host import bundle_values
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, is_bundle
-from vmtailor.model.bundle import EXERCISE, PLAN, TRACE, Bundle
+from vmtailor.model.bundle import EXERCISE, PLAN, REQUESTS, TRACE, Bundle
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit import Side
 from vmtailor.model.image import Image
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 RECORD = "work.json"
 TRACED = f"{TRACE}/{trace.RECORD}"
-LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{trace.REQUESTS}")
+LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{REQUESTS}")
 KERNEL, CONFIG, SYSTEM_MAP, BUILT = "vmlinux", "config", "System.map", "kernel.json"
 VERIFIED, MEASURED = "verification.json", "measured.json"
 #: The stages in their order, and the files of each.
@@ -143,7 +143,7 @@ class WorkFolder:
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)
             for name, found in zip(LOGS, (record.coverage_file, record.requests_file), strict=True):
                 self._copy(folder / found, name)
-            named = replace(record, coverage_file=trace.COVERAGE, requests_file=trace.REQUESTS)
+            named = replace(record, coverage_file=trace.COVERAGE, requests_file=REQUESTS)
             records.save(named, self.path / TRACED)
             records.save(inputs.exercise, self.path / EXERCISE)
             records.save(work, self.path / RECORD)
@@ -193,7 +193,7 @@ class WorkFolder:
         require_modules(found, where)
         if not all(math.isfinite(s) for s in (found.requests_boot.seconds, found.requests_cpu_s or 0.0)):
             raise self._wrong(where, "the boot took no number of seconds")
-        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, trace.REQUESTS):
+        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, REQUESTS):
             raise self._wrong(where, "its files have other names")
         return found
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
+from vmtailor.base.files.digests import SHA256
 from vmtailor.drivers.host import bundle_values
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, is_bundle
 from vmtailor.model.bundle import EXERCISE, PLAN, REQUESTS, TRACE, Bundle
@@ -61,7 +62,6 @@ _PLACES = {
     "debug_modules_dir": rf"({_FOLDER})(?:/debug)?",
 }
 _KEY = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
 
 
@@ -174,7 +174,7 @@ class WorkFolder:
         at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in _PLACES.items()}
         folders = [match[1] if match else "" for match in at.values()]
         # The image's three belong together: an initial RAM disk is named by the first two, and made of the third.
-        if not all(folders) or len(set(folders[:3])) != 1 or not _SHA256.fullmatch(found.kernel.source_digest):
+        if not all(folders) or len(set(folders[:3])) != 1 or not SHA256.fullmatch(found.kernel.source_digest):
             raise self._wrong(where, "the baseline's kernel is none that the cache holds")
         if not _KEY.fullmatch(found.image.archive):
             raise self._wrong(where, "the image is none that the cache holds")

@@ -14,8 +14,8 @@ from typing import IO
 
 from vmtailor.base.process import spawn
 from vmtailor.drivers.runtimes.timed import Timed, said_until_now
-from vmtailor.model.bench.instance import Limits, Volume
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, BenchRun, TrialFailed, succeeded
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, Limits, Volume
+from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
 #: How long instances may take until all of them are there.
 READY_S = 120.0

@@ -31,10 +31,10 @@ from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.drivers.runtimes.timed import said_until_now
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.listening import await_listening
 from vmtailor.pipeline.bench.suites.startup import answers
 from vmtailor.pipeline.bench.suites.suite import Suite

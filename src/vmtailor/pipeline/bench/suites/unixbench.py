@@ -12,7 +12,7 @@ from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, pass_seco
 from vmtailor.analysis.bench.unixbench import OURS as OURS  # noqa: PLC0414  # others ask this suite for it
 from vmtailor.base.natives import locate
 from vmtailor.drivers.runtimes.timed import timed
-from vmtailor.model.bench.instance import Limits, Volume
+from vmtailor.model.bench.instance import BENCH_UNIXBENCH, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object, succeeded
@@ -20,7 +20,6 @@ from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, UNIXBENCH_A
 from vmtailor.pipeline.bench.suites.suite import Suite
 from vmtailor.pipeline.bench.together import place_words, together
 
-PROGRAM = "/bench/unixbench"
 ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
 #: How much longer than its time a test may take, until it counts as one that does not end.
 GRACE_S = 180.0
@@ -72,7 +71,7 @@ class UnixBench(Suite):
 
     def _about(self, run: BenchRun) -> list[tuple[str, str]]:
         """How our own set was compiled, as the image's program says, whichever runtimes there are."""
-        about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), PROGRAM, "about"]
+        about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), BENCH_UNIXBENCH, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
         words = ((name, str(said.get(name, ""))[:200]) for name in ("compiler", "flags"))
         return [(f"{OURS} {name}", word) for name, word in words if word]
@@ -93,8 +92,8 @@ class UnixBench(Suite):
 
         def words(instance: int) -> list[str]:
             if which == PUBLISHED:
-                return [PROGRAM, "real", str(copies), *place_words(instance), UNIXBENCH_AT, *program]
-            return [PROGRAM, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
+                return [BENCH_UNIXBENCH, "real", str(copies), *place_words(instance), UNIXBENCH_AT, *program]
+            return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
 
         found = together(
             run, runtime, words, test.count, seconds=seconds, grace_s=GRACE_S, limits=limits, volumes=volumes

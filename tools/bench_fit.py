@@ -34,6 +34,7 @@ import bench_fit_started
 import msgspec
 from bench_fit_started import Answer
 from bench_fit_table import Peer, Removal, Result, Timing, show_all
+from bench_page import say
 
 from vmtailor.analysis.changes import causes
 from vmtailor.analysis.cost.counters import SymbolTable
@@ -44,6 +45,7 @@ from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
 from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.architecture import Architecture, named, presumed
+from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Cause
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import Configured, KernelFiles
@@ -75,10 +77,6 @@ RESULTS = ("trace", "kernel", machines.COUNTED)
 #: Kinds of the cache that hold what was downloaded.
 DOWNLOADED = ("packages", "baselines", "kernel-image", "kernel-debug", "kernel-source")
 ROOT_SYMBOL = {RootFormat.EROFS: "EROFS_FS", RootFormat.SQUASHFS: "SQUASHFS", RootFormat.EXT4: "EXT4_FS"}
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 # --- fitting ---
@@ -159,7 +157,7 @@ def fit(name: str, folder: Path, boots: int, arch: str | None = None, margin: st
     say("=== the second time")
     document, second_s, _ = vmtailor(*argv)
     _, planning_s, planning_bytes = vmtailor("plan", *image, "--json", stdout=subprocess.DEVNULL)
-    run = records.load(FitRun, bundle / "run.json")
+    run = records.load(FitRun, bundle / RUN)
     timing = Timing(first_s, second_s, planning_s, planning_bytes, cold, processor_s)
     did = bench_fit_started.did(bundle, ANSWERS.get(name))
     return Result(name, json.loads(document), run, timing, margin=margin, started=did)

@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_page import publish
+from bench_page import publish, say
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun, Side
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,10 +89,6 @@ def _mebibytes(count: int | None) -> float | None:
     return None if count is None else count / (1 << 20)
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def disk(out: Path) -> Path:
     """The example's disk, made where it is not there."""
     folder = out / "debian-vm"
@@ -114,7 +111,7 @@ def fitted(out: Path, machine: str, units: str, boots: int, named: Sequence[str]
     if ended.returncode not in (0, 1):
         return None
     try:
-        return records.load(FitRun, bundle / "run.json")
+        return records.load(FitRun, bundle / RUN)
     except UserInputError as error:
         say(f"    {error.message}")
         return None

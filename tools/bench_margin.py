@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from bench_margin_probe import BENCH, Probed, commands, on_baseline, on_tailored, probed
 from bench_margin_table import FitCell, Measured, ProbeCell, document, family_document, fit_cell
-from bench_page import publish
+from bench_page import publish, say
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError, VmtailorError
@@ -53,10 +53,6 @@ TIMED = ("jvm",)
 QUICK = ("python",)
 
 Cell = TypeVar("Cell", FitCell, ProbeCell)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def described(image: str) -> Path:

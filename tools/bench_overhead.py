@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import numpy as np
 
 from vmtailor.base.process import spawn
 from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes
+from vmtailor.drivers.host.host_client import free_port
 from vmtailor.drivers.runtimes.protocol import Surroundings
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
 from vmtailor.model.bench.instance import InstanceSpec
@@ -85,13 +85,6 @@ def spun_bare(program: str, seconds: float, folder: Path) -> float:
             check=True, timeout=_LONG_S, stdout=file,
         )  # fmt: skip
     return float(json.loads(out.read_bytes())["rounds_per_s"])
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def polled(program: str, port: int) -> float:

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of benchmarks: printed, kept beside what they were made of, and written into a page of the documentation."""
+"""What tools of benchmarks tell: how far they are; their tables, printed, kept beside what they were made of, and
+written into a page of the documentation."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from vmtailor.base.files import records
+
+
+def say(text: str) -> None:
+    """Tell how far it is, beside the tables."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def publish(out: Path, page: Path | None, name: str, text: str) -> None:

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from bench_page import publish
+from bench_page import publish, say
 
 from vmtailor.analysis.guests.machines import PLACEBO_WORDS
+from vmtailor.analysis.statistics.stats import spread
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock
@@ -132,10 +133,6 @@ class Row:
     arrived: bool | None = None
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def published(path: Path = REMEDIES) -> Published:
     found = msgspec.convert(tomllib.loads(path.read_text()), Published)
     for one in found.remedy:
@@ -207,17 +204,13 @@ def judged(remedy: Remedy, before: Boots, after: Boots | None) -> Row:
     pairs = {title: (before.spans[title], after.spans[title]) for title in before.spans if title in after.spans}
     gains = {title: _mean(one) - _mean(two) for title, (one, two) in pairs.items()}
     whole = next(reversed(pairs))
-    decided = gains[whole] if abs(gains[whole]) > max(map(_spread, pairs[whole])) else None
+    decided = gains[whole] if abs(gains[whole]) > max(map(spread, pairs[whole])) else None
     arrived = any(re.search(remedy.arrives, one.text) for one in after.messages) if remedy.arrives else None
     return Row(remedy, gains, decided, there, gone, arrived)
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _spread(values: Sequence[float]) -> float:
-    return max(values) - min(values)
 
 
 class Machines:
@@ -375,7 +368,7 @@ def _line(found: Published, row: Row) -> str:
 
 
 def _cell(span: Sequence[float]) -> str:
-    return f"{_mean(span):.2f} ± {_spread(span) / 2:.2f}"
+    return f"{_mean(span):.2f} ± {spread(span) / 2:.2f}"
 
 
 def verdict(row: Row) -> str:

@@ -6,6 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.fakes.small_kernel import small_kernel
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kernel of a hundred bytes."""
+    return small_kernel(tmp_path_factory.mktemp("kernel"))
 
 
 @pytest.fixture

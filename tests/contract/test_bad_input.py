@@ -20,7 +20,7 @@ from tests.fakes.program import (
     small_disk,
     started,
 )
-from tests.fakes.tars import directory, file, tar_of, write_layout
+from tests.fakes.tars import directory, file, largest_blob, tar_of, write_layout
 
 from vmtailor.stages.image import host_architecture
 
@@ -35,11 +35,6 @@ CONFIG = {"Entrypoint": ["/prog"], "Env": ["PATH=/"]}
 def layout(folder: Path, **config: object) -> Path:
     tar = tar_of(directory("srv"), file("prog", b"\x7fELF" + bytes(60), mode=0o755), file("data", os.urandom(200_000)))
     return write_layout(folder / "layout", [tar], {**CONFIG, **config})
-
-
-def layer_of(image: Path) -> Path:
-    """The image's only layer: its largest part."""
-    return max((image / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
 
 
 def fit(folder: Path, reference: str | Path, *options: str | Path, **env: str) -> Ended:
@@ -68,7 +63,7 @@ def truncate(path: Path) -> None:
 )
 def test_a_damaged_layer(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
     image = layout(tmp_path)
-    damage(layer_of(image))
+    damage(largest_blob(image))
     assert_clear(fit(tmp_path, f"oci:{image}"), 2, said)
 
 

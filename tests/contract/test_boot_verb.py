@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from vmtailor.analysis.guests.machines import USUAL, on_loopback
-from vmtailor.base.process import run
 from vmtailor.booting.boot import boot
 from vmtailor.booting.listener import listening
 from vmtailor.drivers.guest.ready import parse_signal
@@ -27,16 +26,6 @@ from vmtailor.model.machine import Clock, Disk, DiskMode
 KINDS = presumed().kinds
 
 pytestmark = pytest.mark.contract
-
-SOURCE = Path(__file__).parent.parent / "guests" / "kernel.S"
-
-
-@pytest.fixture(scope="session")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    elf = tmp_path_factory.mktemp("kernel") / "kernel"
-    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
-    run(["ld", "-m", "elf_x86_64", "-Ttext=0x100000", "-e", "start", "-o", str(elf), f"{elf}.o"], timeout_s=60)
-    return elf
 
 
 def verb(*words: str) -> subprocess.CompletedProcess[bytes]:

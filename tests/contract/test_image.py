@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.tars import directory, file, layers_of, read_flat, symlink, tar_of, write_layout
+from tests.fakes.tars import directory, file, largest_blob, layers_of, read_flat, symlink, tar_of, write_layout
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
@@ -224,10 +224,6 @@ def test_a_damaged_blob_in_a_registry(layout: Path, registry: str, store: Store,
 def test_no_registry_there(store: Store) -> None:
     with pytest.raises(HostError, match="cannot be reached"):
         fetch("docker://127.0.0.1:1/x", store)
-
-
-def largest_blob(layout: Path) -> Path:
-    return max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])

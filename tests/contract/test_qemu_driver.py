@@ -11,7 +11,6 @@ import pytest
 from tests.fakes.asking import told
 
 from vmtailor.base.errors import HostError
-from vmtailor.base.process import run
 from vmtailor.drivers.qemu import kvm, qemu, qemu_program
 from vmtailor.drivers.qemu.kvm import KvmState
 from vmtailor.model.architecture import presumed
@@ -21,16 +20,6 @@ from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
 KINDS = presumed().kinds
 
 pytestmark = pytest.mark.contract
-
-SOURCE = Path(__file__).parent.parent / "guests" / "kernel.S"
-
-
-@pytest.fixture(scope="session")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    elf = tmp_path_factory.mktemp("kernel") / "kernel"
-    run(["cc", "-c", "-o", f"{elf}.o", str(SOURCE)], timeout_s=60)
-    run(["ld", "-m", "elf_x86_64", "-Ttext=0x100000", "-e", "start", "-o", str(elf), f"{elf}.o"], timeout_s=60)
-    return elf
 
 
 @pytest.fixture(params=["the QEMU on the PATH", "the QEMU of $VMTAILOR_QEMU"], autouse=True)

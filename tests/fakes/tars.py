@@ -122,3 +122,8 @@ def write_layout(
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [top]}))
     return folder
+
+
+def largest_blob(layout: Path) -> Path:
+    """The layer of an OCI layout that is larger than all else in it."""
+    return max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests.fakes.program import Ended, run_program
 
+from vmtailor.analysis.demands.demand import Demands
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.base.natives import locate
@@ -93,6 +94,21 @@ def hello(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def talker(lighttpd: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a program that says how it was started."""
     return with_image(lighttpd.bundle, TALKER, tmp_path_factory.mktemp("talker"), network=False)
+
+
+@pytest.fixture
+def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes plans lack a symbol that the container asks for: no demand names it any more."""
+
+    def forgotten(symbol: str) -> None:
+        add = Demands.add
+
+        def forgetful(self: Demands, kind: Any, key: str, symbols: Sequence[str], *where: Any, **more: Any) -> None:
+            add(self, kind, key, [name for name in symbols if name != symbol], *where, **more)
+
+        monkeypatch.setattr(Demands, "add", forgetful)
+
+    return forgotten
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.small_kernel import small_kernel
 
 import vmtailor
 from vmtailor.analysis.guests.machines import USUAL
@@ -125,21 +126,7 @@ def place() -> Iterator[Path]:
         shutil.copytree(
             Path(vmtailor.__file__).parent, source / "vmtailor", ignore=shutil.ignore_patterns("__pycache__")
         )
-        run(["cc", "-c", "-o", f"{folder}/kernel.o", str(HERE / "guests" / "kernel.S")], timeout_s=60)
-        run(
-            [
-                "ld",
-                "-m",
-                "elf_x86_64",
-                "-Ttext=0x100000",
-                "-e",
-                "start",
-                "-o",
-                f"{folder}/kernel",
-                f"{folder}/kernel.o",
-            ],
-            timeout_s=60,
-        )
+        small_kernel(folder)
         (folder / "disk").write_bytes(bytes(1 << 20))
         (folder / "tmp").mkdir()
         (folder / "tmp").chmod(0o777)

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from tests.fakes.asking import answered
 from tests.fakes.program import assert_nothing_left, finish, run_program, started
 from tests.system.conftest import EXAMPLES, FIT_S
 
-from vmtailor.analysis.demands.demand import Demands
 from vmtailor.base.files import records
 from vmtailor.drivers.host import host_client
 from vmtailor.model.architecture import Architecture, named
@@ -213,14 +212,9 @@ def test_changes_are_tried_on_its_bundle(lighttpd: Foreign, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_lighttpd_lacks_is_put_back(lighttpd: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lighttpd_lacks_is_put_back(lighttpd: Foreign, tmp_path: Path, forget: Callable[[str], None]) -> None:
     """A rule is taken away, so that the plan lacks what the server asks for."""
-    add = Demands.add
-
-    def forgetful(self: Demands, kind: Any, key: str, symbols: Sequence[str], *where: Any, **more: Any) -> None:
-        add(self, kind, key, [name for name in symbols if name != LACKING], *where, **more)
-
-    monkeypatch.setattr(Demands, "add", forgetful)
+    forget(LACKING)
     exercise = EXAMPLES / "lighttpd" / "exercise.toml"
     reference = f"oci:{lighttpd.bundle.parent / 'layout'}"
     findings = fitting.find(prepare(FitOptions(reference, tmp_path / "bundle", exercise_file=exercise, margins=())))

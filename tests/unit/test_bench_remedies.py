@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.fakes.tools import load_tool
 
-from vmtailor.booting import series
+from vmtailor.model.boots import series
 
 
 @pytest.fixture(scope="module")

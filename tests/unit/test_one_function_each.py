@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many places need is written once: digests of files, sizes, escape sequences, versions, configurations."""
+"""What many places need is written once: digests of files, sizes, escape sequences, versions, names of modules,
+configurations."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ ONCE = {
         "base/words/versions.py",
         "drivers/distribution/debian_packages.py",
     },  # packages: as dpkg orders them
+    r"replace\(\"-\", \"_\"\)": {"base/words/modules.py"},
     r"CONFIG_\(": {
         "base/files/dot_config.py",
         "analysis/ksource/modules.py",  # of makefiles

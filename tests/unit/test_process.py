@@ -33,6 +33,13 @@ def test_a_missing_program_is_a_host_error() -> None:
         require_tool("vmtailor-no-such-program")
 
 
+def test_a_folder_that_is_gone_is_no_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=f"the folder {tmp_path}/gone is gone"):
+        run(["true"], timeout_s=5, cwd=tmp_path / "gone")
+    with pytest.raises(HostError, match="not installed"):
+        run(["vmtailor-no-such-program"], timeout_s=5, cwd=tmp_path)
+
+
 def test_the_deadline_ends_the_program_and_what_it_started() -> None:
     code = "import subprocess,sys,time; p=subprocess.Popen(['sleep','60']); print(p.pid,flush=True); time.sleep(60)"
     seen: list[str] = []

@@ -269,7 +269,7 @@ def test_only_regular_files_of_the_folder_are_read(begun: Begun, tmp_path: Path,
         resuming.plan(begun.path, begun.asked)
     (begun.path / name).unlink()
     os.mkfifo(begun.path / name)
-    with pytest.raises(UserInputError, match="is a FIFO"):
+    with pytest.raises(UserInputError, match="is a named pipe"):
         resuming.plan(begun.path, begun.asked)
 
 

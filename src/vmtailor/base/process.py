@@ -114,6 +114,8 @@ def spawn(
             start_new_session=True, pass_fds=tuple(pass_fds), umask=umask,
         )  # fmt: skip
     except FileNotFoundError as error:
+        if cwd is not None and not cwd.exists():
+            raise HostError(f"the folder {cwd} is gone", hint="start again, and let nobody remove it") from error
         raise HostError(f"the program '{argv[0]}' is not installed", hint="run: vmtailor doctor") from error
     guard.watch(process.pid)
     _yields_as_we_do(process.pid)

@@ -17,6 +17,7 @@ from vmtailor.booting.relay import Finish
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.qemu.qemu import RunningMachine
+from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun
 from vmtailor.model.guest import GuestNote, GuestReport
 
@@ -24,8 +25,6 @@ from vmtailor.model.guest import GuestNote, GuestReport
 KILLED = 128 + signal.SIGKILL
 #: Exit status of what is there and cannot be executed as it was asked for.
 CANNOT_EXECUTE = 126
-#: The record of the fit, in the bundle.
-_FIT_RUN = "run.json"
 _MIB = 1 << 20
 _OUT_OF_MEMORY = re.compile(r"Out of memory|System is deadlocked on memory|Initramfs unpacking failed: write error")
 _KILLED_FOR_MEMORY = re.compile(r"Out of memory: Killed process \d+ \(([^)\n]{1,32})\)")
@@ -66,7 +65,7 @@ class Memory:
 def memory_of(folder: Path, has_bytes: int) -> Memory:
     """The memory of a machine of the bundle. What is not on record is not known."""
     try:
-        data = bundle_folder.load(folder).data(_FIT_RUN, bundle_folder.RECORD_BYTES)
+        data = bundle_folder.load(folder).data(RUN, bundle_folder.RECORD_BYTES)
         return Memory(has_bytes, records.from_bytes(FitRun, data).tailored.min_memory_bytes)
     except (VmtailorError, OSError):
         return Memory(has_bytes, None)

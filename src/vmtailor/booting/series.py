@@ -16,11 +16,10 @@ from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.gathered import Gathered
-from vmtailor.model.boots.series import BootSeries, SeriesBoot, Variant
+from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
 
-RECORD = "boots.json"
 #: Called with variant, number of the boot, and host seconds since its start.
 OnBoot = Callable[[str, int, float], None]
 

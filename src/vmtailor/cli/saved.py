@@ -16,14 +16,12 @@ from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.words.text import plural
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
-from vmtailor.model.bundle import OBSERVED, TRACE
+from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.observed import ObservedRun
 from vmtailor.stages.plan import Tree, read_tree
 
-#: The record's name in a bundle.
-RUN_RECORD = "run.json"
 #: The record of a trace: of an image's, of a system's.
 TRACE_RECORDS = ("trace.json", "system-trace.json")
 #: Longest line of a trace that is quoted.
@@ -37,14 +35,14 @@ def load_run(path: Path) -> tuple[FitRun, Path]:
 
     Raises UserInputError when there is none, or it is damaged or of another version."""
     if path.is_dir():
-        if not os.path.lexists(path / RUN_RECORD):
+        if not os.path.lexists(path / RUN):
             raise UserInputError(
-                f"{path} is no bundle: it has no {RUN_RECORD}",
+                f"{path} is no bundle: it has no {RUN}",
                 hint="give the folder that vmtailor fit wrote (its option -o)",
             )
         # The folder may be somebody else's: what it holds under this name must be a file, and its own.
-        data = plain_files.read(path, RUN_RECORD, RECORD_BYTES)
-        return records.from_bytes(FitRun, data, str(path / RUN_RECORD)), path
+        data = plain_files.read(path, RUN, RECORD_BYTES)
+        return records.from_bytes(FitRun, data, str(path / RUN)), path
     if not path.is_file():
         raise UserInputError(f"{path} does not exist", hint="give the folder that vmtailor fit wrote (its option -o)")
     return records.load(FitRun, path), path.parent

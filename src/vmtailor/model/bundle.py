@@ -25,8 +25,10 @@ SYSTEM_RUN = "system-run.json"
 EXERCISE, PLAN, IMAGE = "exercise.json", "plan.json", "image.json"
 #: What a system wrote and keeps (`run --keep-state`), by its format: the user's own, which no record lists.
 STATES = {form: f"state.{form}" for form in DiskFormat}
-#: The folder of the trace in a bundle.
-TRACE = "trace"
+#: The record of the fit: all that was found.
+RUN = "run.json"
+#: The folder of the trace in a bundle, and the tracer's log in it.
+TRACE, REQUESTS = "trace", "requests.strace"
 
 
 @dataclass(frozen=True)

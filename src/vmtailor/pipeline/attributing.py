@@ -17,6 +17,7 @@ from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.analysis.ksource import facts
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
@@ -81,7 +82,7 @@ def attributed(inputs: FitInputs, record: Trace, folder: Path, tree: Tree) -> At
     where = attribution.addresses(counts)
     of_modules = inputs.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]
-    files = {path.stem.replace("-", "_"): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
+    files = {module_name(path.stem): path for path in Path(inputs.kernel.debug_modules_dir).rglob("*.ko")}
     frames = symbolizer.symbolize_modules(files, sections, where[of_modules].tolist())
     return _by_phase(counts, code.of_image(where[~of_modules], frames))
 

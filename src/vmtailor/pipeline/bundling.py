@@ -19,14 +19,13 @@ from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.image import image_packages, sbom
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, STATES, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, EXERCISE, IMAGE, INIT, PLAN, RECORD, RUN, STATES, TRACE, Bundle
 from vmtailor.model.fit import FitRun
 from vmtailor.pipeline.fitting import Findings, Fitted
 from vmtailor.stages import report, trace
 
 CONFIG, SYSTEM_MAP = "config", "System.map"
 SBOM = "sbom.cdx.json"
-RUN = "run.json"
 
 
 def require_writable(out: Path) -> None:

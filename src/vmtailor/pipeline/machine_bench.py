@@ -17,7 +17,7 @@ from vmtailor.booting import series
 from vmtailor.booting.boot import Booter
 from vmtailor.booting.series import OnBoot
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant
+from vmtailor.model.boots.series import RECORD, BootSeries, JudgedBy, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.change import Change, Figure
 from vmtailor.model.machine import Clock, Machine
@@ -133,7 +133,7 @@ def tried(bench: MachineBench, changes: Sequence[Change]) -> BootSeries:
     judged = Trials(bench).each_alone_then_together(changes)
     assert bench.found is not None
     done = replace(bench.found, trials=judged, interaction=_interaction(judged), judged_by=bench.judged_by)
-    records.save(done, bench.out / series.RECORD)
+    records.save(done, bench.out / RECORD)
     return done
 
 

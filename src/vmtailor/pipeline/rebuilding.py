@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records
+from vmtailor.base.files.digests import SHA256
 from vmtailor.base.progress import step
 from vmtailor.booting.bundle import Loaded
 from vmtailor.drivers.distribution import choice, packaged
@@ -30,7 +30,6 @@ from vmtailor.stages.boot.attribution import Known
 
 #: The entry of a bundle's sources that ends with the digest of the kernel's source.
 _SOURCE = "kernel source"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 # Part of every key: raise it when other values of a bundle's configuration are taken.
 _CONFIG_RULES = "1"
 
@@ -39,7 +38,7 @@ def source_digest(loaded: Loaded) -> str:
     """The digest of the source that a bundle's kernel was compiled from. It names a folder of the cache whose makefiles
     are run, so it is a digest and nothing else; UserInputError otherwise."""
     digests = [text.rpartition(", ")[2] for name, text in loaded.bundle.sources if name == _SOURCE]
-    if len(digests) != 1 or not _DIGEST.fullmatch(digests[0]):
+    if len(digests) != 1 or not SHA256.fullmatch(digests[0]):
         raise UserInputError(
             f"the bundle {loaded.folder} does not say which source its kernel was compiled from",
             hint="fit the image again on this host",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.digests import SHA256
 from vmtailor.base.files.regular_file import read_regular
 from vmtailor.drivers.image.documents import shown
 from vmtailor.drivers.image.image_config import WORD_BYTES
@@ -44,7 +45,6 @@ _KEY_PARTS = 100
 #: Exposed ports that are asked without an exercise; a range may name thousands.
 PORTS_MAX = 16
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _LONG_KEY = re.compile(rf"(?:(?<![\w-])[\w-]++\s*+\.\s*+){{{_KEY_PARTS}}}")
 _EXAMPLE = "docs/reference/exercise.md shows all keys"
@@ -336,7 +336,7 @@ def _expect(
     values = {key: readers[key]() for key in keys}
     if len((values.get("contains") or "").encode()) > CONTAINS_BYTES:
         raise table.wrong("contains", f"is longer than the {CONTAINS_BYTES} bytes that are looked for")
-    if values.get("sha256") is not None and not _SHA256.fullmatch(values["sha256"]):
+    if values.get("sha256") is not None and not SHA256.fullmatch(values["sha256"]):
         raise table.wrong("sha256", "must be 64 hexadecimal digits in lower case")
     if ended:
         table.end()

@@ -18,12 +18,12 @@ from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.files.regular_file import open_regular
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
-from vmtailor.drivers.image.entry_point import DEFAULT_PATH, check_entry_point, strangers
+from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
 from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
-from vmtailor.model.image import Image, ImageConfig
+from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
 from vmtailor.model.systems.subject import SubjectKind
 
 #: Changes when the same source would give another record: part of the cache's keys.

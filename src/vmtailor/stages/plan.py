@@ -303,7 +303,7 @@ def _close(
 
     What the user drops excuses only what falls with it, and what the user keeps only policy that cannot be had beside
     it: a symbol that would be lost without that, too, is an error."""
-    dropped, kept = _names(wishes.drop), _names(wishes.keep)
+    dropped, kept = named_symbols(wishes.drop), named_symbols(wishes.keep)
     given_up: list[str] = []
     while True:
         closure = close(kconfig, wanted.values.items(), modules, baseline)
@@ -327,7 +327,8 @@ def _close(
             return closure, tuple(given_up)
 
 
-def _names(wishes: Sequence[str]) -> set[str]:
+def named_symbols(wishes: Iterable[str]) -> set[str]:
+    """The symbols that a user keeps or drops: `NAME` or `NAME=value`, with `CONFIG_` before it or without."""
     return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 

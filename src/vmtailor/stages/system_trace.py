@@ -24,11 +24,11 @@ from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import Attended, OwnInit
+from vmtailor.model.bundle import REQUESTS
 from vmtailor.model.machine import Disk, DiskMode, Machine
 from vmtailor.model.watched.system_trace import LogFigures, SystemTrace
 
 RECORD = "system-trace.json"
-REQUESTS = "requests.strace"
 #: Room for the log; its file is sparse.
 LOG_BYTES = 4 << 30
 #: What a boot takes with every call seen, over the same without; and the time that it is given over that.

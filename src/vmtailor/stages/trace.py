@@ -26,6 +26,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
+from vmtailor.model.bundle import REQUESTS
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Machine
@@ -33,7 +34,6 @@ from vmtailor.model.trace import LoadedModule, ModuleRequest, Trace
 
 RECORD = "trace.json"
 COVERAGE = "coverage.counts"
-REQUESTS = "requests.strace"
 #: Processor seconds a boot under emulation may take beside what the exercise itself allows.
 BOOT_S = 300.0
 #: How often modules that were asked for are added and the boot repeated: one may ask for the next (af_alg, algif_hash).

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.drivers.host.host_client import free_port
 from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
@@ -95,7 +96,7 @@ def test_what_the_harness_adds_is_measured_with_an_interval(tmp_path: Path) -> N
     assert bench_overhead.spun(program, 0.05) > 0 and bench_overhead.spun_bare(program, 0.05, tmp_path) > 0
     assert bench_overhead.spun_together(program, 0.05, tmp_path / "one") > 0
     for how in (bench_overhead.polled, bench_overhead.polled_bare):
-        assert 0 < how(program, bench_overhead.free_port()) < 30
+        assert 0 < how(program, free_port()) < 30
     difference, low, high = bench_overhead.interval([2.0, 2.1, 1.9], [1.0, 1.1, 0.9])
     assert low <= difference <= high and difference == pytest.approx(1.0)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.pipeline.bench.bench_run import BENCH
+from vmtailor.model.bench.instance import BENCH
 from vmtailor.pipeline.bench.suites import efficiency
 
 LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1", "/run/netns/peer0")

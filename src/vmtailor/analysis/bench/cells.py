@@ -14,7 +14,7 @@ from vmtailor.analysis.bench.clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.analysis.statistics import bootstats, stats
 from vmtailor.analysis.statistics.bootstats import Summary
 from vmtailor.model.bench.machines import STOCK
-from vmtailor.model.bench.results import BenchFailure, BenchTrial, HostRun
+from vmtailor.model.bench.results import BenchFailure, BenchTrial, HostRun, TestKey
 from vmtailor.model.verdict import Verdict
 
 #: What all others are compared with.
@@ -43,6 +43,10 @@ class CellKey:
     def row(self) -> tuple[str, str, str, int, str]:
         """The same without the runtime: cells of one row are compared."""
         return self.suite, self.test, self.figure, self.count, self.variant
+
+    @property
+    def of_test(self) -> TestKey:
+        return self.suite, self.test, self.count, self.variant
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,12 @@ def cells(trials: Iterable[BenchTrial]) -> list[Cell]:
     rows: dict[CellKey, list[BenchTrial]] = defaultdict(list)
     spreads: dict[CellKey, list[float]] = defaultdict(list)
     counted = [trial for trial in trials if trial.block > 0]
-    names: dict[tuple[str, str, int, str], dict[str, tuple[str, bool]]] = defaultdict(dict)
+    names: dict[TestKey, dict[str, tuple[str, bool]]] = defaultdict(dict)
     for trial in counted:
         for figure in trial.figures:
-            names[_test(trial)].setdefault(figure.name, (figure.unit, figure.larger_is_better))
+            names[trial.of_test].setdefault(figure.name, (figure.unit, figure.larger_is_better))
     for trial in counted:
-        for name, unit in (names[_test(trial)] or {trial.test: ("", False)}).items():
+        for name, unit in (names[trial.of_test] or {trial.test: ("", False)}).items():
             key = CellKey(trial.suite, trial.test, name, trial.count, trial.variant, trial.runtime)
             units[key] = unit
             rows[key].append(trial)
@@ -120,10 +124,6 @@ def _apart(one: Sequence[BenchTrial], other: Sequence[BenchTrial]) -> bool:
         for trials in (one, other)
     )
     return end < other_begin or other_end < begin
-
-
-def _test(trial: BenchTrial) -> tuple[str, str, int, str]:
-    return trial.suite, trial.test, trial.count, trial.variant
 
 
 def _cell(

@@ -11,18 +11,12 @@ from dataclasses import dataclass
 
 from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
-from vmtailor.model.bench.results import BenchTrial
+from vmtailor.model.bench.results import BenchTrial, TestKey
 
 #: How what is left out so that a run ends in time is named.
 LEFT_OUT = "left out, to end within"
 #: So many seconds of what was told before weigh against what trials took: the first few say little of the rest.
 _TRUSTED_S = 60.0
-
-_Key = tuple[str, str, int, str]
-
-
-def _of(test: BenchTest) -> _Key:
-    return test.suite, test.test, test.count, test.variant
 
 
 class Expected:
@@ -31,9 +25,9 @@ class Expected:
     expected of the others, too; that it takes less is not, since most tests last as long as they are told to."""
 
     def __init__(self, planned: Sequence[PlannedTrial], done: Iterable[BenchTrial] = ()) -> None:
-        self._costs = {_of(one.test): one.test.cost for one in planned}
+        self._costs = {one.test.key: one.test.cost for one in planned}
         self._left = {one.key: one for one in planned}
-        self._took: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._took: dict[TestKey, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self._cost_s: dict[tuple[str, str], float] = defaultdict(float)  # by suite and runtime
         self._real_s: dict[tuple[str, str], float] = defaultdict(float)
         for trial in done:
@@ -43,15 +37,14 @@ class Expected:
         """One of those planned is done; another one is passed over."""
         if self._left.pop(trial.key, None) is None:
             return
-        key = (trial.suite, trial.test, trial.count, trial.variant)
-        self._took[key][trial.runtime].append(trial.seconds)
-        self._cost_s[trial.suite, trial.runtime] += self._costs[key]
+        self._took[trial.of_test][trial.runtime].append(trial.seconds)
+        self._cost_s[trial.suite, trial.runtime] += self._costs[trial.of_test]
         self._real_s[trial.suite, trial.runtime] += trial.seconds
 
     def of(self, one: PlannedTrial) -> float:
         """Seconds of one trial: what this test took in this runtime; otherwise what it took in the others, as much
         longer as this runtime takes for the rest; otherwise what it costs, as much longer."""
-        took = self._took.get(_of(one.test), {})
+        took = self._took.get(one.test.key, {})
         if own := took.get(one.runtime):
             return statistics.median(own)
         suite = one.test.suite

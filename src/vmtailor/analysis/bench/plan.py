@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vmtailor.model.bench.results import SuiteName
+from vmtailor.model.bench.results import SuiteName, TestKey
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class BenchTest:
     cost: float = 1.0
     warm_up: bool = True
     only_in: str = ""
+
+    @property
+    def key(self) -> TestKey:
+        return self.suite, self.test, self.count, self.variant
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmtailor.analysis.bench.cells import NATIVE, Against, Cell, against
+from vmtailor.analysis.statistics.bootstats import resampled
 from vmtailor.model.bench.results import SuiteName
 
 #: The figure of every test.
@@ -82,6 +83,11 @@ class IndexTable:
     rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
     overall: tuple[tuple[str, float, float, float], ...]
     engine: str = ""
+
+
+def pass_seconds(test: str, *, quick: bool) -> float:
+    """How long a pass of a test takes: in the quick form a tenth."""
+    return INDEX[test].seconds / (10 if quick else 1)
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:
@@ -201,9 +207,7 @@ def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], or
 def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, np.ndarray]:
     if min(values) <= 0:
         return None, np.empty(0)
-    data = np.asarray(values, float)
-    chance = np.random.default_rng(0)
-    drawn = data[chance.integers(0, len(data), (_DRAWS, len(data)))].mean(axis=1)
+    drawn = resampled(values, _DRAWS).mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
     mean = statistics.fmean(values)
     script = without_worst_third(values)

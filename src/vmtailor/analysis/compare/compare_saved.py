@@ -13,12 +13,12 @@ from vmtailor.analysis.compare.saved_boots import files_of
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.files import plain_files, records
 from vmtailor.model.boots.boot import Outcome
+from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.timeline import Timeline
+from vmtailor.model.bundle import RUN
 from vmtailor.model.fit import FitRun
 from vmtailor.model.machine import Clock
-
-SERIES, RUN = "boots.json", "run.json"
 
 #: kind, name, unit → the samples.
 Samples = dict[tuple[str, str, str], list[float]]

@@ -21,10 +21,12 @@ from vmtailor.base.files import plain_files
 from vmtailor.base.files.digests import sha256_of, sha256_of_rest
 from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.words.text import plural
+from vmtailor.model.boots.series import RECORD as SERIES
 from vmtailor.model.boots.series import BootSeries
+from vmtailor.model.bundle import RUN
 
 #: Looked for in a folder, in this order.
-DOCUMENTS = ("run.json", "boots.json", "boot.json", "report.json", "timeline.json")
+DOCUMENTS = (RUN, SERIES, "boot.json", "report.json", "timeline.json")
 #: Longest document of a folder that is read.
 MOST_BYTES = 1 << 30
 #: Of saved boots, how many have no figures. Whoever gives no budget for it has that of none.

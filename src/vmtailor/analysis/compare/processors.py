@@ -11,6 +11,7 @@ from pathlib import Path
 from vmtailor.analysis.compare import compare_saved
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
+from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.processor.compared import Platform, PlatformFigure, PlatformSymbol, ProcessorsCompared
@@ -36,7 +37,7 @@ def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
 
     Raises UserInputError for a record that is damaged or of another version."""
     found = [compare_saved.find(path) for path in paths]
-    if any(one is None or one.name != compare_saved.RUN for one in found):
+    if any(one is None or one.name != RUN for one in found):
         return None
     runs = tuple(records.load(FitRun, one) for one in found if one is not None)
     return runs if len({run.plan.architecture for run in runs}) > 1 else None

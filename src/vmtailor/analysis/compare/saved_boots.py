@@ -7,9 +7,7 @@ from pathlib import Path
 
 from vmtailor.base.files import records
 from vmtailor.model.boots.boot import Outcome
-from vmtailor.model.boots.series import BootSeries
-
-RECORD = "boots.json"
+from vmtailor.model.boots.series import RECORD, BootSeries
 
 
 def saved_boots(path: Path) -> list[list[Path]]:

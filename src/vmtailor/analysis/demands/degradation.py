@@ -23,6 +23,8 @@ MISSING = frozenset({
     "ENOSYS", "EAFNOSUPPORT", "EPFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENOPROTOOPT", "EOPNOTSUPP",
     "ENODEV", "ENXIO", "EINVAL", "ENOTTY", "ENOEXEC",
 })  # fmt: skip
+#: How it says that a path is not there, or that nothing stands behind it.
+GONE = frozenset({"ENOENT", "ENOTDIR", "ENODEV", "ENXIO"})
 _WORD = re.compile(r"[A-Z][A-Z0-9_]*(?:\|[A-Z0-9_]+)*(?:<|\Z)")
 _PID = re.compile(r"(?<=/proc/)\d+")
 _FAMILY = re.compile(r"sa_family=(AF_\w+)")

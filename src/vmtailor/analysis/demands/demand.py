@@ -29,7 +29,8 @@ from vmtailor.model.trace import ModuleRequest
 #: Gives the first bytes of a file of the image by its absolute path; empty when there is none.
 Head = Callable[[str], bytes]
 
-_PSEUDO = ("/proc", "/sys", "/dev")
+#: Where the kernel makes the files.
+PSEUDO = ("/proc", "/sys", "/dev")
 _LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
 _FAMILY = re.compile(r"sa_family=AF_(\w+)")
 _ALGORITHM = re.compile(r'salg_name="([^"]+)"')
@@ -139,7 +140,7 @@ class Demands:
             self._address(event, where)
             self._algorithm(event, where)
         for path in paths(event) if with_paths else ():
-            if path.startswith(_PSEUDO):
+            if path.startswith(PSEUDO):
                 self.path(path, where)
 
     def _call(self, event: SyscallEvent, where: str) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from vmtailor.analysis.demands import strace_log
 from vmtailor.analysis.demands.call_paths import paths
-from vmtailor.analysis.demands.degradation import MISSING, signature
-from vmtailor.analysis.demands.demand import Demand, Demands
+from vmtailor.analysis.demands.degradation import GONE, MISSING, signature
+from vmtailor.analysis.demands.demand import PSEUDO, Demand, Demands
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.observed import ObservedCall
 from vmtailor.model.syscalls import SyscallEvent
@@ -27,11 +27,7 @@ _TOLD = re.compile(rb"(\d{1,10}) (\d{1,10})(?: (.*))?\Z", re.S)
 
 #: What a call fails with for reasons of its own, whatever the kernel has.
 _OWN = frozenset({"EBADF", "EFAULT", "ENOMEM", "EMFILE", "ENFILE", "EPERM", "ENOENT", "ENOTDIR", "ENOSPC"})
-#: What the use of a file fails with that the kernel does not make.
-_NOT_THERE = frozenset({"ENOENT", "ENOTDIR", "ENODEV", "ENXIO"})
 _OPENS_SOCKET = ("socket", "socketpair")
-#: Where the kernel makes the files.
-_PSEUDO = ("/proc", "/sys", "/dev")
 #: How programs ask whether something is a terminal: "no" is an answer.
 _WHETHER_A_TERMINAL = ("TCGETS", "TCGETS2", "TIOCGWINSZ")
 _NO_SUCH = frozenset({"ENOENT", "ENOTDIR"})
@@ -157,7 +153,7 @@ def _can_be_why(kind: EvidenceKind, call: ObservedCall) -> bool:
         EvidenceKind.SYSCALL: lambda: False,
         EvidenceKind.CREDENTIAL: lambda: False,
         EvidenceKind.SOCKET: lambda: error in MISSING or error == "ENOENT",
-        EvidenceKind.PSEUDO_FILE: lambda: error in _NOT_THERE and not _is_node(call),
+        EvidenceKind.PSEUDO_FILE: lambda: error in GONE and not _is_node(call),
         EvidenceKind.BINARY_FORMAT: lambda: error == "ENOEXEC",
         EvidenceKind.FILESYSTEM: lambda: error in ("ENODEV", "EINVAL"),
     }
@@ -173,7 +169,7 @@ def speaks_of_kernel(call: ObservedCall) -> bool:
     """Whether the error is one by which kernels say that they lack something."""
     if call.error == "ENOTTY" and any(word in call.args for word in _WHETHER_A_TERMINAL):
         return False
-    return call.error in MISSING or (call.error in _NO_SUCH and call.path.startswith(_PSEUDO))
+    return call.error in MISSING or (call.error in _NO_SUCH and call.path.startswith(PSEUDO))
 
 
 def of_observed(calls: Iterable[ObservedCall], demands: Demands, baseline: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.ksource.make_values import Reader
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.files import records
+from vmtailor.base.words.modules import module_name
 from vmtailor.model.architecture import Architecture, presumed
 
 #: Change when a finder changes, so that what is stored is made again.
@@ -74,7 +75,7 @@ def collect(
     for path in sources:
         search.source(path, read(path) or "")
     for name, condition in kbuild.modules(read, row.kernel.source).items():
-        search.note("module", posixpath.basename(name).replace("-", "_"), Place(name, 0, str(condition)))
+        search.note("module", module_name(posixpath.basename(name)), Place(name, 0, str(condition)))
     return AskedNames(
         facts.kernel_version,
         {kind: {n: tuple(p[:_MOST_PLACES]) for n, p in by_name.items()} for kind, by_name in search.found.items()},

@@ -15,6 +15,7 @@ from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, c
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.ksource.kconfig import Kconfig
+from vmtailor.base.words.modules import module_name
 
 _MOST = 8
 #: A number that something may have in the kernel.
@@ -334,7 +335,7 @@ def _module(ask: Question, known: KnownSource) -> Iterator[Provider]:
 
 def _built(ask: Question, module: str, known: KnownSource, *, files: bool = True) -> Iterator[Provider]:
     """What is built under a name: a module, one that answers to it, or (`files`) a source file."""
-    name = module.removesuffix(".ko").replace("-", "_")
+    name = module_name(module.removesuffix(".ko"))
     places = known.asked.places("module", name)
     if places:
         yield from _of(ask, places[:2])
@@ -345,7 +346,7 @@ def _built(ask: Question, module: str, known: KnownSource, *, files: bool = True
             yield from _of(ask, places[:3])
             return
     if files:
-        paths = [p for p in known.facts.files if posixpath.basename(p).replace("-", "_") == name]
+        paths = [p for p in known.facts.files if module_name(posixpath.basename(p)) == name]
         for path in paths[:2]:
             yield Provider(ask, parse(known.facts.files[path]), f"{path}.c")
 

@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from vmtailor.analysis.demands.degradation import GONE
 from vmtailor.analysis.demands.demand_rules import Rules
 from vmtailor.analysis.ksource.expr import Expr, asked_for, disjunction, symbols
 from vmtailor.analysis.ksource.expr_text import parse
@@ -19,9 +20,7 @@ from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.model.change import Change
 from vmtailor.model.syscalls import FailedCall, SyscallEvent
 
-#: How a kernel says that a path is not there, or that nothing stands behind it.
-GONE = frozenset({"ENOENT", "ENOTDIR", "ENODEV", "ENXIO"})
-#: How it says that it has not the family, type or protocol of a socket.
+#: How a kernel says that it has not the family, type or protocol of a socket.
 FAMILY = frozenset({"EAFNOSUPPORT", "EPFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPROTOTYPE"})
 #: Kinds of names in the facts that a socket is asked for by.
 _OF_SOCKETS = ("family", "netlink", "protocol")

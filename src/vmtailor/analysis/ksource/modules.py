@@ -7,6 +7,8 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from vmtailor.base.words.modules import module_name
+
 _CONTINUED = re.compile(r"\\\n")
 _OBJECTS = re.compile(r"^obj-\$\(CONFIG_(\w+)\)\s*[+:]?=([^\n#]*)", re.M)
 
@@ -16,10 +18,10 @@ def symbol_of(module: str, read: Callable[[str], str | None]) -> str | None:
 
     `read` gives the text of a file of the tree. Dashes and underscores are one, as in names of modules."""
     folder, name = posixpath.split(module)
-    wanted = name.replace("-", "_") + ".o"
+    wanted = module_name(name) + ".o"
     for makefile in ("Kbuild", "Makefile"):
         text = _CONTINUED.sub(" ", read(posixpath.join(folder, makefile)) or "")
         for match in _OBJECTS.finditer(text):
-            if wanted in match.group(2).replace("-", "_").split():
+            if wanted in map(module_name, match.group(2).split()):
                 return match.group(1)
     return None

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Protocol
 
 from vmtailor.analysis.reach.contents import Contents, FileKind
-from vmtailor.model.image import ImageConfig
+from vmtailor.model.image import DEFAULT_PATH, ImageConfig
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFAULT_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _CONFIGURATION_BYTES = 1 << 16
 _MOST_CONFIGURATIONS = 200

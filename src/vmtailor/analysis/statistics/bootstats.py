@@ -42,7 +42,7 @@ def summarise(values: Sequence[float]) -> Summary | None:
     """The figures of some boots; None without any."""
     if not values:
         return None
-    low, high = _interval(np.median(_resampled(values), axis=1)) if len(values) > 1 else (values[0], values[0])
+    low, high = _interval(np.median(resampled(values, _DRAWS), axis=1)) if len(values) > 1 else (values[0], values[0])
     return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values))
 
 
@@ -66,10 +66,11 @@ def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Ve
     return stats.compare(before, after, stats.Thresholds(relative=SAME_SHARE)).verdict
 
 
-def _resampled(values: Sequence[float]) -> np.ndarray:
+def resampled(values: Sequence[float], draws: int) -> np.ndarray:
+    """As many values, drawn from them with replacement, so many times: a row a draw, the same rows each time."""
     random = np.random.default_rng(0)
     data = np.asarray(values, float)
-    return data[random.integers(0, len(data), (_DRAWS, len(data)))]
+    return data[random.integers(0, len(data), (draws, len(data)))]
 
 
 def _interval(draws: np.ndarray) -> tuple[float, float]:

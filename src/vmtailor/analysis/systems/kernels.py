@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from vmtailor.analysis.systems.root import Root
+from vmtailor.base.words.modules import module_name
 from vmtailor.model.systems.subject import InstalledKernel, LoaderEntry
 from vmtailor.model.systems.tree import NodeKind
 
@@ -45,7 +46,7 @@ def module_paths(root: Root, release: str) -> dict[str, str]:
     """The modules of a release by name, as the kernel names them, with their paths."""
     top = f"/lib/modules/{release}"
     return {
-        _MODULE.sub("", path.rpartition("/")[2]).replace("-", "_"): f"{top}/kernel/{path}"
+        module_name(_MODULE.sub("", path.rpartition("/")[2])): f"{top}/kernel/{path}"
         for path, node in root.walk(f"{top}/kernel")
         if _is_module(path, node.kind)
     }

@@ -11,7 +11,8 @@ from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.systems import kernel_events
 from vmtailor.analysis.systems.kernel_events import KernelEvent
 from vmtailor.analysis.systems.log import WATCHERS, Mark
-from vmtailor.analysis.systems.module_index import ModuleIndex, normal
+from vmtailor.analysis.systems.module_index import ModuleIndex
+from vmtailor.base.words.modules import module_name
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import LoadedModule
 from vmtailor.model.watched.system_trace import KernelProgram, LoadedFor, ModuleLoad, SeenDevice
@@ -92,7 +93,7 @@ class Noted:
         for event in self.events:
             if event.kind == "module_request":
                 requests.append(event)
-            elif event.kind == "module_load" and normal(event.name) not in found:
+            elif event.kind == "module_load" and module_name(event.name) not in found:
                 load = self._load(event, requests, devices, index)
                 found[load.module] = load
         return tuple(_dependencies(found, index))
@@ -104,7 +105,7 @@ class Noted:
         devices: Mapping[str, SeenDevice],
         index: ModuleIndex,
     ) -> ModuleLoad:
-        name = normal(event.name)
+        name = module_name(event.name)
         path = index.paths.get(name, "")
 
         def made(reason: LoadedFor, what: str = "", task: str = event.task) -> ModuleLoad:
@@ -145,7 +146,7 @@ def _dependencies(found: Mapping[str, ModuleLoad], index: ModuleIndex) -> Iterab
     """A module that nothing named itself came with the one that needs it."""
     for load in found.values():
         if load.reason not in (LoadedFor.ROOT, LoadedFor.UNKNOWN) and load.what:
-            direct = load.module in index.answering(load.what) or load.module == normal(load.what)
+            direct = load.module in index.answering(load.what) or load.module == module_name(load.what)
             parent = next((m for m in index.answering(load.what) if load.module in index.depends.get(m, ())), "")
             if not direct and parent:
                 yield ModuleLoad(load.module, load.path, LoadedFor.DEPENDENCY, parent, load.task, load.line)

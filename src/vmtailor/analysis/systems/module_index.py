@@ -9,19 +9,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from vmtailor.base.words.modules import module_name
+
 #: Most lines of one of these files, and most modules that one name leads to.
 MOST_LINES = 500_000
 _PREFIX = re.compile(r"[\w-]*:?")
 _KO = re.compile(r"\.ko(?:\.\w+)?$")
 
 
-def normal(name: str) -> str:
-    """A module's name as the kernel has it."""
-    return name.replace("-", "_")
-
-
 def _module(path: str) -> str:
-    return normal(_KO.sub("", path.rpartition("/")[2]))
+    return module_name(_KO.sub("", path.rpartition("/")[2]))
 
 
 @dataclass
@@ -47,16 +44,16 @@ class ModuleIndex:
         for line in alias.splitlines()[:MOST_LINES]:
             words = line.split()
             if len(words) == 3 and words[0] == "alias":
-                found._aliases.setdefault(_first(words[1]), []).append((words[1], normal(words[2])))
+                found._aliases.setdefault(_first(words[1]), []).append((words[1], module_name(words[2])))
         return found
 
     def answering(self, name: str) -> tuple[str, ...]:
         """The modules that a name leads to: one of that name, or those with an alias of that pattern."""
-        plain = normal(name)
+        plain = module_name(name)
         if plain in self.paths or plain in self.builtin:
             return (plain,)
         rows = self._aliases.get(_first(name), []) + self._aliases.get("", [])
-        found = [m for pattern, m in rows if fnmatch.fnmatchcase(name, pattern) or normal(pattern) == plain]
+        found = [m for pattern, m in rows if fnmatch.fnmatchcase(name, pattern) or module_name(pattern) == plain]
         return tuple(dict.fromkeys(found))
 
     def with_needs(self, modules: Iterable[str]) -> frozenset[str]:

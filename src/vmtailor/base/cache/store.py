@@ -13,7 +13,7 @@ import pwd
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -135,6 +135,16 @@ def _close(path: Path, least: int) -> None:
     wanted = (mode & stat.S_IRWXU) | least
     if mode != wanted:
         path.chmod(wanted)
+
+
+def writing(parts: Mapping[str, bytes]) -> Callable[[Path], None]:
+    """What fills a folder with files, by their names."""
+
+    def fill(folder: Path) -> None:
+        for name, data in parts.items():
+            (folder / name).write_bytes(data)
+
+    return fill
 
 
 class Store:

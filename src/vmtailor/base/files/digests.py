@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from io import BufferedReader
 from itertools import chain
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from vmtailor.base.files.holes import stretches
 
+#: A digest, as all of them are written here.
+SHA256 = re.compile(r"[0-9a-f]{64}")
 _PIECE = 1 << 20
 _ZEROS = memoryview(bytes(_PIECE))
 #: Unit of st_blocks, whatever the file system's blocks are (stat(2)).

@@ -17,6 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.files.regular_file import kind_of
 from vmtailor.base.words import sizes
 from vmtailor.base.words.text import plain
 
@@ -63,9 +64,9 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
             # O_PATH looks without opening: no device acts, no FIFO waits. What is read then is this very inode.
             looked_at = os.open(name.rpartition("/")[2], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
             stack.callback(os.close, looked_at)
-            kind = os.fstat(looked_at).st_mode
-            if not stat.S_ISREG(kind):
-                raise UserInputError(f"{folder / name} is {_what(kind)}, not a regular file", hint=_HINT)
+            mode = os.fstat(looked_at).st_mode
+            if not stat.S_ISREG(mode):
+                raise UserInputError(f"{folder / name} is {kind_of(mode)}, not a regular file", hint=_HINT)
             file = stack.enter_context(open(f"/proc/self/fd/{looked_at}", "rb"))  # noqa: PTH123
         except FileNotFoundError:
             raise UserInputError(
@@ -91,14 +92,6 @@ def has(folder: Path, name: str) -> bool:
             return True
     except UserInputError:
         return False
-
-
-def _what(mode: int) -> str:
-    kinds = (
-        (stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"),
-        (stat.S_ISSOCK, "a socket"),
-    )  # fmt: skip
-    return next((text for test, text in kinds if test(mode)), "a device")
 
 
 def ours_alone(folder: Path, name: str) -> bool:

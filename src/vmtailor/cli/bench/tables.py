@@ -206,7 +206,7 @@ def show_compared(pair: Pair, found: Sequence[Compared]) -> None:
         if pair.other_image:
             verdict = Text.assemble(verdict, (" other image", "yellow"))
         table.add_row(
-            Text(title_of(key.suite, key.test, key.count, key.variant)), Text(key.figure), Text(key.runtime),
+            Text(title_of(*key.of_test)), Text(key.figure), Text(key.runtime),
             _median(one.before), _median(one.after), ratio, between, verdict,
         )  # fmt: skip
     console.print(table)

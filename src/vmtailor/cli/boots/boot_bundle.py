@@ -11,7 +11,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
 from vmtailor.booting.bundle import Chosen
 from vmtailor.cli.boots.asked import Asked
-from vmtailor.cli.boots.shown import show_boot_cost, show_series
+from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
 from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.model.boots.series import BootSeries
@@ -50,10 +50,7 @@ def _boots(asked: Asked, subject: booting.Booted, name: str) -> BootSeries:
         output.note(words)
     title = f"try {len(wanted)} changes on" if wanted else "boot"
     with step(f"{title} {name}") as progress:
-
-        def on_boot(name: str, number: int, seconds: float) -> None:
-            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
-
+        on_boot = telling(progress, asked.times)
         if not wanted:
             return booting.boots(subject, asked.times, asked.out, on_boot)
         return trying.on_bundle(

@@ -17,7 +17,7 @@ from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
 from vmtailor.booting.counted import Settled
 from vmtailor.cli.boots.asked import Asked, existing
-from vmtailor.cli.boots.shown import show_boot_cost, show_series
+from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.ready import FORMS, words_for
 from vmtailor.drivers.rootfs import disk as disks
@@ -119,10 +119,6 @@ def _booted(prepared: Prepared) -> BootSeries:
             workload = replace(workload, collector=True)
         machine = profile.with_collector(machine, guest_programs.of(machine.architecture).collector, asked.out)
     with step(f"boot {Path(prepared.name).name}") as progress:
-
-        def on_boot(name: str, number: int, seconds: float) -> None:
-            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
-
         exact = machine.clock is Clock.INSTRUCTIONS
         return series.run(
             prepared.name,
@@ -130,7 +126,7 @@ def _booted(prepared: Prepared) -> BootSeries:
             workload,
             asked.out,
             booter=Settled(guest_programs.of(machine.architecture)) if exact else plain_boot,
-            on_boot=on_boot,
+            on_boot=telling(progress, asked.times),
         )
 
 
@@ -146,11 +142,8 @@ def _tried(prepared: Prepared) -> BootSeries:
         output.note(words)
     parts = guest_programs.of(machine.architecture)
     with step(f"try {len(wanted)} changes on {Path(prepared.name).name}") as progress:
-
-        def on_boot(name: str, number: int, seconds: float) -> None:
-            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
-
         return trying.on_machine(
             prepared.name, machine, prepared.workload, wanted, asked.out, times=asked.times,
-            natives=parts, judged_by=asked.judged_by, known=known, store=store, on_boot=on_boot,
+            natives=parts, judged_by=asked.judged_by, known=known, store=store,
+            on_boot=telling(progress, asked.times),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.progress import step
 from vmtailor.cli.boots.asked import Asked, existing
 from vmtailor.cli.boots.boot_machine import check_clock
-from vmtailor.cli.boots.shown import show_series
+from vmtailor.cli.boots.shown import show_series, telling
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Accelerator, Clock, Machine
@@ -59,13 +59,9 @@ def machine_for(asked: Asked, row: Architecture) -> Machine:
 
 def _boots(asked: Asked, subject: str, exercise: Path) -> BootSeries:
     with step(f"boot and exercise {Path(subject).name}") as progress:
-
-        def on_boot(name: str, number: int, seconds: float) -> None:
-            progress.update(number - 1, asked.times, f"{name} {number}: {seconds:.0f} s")
-
         found = exercising.exercised(
             subject, exercise, partial(machine_for, asked), asked.out, times=asked.times, timeout_s=asked.timeout_s,
-            store=Store(), partition=None, on_boot=on_boot,
+            store=Store(), partition=None, on_boot=telling(progress, asked.times),
         )  # fmt: skip
     for sentence in found.notes:
         output.note(sentence)

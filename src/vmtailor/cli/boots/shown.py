@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every way of `vmtailor boot` ends with: the boots, or the cost of one."""
+"""What every way of `vmtailor boot` shows: how far it is, and at its end the boots, or the cost of one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from vmtailor.analysis.cost import loops
 from vmtailor.base import output
 from vmtailor.base.errors import ExitCode
 from vmtailor.base.files import records
+from vmtailor.base.progress import ProgressStep
 from vmtailor.base.terminal import Console
+from vmtailor.booting.series import OnBoot
 from vmtailor.cli.tables.boot_table import document, show
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.series import BootSeries
+
+
+def telling(progress: ProgressStep, times: int) -> OnBoot:
+    """What tells how far the boots are, of so many of each variant."""
+
+    def on_boot(name: str, number: int, seconds: float) -> None:
+        progress.update(number - 1, times, f"{name} {number}: {seconds:.0f} s")
+
+    return on_boot
 
 
 def show_series(found: BootSeries, out: Path, json: bool) -> None:

@@ -19,6 +19,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import on_path
 from vmtailor.base.progress import step
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.distribution import apt, apt_lists, deb_file, debian_packages
 from vmtailor.drivers.distribution.apt_lists import HOST, Lists
 from vmtailor.drivers.distribution.debian_packages import Package
@@ -101,8 +102,7 @@ class DebianKernel:
 
     def debug_modules(self, store: Store, names: Collection[str]) -> Path:
         """These modules with debug information."""
-        # The module virtio_blk lives in virtio_blk.ko, but dash and underscore mean the same to the kernel.
-        wanted = {name.replace("-", "_") for name in names}
+        wanted = set(map(module_name, names))
 
         def fill(folder: Path) -> None:
             deb = apt.download(self.debug_package, store, self.lists)
@@ -111,7 +111,7 @@ class DebianKernel:
             def place(name: str) -> Path | None:
                 if not name.startswith(top) or not name.endswith(".ko") or ".." in name:
                     return None
-                return folder / name.removeprefix(top) if Path(name).stem.replace("-", "_") in wanted else None
+                return folder / name.removeprefix(top) if module_name(Path(name).stem) in wanted else None
 
             with step(f"unpacking debug symbols of {len(wanted)} modules") as progress:
                 deb_file.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass
 from typing import Any
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+from vmtailor.base.files.digests import SHA256
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def parse_stanzas(text: str) -> tuple[Package, ...]:
                 stanza["SHA256"].lower(),
             )
             version_key(package.version)
-            if _SHA256.fullmatch(package.sha256):
+            if SHA256.fullmatch(package.sha256):
                 packages.append(package)
     return tuple(packages)
 

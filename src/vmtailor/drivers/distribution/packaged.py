@@ -14,6 +14,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.distribution.protocol import Distribution, PackagedKernel
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.debug_modules import debug_modules_of
@@ -115,7 +116,7 @@ def with_debug_modules(
 ) -> KernelBaseline:
     """The same baseline with debug information for these modules too (a workload loaded what nobody expected)."""
     wanted = frozenset(names)
-    missing = wanted - {path.stem.replace("-", "_") for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
+    missing = wanted - {module_name(path.stem) for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:
         return baseline
     kernel = next((k for k in distribution.kernels(row) if k.packages[0] == baseline.origin[0]), None)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
+from vmtailor.base.files.digests import SHA256
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.guest.guest_volume import signal_number
 from vmtailor.model.architecture import Architecture, named
@@ -31,7 +32,6 @@ MOST_STEPS = 10_000
 _WORD = re.compile(r"[!-~]{1,512}")
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,2}(?:[-+.~][A-Za-z0-9.+~-]{1,64})?")
 _CPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?:,(?:[+-][a-z0-9._-]{1,64}|[a-z0-9._-]{1,64}=(?:on|off)))*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _METHOD = re.compile(r"[A-Z]{1,16}")
 _PATH = re.compile(r"/[!-~]{0,8192}")
 
@@ -47,7 +47,7 @@ def require_machine(bundle: Bundle, where: Path) -> None:
         plain_files.require_name(name, where)
     for one in bundle.files:
         plain_files.require_name(one.name, where)
-        if not _SHA256.fullmatch(one.sha256) or one.bytes < 0:
+        if not SHA256.fullmatch(one.sha256) or one.bytes < 0:
             raise _wrong(where, f"the digest of {one.name} is none")
     if len({one.name for one in bundle.files}) != len(bundle.files):
         raise _wrong(where, "a file is listed twice")
@@ -152,7 +152,7 @@ def _require_step(step: Step, where: Path) -> None:
 
 
 def _require_expect(expect: Expect, where: Path) -> None:
-    if expect.sha256 is not None and not _SHA256.fullmatch(expect.sha256.lower()):
+    if expect.sha256 is not None and not SHA256.fullmatch(expect.sha256.lower()):
         raise _wrong(where, "an expected sha256 is none")
     if expect.status is not None and not 100 <= expect.status <= 599:
         raise _wrong(where, f"{expect.status} is no HTTP status")

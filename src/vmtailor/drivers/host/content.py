@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from io import BufferedReader
 
 from vmtailor.base.cache.store import Store, digest, require_own
 from vmtailor.base.errors import HostError
-from vmtailor.base.files.digests import sha256_of_rest
+from vmtailor.base.files.digests import SHA256, sha256_of_rest
 from vmtailor.base.files.records import write_atomic
 
 _KIND = "content"
 #: Seconds for which a changed file is too new to be remembered.
 SETTLED_S = 2.0
-_SHA256 = re.compile(rb"[0-9a-f]{64}")
 
 
 def sha256_of(file: BufferedReader, store: Store) -> str:
@@ -33,9 +31,9 @@ def sha256_of(file: BufferedReader, store: Store) -> str:
         memo = store.root / _KIND / name
         for one in (memo.parent, memo):
             require_own(one)
-        known = memo.read_bytes()
-        if _SHA256.fullmatch(known):
-            return known.decode()
+        known = memo.read_bytes().decode("ascii", "replace")
+        if SHA256.fullmatch(known):
+            return known
     file.seek(0)
     found = sha256_of_rest(file)
     file.seek(0)

@@ -11,9 +11,8 @@ from pathlib import Path
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.image.layer_tree import LayerTree, Node
 from vmtailor.model.architecture import every, of_image
-from vmtailor.model.image import Image
+from vmtailor.model.image import DEFAULT_PATH, Image
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Bytes of a program that are looked at; the kernel itself reads 256 for scripts.
 HEAD_BYTES = 8192
 SCRIPT_BYTES = 256

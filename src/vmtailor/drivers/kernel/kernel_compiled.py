@@ -17,6 +17,7 @@ from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.progress import step
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.kernel import kbuild, kernel_source
 from vmtailor.drivers.kernel.debug_modules import debug_modules_of
 from vmtailor.model.architecture import Architecture, named, presumed
@@ -156,9 +157,9 @@ def _collect(
     for name in ("vmlinux", "System.map", ".config"):
         shutil.copyfile(work / name, folder / name.removeprefix("."))
     (folder / "release").write_text(kbuild.release(source, work, toolchain) + "\n")
-    wanted = {name.replace("-", "_") for name in debug_modules}
+    wanted = set(map(module_name, debug_modules))
     for module in work.rglob("*.ko"):
-        if module.stem.replace("-", "_") in wanted:
+        if module_name(module.stem) in wanted:
             target = folder / "debug" / module.relative_to(work)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(module, target)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.rootfs import qcow2
 from vmtailor.drivers.rootfs.initramfs import cpio, file
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 
-_QCOW2 = b"QFI\xfb"
 #: Name of the collector in the initial RAM disk: readers of bootcharts know an observer by it.
 COLLECTOR = "bootchart-vt"
 
@@ -28,7 +28,7 @@ def disk_of(path: Path) -> Disk:
         raise UserInputError(f"{path} cannot be read: {error.strerror}") from error
     if len(head) < 512:
         raise UserInputError(f"{path} is no disk image", hint="give a raw or qcow2 image, or --kernel")
-    form = DiskFormat.QCOW2 if head.startswith(_QCOW2) else DiskFormat.RAW
+    form = DiskFormat.QCOW2 if head.startswith(qcow2.MAGIC) else DiskFormat.RAW
     return Disk(str(path.absolute()), form, DiskMode.OVERLAID)
 
 

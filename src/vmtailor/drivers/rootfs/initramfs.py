@@ -20,6 +20,7 @@ import zstandard
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import elf
 from vmtailor.base.files.records import write_atomic
+from vmtailor.base.words.modules import module_name
 from vmtailor.model.architecture import MachineType
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest
@@ -85,14 +86,10 @@ def cpio(entries: Iterable[ArchiveEntry]) -> bytes:
 # --- modules ---
 
 
-def _normal(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def _module_files(modules: Path) -> dict[str, Path]:
     """Module name → file, below lib/modules/VERSION."""
     found = sorted(path for path in (modules / "kernel").rglob("*.ko*") if path.is_file())
-    return {_normal(path.name.split(".ko")[0]): path for path in found}
+    return {module_name(path.name.split(".ko")[0]): path for path in found}
 
 
 def _content(path: Path) -> bytes:
@@ -124,7 +121,7 @@ def _built_in(modules: Path) -> frozenset[str] | None:
         info = (modules / "modules.builtin.modinfo").read_bytes()
     except OSError:
         return None
-    return frozenset(_normal(alias.decode("utf-8", "replace")) for alias in re.findall(rb"\.alias=([^\0]*)", info))
+    return frozenset(module_name(alias.decode("utf-8", "replace")) for alias in re.findall(rb"\.alias=([^\0]*)", info))
 
 
 def _soft(modules: Path, module: bytes) -> list[str]:
@@ -134,7 +131,7 @@ def _soft(modules: Path, module: bytes) -> list[str]:
     built_in = _built_in(modules) if asked else None
     if built_in is None:
         return []
-    missing = [word for word in asked if word != "pre:" and _normal(word) not in built_in]
+    missing = [word for word in asked if word != "pre:" and module_name(word) not in built_in]
     return [found.module for found in providers(modules, missing)]
 
 
@@ -151,11 +148,11 @@ def load_order(modules: Path, wanted: Sequence[str]) -> list[tuple[str, bytes]]:
         content = _content(files[name])
         depends = [word for line in module_info(content, "depends") for word in line.split(",") if word]
         for needed in (*_soft(modules, content), *depends):
-            visit(_normal(needed))
+            visit(module_name(needed))
         order[name] = content
 
     for name in wanted:
-        visit(_normal(name))
+        visit(module_name(name))
     return list(order.items())
 
 
@@ -170,12 +167,12 @@ def requested(kernel_log: str) -> tuple[str, ...]:
 
 def providers(modules: Path, requests: Iterable[str]) -> tuple[ModuleRequest, ...]:
     """The modules that answer to such requests, by name or alias: to be wanted in the next initial RAM disk."""
-    names = {request: _normal(request) for request in requests}
+    names = {request: module_name(request) for request in requests}
     if not names:
         return ()
     found: list[ModuleRequest] = []
     for module, path in _module_files(modules).items():
-        aliases = [module, *(_normal(alias) for alias in module_info(_content(path), "alias"))]
+        aliases = [module, *(module_name(alias) for alias in module_info(_content(path), "alias"))]
         where = str(path.relative_to(modules / "kernel")).partition(".ko")[0]
         found += [
             ModuleRequest(request, module, where)

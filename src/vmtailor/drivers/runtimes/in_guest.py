@@ -13,7 +13,7 @@ from vmtailor.drivers.runtimes.described import groups_of
 from vmtailor.drivers.runtimes.description import Description, Root, fill, filled
 from vmtailor.drivers.runtimes.instance_cgroups import limit_files, no_swap_files
 from vmtailor.drivers.runtimes.roots import bundle_config
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.model.bench.instance import BENCH, BENCH_UNIXBENCH, CALL_BACK, InstanceSpec, Limits, Volume
 
 #: Where a guest mounts the disk with the image's files, and the one with ours; neither is written.
 TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
@@ -31,10 +31,8 @@ INSTANCE = "bench1"
 _FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
 #: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
 REST_S = 30
-#: Where several instances are conducted: their pipes and what they say, in the guest, and within each of them.
-ROUNDS, PLACE = "/run/vmtailor-bench-rounds", "/callback"
-#: What conducts them, and what obeys: programs of the image.
-CONDUCTOR, OBEYING = "/bench/bench", "/bench/unixbench"
+#: Where several instances are conducted: their pipes and what they say. Each of them has it as CALL_BACK.
+ROUNDS = "/run/vmtailor-bench-rounds"
 #: Seconds of the guest's time until all of them are there.
 _THERE_S = 1200
 _CGROUPS = "/sys/fs/cgroup"
@@ -93,9 +91,9 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
     """The shell's program that begins so many instances, each of which obeys who conducts them (benchmarks/image); it
     ends when all are there. `tag`, `tree`, `ours`: as above."""
     guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
-    volumes = (Volume(ROUNDS, PLACE),)
+    volumes = (Volume(ROUNDS, CALL_BACK),)
     specs = [
-        InstanceSpec(f"bench{number}", (OBEYING, "obey", PLACE, str(number)), Limits(), volumes)
+        InstanceSpec(f"bench{number}", (BENCH_UNIXBENCH, "obey", CALL_BACK, str(number)), Limits(), volumes)
         for number in range(count)
     ]
     conduct = conducting(count)
@@ -115,7 +113,7 @@ def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str
 
 def conducting(count: int) -> tuple[str, ...]:
     """The words that conduct so many instances in a guest, but for what they are to do."""
-    return f"{TREE}{CONDUCTOR}", "conduct", ROUNDS, str(count)
+    return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
 
 
 def _script(parts: Sequence[str]) -> str:

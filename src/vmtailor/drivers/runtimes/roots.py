@@ -12,6 +12,7 @@ from typing import Any
 from vmtailor.base.process import CommandFailed, run
 from vmtailor.drivers.runtimes.instance_cgroups import PERIOD_US
 from vmtailor.model.bench.instance import InstanceSpec
+from vmtailor.model.image import DEFAULT_PATH
 
 _MOUNT_S = 20.0
 #: What container engines leave to root, as the image specification's tools give it by default.
@@ -95,7 +96,7 @@ def bundle_config(spec: InstanceSpec) -> dict[str, Any]:
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
             "args": list(spec.command),
-            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            "env": [f"PATH={DEFAULT_PATH}"],
             "cwd": "/",
             "capabilities": sets,
             "noNewPrivileges": False,

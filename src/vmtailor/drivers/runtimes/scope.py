@@ -53,35 +53,47 @@ def held(place: Path = PLACE) -> Iterator[Scope]:
     """A new scope. When the block is left, or when we are killed, nothing of it is left. Raises HostError."""
     require_root()
     sweep(place)
-    scope = Scope(PREFIX + secrets.token_hex(4), place)
-    folder = place / scope.name
+    name = PREFIX + secrets.token_hex(4)
+    folder = place / name
     folder.mkdir(mode=0o700)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    theirs, ours = os.pipe()
-    # Another process, in another session, so that what kills us does not kill it; it waits for our end of the pipe.
-    watcher = subprocess.Popen(
-        [sys.executable, "-I", "-m", "vmtailor.drivers.runtimes.sweeper", str(place), scope.name],
-        stdin=theirs,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    os.close(theirs)
     try:
-        HostCgroups().make(scope.name, folder)
-        yield Scope(scope.name, folder)
+        with _watched(folder):
+            HostCgroups().make(name, folder)
+            yield Scope(name, folder)
     finally:
-        os.close(lock)
-        os.close(ours)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            watcher.wait(_SWEPT_S)
-        if watcher.poll() is None:
-            watcher.kill()
-            watcher.wait()
-        sweep_one(place, scope.name)
-    if (left := leftovers(place, scope.name)) != []:
+        sweep_one(place, name)
+    if (left := leftovers(place, name)) != []:
         raise HostError("the benchmark left something behind", hint="remove it by hand", details="\n".join(left))
+
+
+@contextlib.contextmanager
+def _watched(folder: Path) -> Iterator[None]:
+    """Hold a scope's folder locked, watched by another process, which removes the scope when we are gone."""
+    watcher: subprocess.Popen[bytes] | None = None
+    try:
+        with contextlib.ExitStack() as opened:  # the lock is let go first: the watcher sweeps what nobody holds
+            theirs, ours = os.pipe()
+            for end in (theirs, ours):
+                opened.callback(os.close, end)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # In another session, so that what kills us does not kill it; it waits for our end of the pipe.
+            watcher = subprocess.Popen(
+                [sys.executable, "-I", "-m", "vmtailor.drivers.runtimes.sweeper", str(folder.parent), folder.name],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            yield
+    finally:
+        if watcher is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watcher.wait(_SWEPT_S)
+            if watcher.poll() is None:
+                watcher.kill()
+                watcher.wait()
 
 
 def sweep(place: Path = PLACE) -> None:

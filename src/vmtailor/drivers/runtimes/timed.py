@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from vmtailor.base.process import spawn
 
@@ -39,6 +40,11 @@ class Timed:
         return (self.stderr or self.stdout)[-2000:].decode("utf-8", "replace").strip()
 
 
+def said_until_now(file: IO[bytes]) -> bytes:
+    """What a program said into a file that it may go on writing: from where it is, which is left as it is."""
+    return os.pread(file.fileno(), MOST_BYTES, 0)
+
+
 class CallBacks:
     """A folder in which instances create files to say that they are there. The moment of each is when the kernel tells
     of it."""
@@ -47,7 +53,10 @@ class CallBacks:
         libc = ctypes.CDLL(None, use_errno=True)
         self.fd = libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC)
         if self.fd < 0 or libc.inotify_add_watch(self.fd, os.fsencode(folder), _IN_CREATE) < 0:
-            raise OSError(ctypes.get_errno(), "inotify")
+            error = OSError(ctypes.get_errno(), "inotify")
+            if self.fd >= 0:
+                self.close()
+            raise error
 
     def take(self) -> list[str]:
         """The names of those that have come since the last time, in their order."""
@@ -92,11 +101,15 @@ def timed(
     kept: dict[int, bytearray] = {}
     first: float | None = None
     returncode: int | None = None
-    with spawn(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd) as process:
+    with (
+        spawn(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd) as process,
+        contextlib.ExitStack() as held,
+    ):
         assert process.stdout is not None and process.stderr is not None
         out, err = process.stdout.fileno(), process.stderr.fileno()
         kept = {out: bytearray(), err: bytearray()}
         ended = os.pidfd_open(process.pid)
+        held.callback(os.close, ended)
         open_ends = {out, err, ended, *([callbacks.fd] if callbacks else [])}
         poll = select.poll()
         for one in open_ends:
@@ -119,7 +132,6 @@ def timed(
                 else:
                     poll.unregister(one)
                     open_ends.discard(one)
-        os.close(ended)
         if ended not in open_ends:
             returncode = process.wait()
     return Timed(tuple(reports), first, exit_s, returncode, bytes(kept[out]), bytes(kept[err]))

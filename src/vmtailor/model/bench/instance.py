@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One instance of a container, as it is asked of a runtime."""
+"""One instance of a container, as it is asked of a runtime; what the image of the benchmarks has for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+#: The image's programs: what most instances run, and the tests of UnixBench.
+BENCH, BENCH_UNIXBENCH = "/bench/bench", "/bench/unixbench"
+#: Where an instance calls back, inside it.
+CALL_BACK = "/callback"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+#: What names a test: its suite, its name, how many instances at once, in which way.
+TestKey = tuple[str, str, int, str]
+
 
 class SuiteName(StrEnum):
     STARTUP = "startup"
@@ -108,6 +111,10 @@ class BenchTrial:
     def key(self) -> tuple[str, str, str, int, str, int]:
         """What makes it the one planned trial that it is."""
         return self.suite, self.test, self.runtime, self.count, self.variant, self.block
+
+    @property
+    def of_test(self) -> TestKey:
+        return self.suite, self.test, self.count, self.variant
 
 
 class Isolated(StrEnum):

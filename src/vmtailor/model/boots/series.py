@@ -12,6 +12,9 @@ from vmtailor.model.boots.workload import ReadySignal
 from vmtailor.model.change import Change
 from vmtailor.model.machine import Clock, Machine
 
+#: The record of a series, in its folder.
+RECORD = "boots.json"
+
 
 class JudgedBy(StrEnum):
     """What trials are judged by."""

@@ -9,7 +9,7 @@ the cache, where it is the one of the bundle's digest; baseline and source come 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from vmtailor.analysis.changes import difference
 from vmtailor.analysis.changes.difference import PlanDifference
 from vmtailor.analysis.ksource import foreign
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.cache.store import digest
+from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, regular_file, temporary
 from vmtailor.base.words.text import plain
@@ -27,7 +27,7 @@ from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE, Bundle
 from vmtailor.model.change import Change, Reason
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
@@ -43,6 +43,7 @@ from vmtailor.pipeline.measuring import machines
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.work_folder.content import require_modules
 from vmtailor.stages import trace as trace_stage
+from vmtailor.stages.plan import named_symbols
 
 #: Longest record of what was refused.
 OBSERVED_BYTES = 64 << 20
@@ -133,8 +134,8 @@ def refit(prepared: Replanned) -> FitRun:
 
 def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> FitOptions:
     """The options that the bundle was fitted with, its margins among them, and those that the user adds."""
-    keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in _names(asked.drop)]
-    drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in _names(asked.keep)]
+    keep = [f"{c.id}={c.value}" for c in plan.symbols if _by_user(c, "keep") and c.id not in named_symbols(asked.drop)]
+    drop = [c.id for c in plan.symbols if _by_user(c, "drop") and c.id not in named_symbols(asked.keep)]
     return replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
         memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=trace.cpu_model, root=bundle.root_format,
@@ -146,10 +147,6 @@ def _options(asked: FitOptions, bundle: Bundle, trace: Trace, plan: Plan) -> Fit
 
 def _by_user(change: Change, what: str) -> bool:
     return any(reason.reference == f"user:{what}" for reason in change.reasons)
-
-
-def _names(wishes: Iterable[str]) -> set[str]:
-    return {wish.removeprefix("CONFIG_").partition("=")[0] for wish in wishes}
 
 
 def _before(change: Change) -> Change:
@@ -188,23 +185,18 @@ def _has_config(kernel: KernelBaseline, sha256: str) -> bool:
 
 def _named(trace: Trace) -> Trace:
     """The record with its files named as a trace names them here."""
-    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=trace_stage.REQUESTS)
+    return replace(trace, coverage_file=trace_stage.COVERAGE, requests_file=REQUESTS)
 
 
 def _trace_folder(loaded: Loaded, trace: Trace, options: FitOptions) -> tuple[Path, str]:
     """A copy of the trace's files that nobody else can change, and what names them."""
     parts = {
         trace_stage.COVERAGE: loaded.files.data(f"{TRACE}/{trace.coverage_file}"),
-        trace_stage.REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
+        REQUESTS: loaded.files.data(f"{TRACE}/{trace.requests_file}"),
         trace_stage.RECORD: records.to_bytes(_named(trace)),
     }
     key = digest(*parts.values())
-
-    def fill(folder: Path) -> None:
-        for name, data in parts.items():
-            (folder / name).write_bytes(data)
-
-    return options.store.get("work", key, fill), key
+    return options.store.get("work", key, writing(parts)), key
 
 
 def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:

@@ -19,7 +19,7 @@ from vmtailor.base.words.json_text import decoded, finite
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import Runtime
 from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFailure, RuntimeIdentity, Witness
 
@@ -28,9 +28,6 @@ NO_LIMITS = Limits()
 ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
 #: The image's tag in the archive that engines load.
 TAG = "bench:1"
-#: Where an instance calls back, inside it.
-CALL_BACK = "/callback"
-BENCH = "/bench/bench"
 TIMED_OUT = "it did not end in time"
 #: So much longer than the run as a whole its last command may take, and why it is ended then.
 AFTER_END_S = 120.0

@@ -22,20 +22,20 @@ from vmtailor.drivers.host.bench_host import stable_name
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.qemu import kvm
 from vmtailor.drivers.runtimes import description
+from vmtailor.drivers.runtimes.in_guest import ARCHIVE
 from vmtailor.drivers.runtimes.scope import held, require_root
+from vmtailor.model.bench.instance import BENCH
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image
 from vmtailor.pipeline.bench import inside_machine, machines, rounds
-from vmtailor.pipeline.bench.bench_run import BENCH, TAG
+from vmtailor.pipeline.bench.bench_run import TAG
 from vmtailor.pipeline.bench.suites.known import SUITES
 from vmtailor.pipeline.bench.suites.on_machines import machine_tests
 from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 from vmtailor.stages.image import fetch
 
-#: The packed image in its folder.
-ARCHIVE = "image.tar"
 _COPY_S = 1800.0
 #: A run ends by itself long before this; a week.
 _LONGEST_S = 7 * 86400.0

@@ -116,4 +116,4 @@ class Schedule:
 
 
 def _title(test: BenchTest) -> str:
-    return title_of(test.suite, test.test, test.count, test.variant)
+    return title_of(*test.key)

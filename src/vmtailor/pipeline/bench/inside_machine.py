@@ -39,14 +39,13 @@ from vmtailor.drivers.runtimes.in_guest import (
     FAILED,
     FIRST,
     LOG,
-    OBEYING,
     OURS,
     TREE,
     InGuest,
     in_guest,
 )
 from vmtailor.model.architecture import named
-from vmtailor.model.bench.instance import Limits
+from vmtailor.model.bench.instance import BENCH, BENCH_UNIXBENCH, Limits
 from vmtailor.model.bench.machines import VM, BenchInside, BenchMachine
 from vmtailor.model.bench.results import RuntimeIdentity
 from vmtailor.model.boots.boot import Boot
@@ -59,7 +58,7 @@ from vmtailor.model.image import Image
 from vmtailor.model.machine import Clock, Disk, Machine
 from vmtailor.model.plan import RootFormat
 from vmtailor.pipeline.bench import kernel_subsystems
-from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG
+from vmtailor.pipeline.bench.bench_run import ASKED, TAG
 from vmtailor.pipeline.systems import exercising, subjects
 from vmtailor.pipeline.systems import inputs as systems
 
@@ -168,7 +167,7 @@ class Inside:
         program's digest."""
         asked = self._asked([BENCH, "report"], able(self.described, ASKED))
         sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
-        sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, OBEYING, "about"))]
+        sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
         memory = sizes.mebibytes(machine.machine.memory_bytes)

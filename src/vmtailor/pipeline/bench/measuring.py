@@ -38,6 +38,7 @@ from vmtailor.drivers.runtimes.described import DescribedRuntime, missing
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage, Runtime
 from vmtailor.drivers.runtimes.timed import timed
+from vmtailor.model.bench.instance import BENCH
 from vmtailor.model.bench.job import BENCH_IMAGE, BenchJob
 from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import (
@@ -49,7 +50,7 @@ from vmtailor.model.bench.results import (
     SuiteName,
 )
 from vmtailor.pipeline.bench import results_file, rounds
-from vmtailor.pipeline.bench.bench_run import ASKED, BENCH, TAG, TIMED_OUT, BenchRun, TrialFailed, succeeded
+from vmtailor.pipeline.bench.bench_run import ASKED, TAG, TIMED_OUT, BenchRun, TrialFailed, succeeded
 from vmtailor.pipeline.bench.in_time import Schedule
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted

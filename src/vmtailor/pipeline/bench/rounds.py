@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vmtailor.analysis.bench.at_once.rounds import LEAST_OVERLAP, Said, figures, overlap, said, steps
 from vmtailor.analysis.bench.clock import VIRTUAL
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, orders
-from vmtailor.analysis.bench.unixbench import INDEX
+from vmtailor.analysis.bench.unixbench import INDEX, pass_seconds
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.runtimes import description
@@ -51,16 +51,16 @@ def tests(job: BenchJob) -> list[BenchTest]:
     slower = _SLOWER / (1 << pace)
     return [
         BenchTest(
-            SuiteName.UNIXBENCH, test, count, VIRTUAL, slower * seconds_of(test, job) + _START_S / len(names), False
+            SuiteName.UNIXBENCH,
+            test,
+            count,
+            VIRTUAL,
+            slower * pass_seconds(test, quick=job.quick) + _START_S / len(names),
+            warm_up=False,
         )
         for count in counts
         for test in names
-    ]  # fmt: skip
-
-
-def seconds_of(test: str, job: BenchJob) -> float:
-    """How long a test lasts, of the guest's time."""
-    return INDEX[test].seconds / (10 if job.quick else 1)
+    ]
 
 
 def planned(job: BenchJob, runtimes: Sequence[str]) -> list[PlannedTrial]:
@@ -182,7 +182,8 @@ class AtOnce:
         if one.test.test not in known:
             asked = {other.test.test for other in self._left() if _boot_of(other) == _boot_of(one)} | {one.test.test}
             names = [name for name in INDEX if name in asked - known.keys()]
-            wanted = RoundsBoot(one.test.count, tuple((name, seconds_of(name, self._job)) for name in names))
+            lasting = tuple((name, pass_seconds(name, quick=self._job.quick)) for name in names)
+            wanted = RoundsBoot(one.test.count, lasting)
             began = time.monotonic()
             known |= _booted(wanted, machine)
             self._seconds[_boot_of(one)] = (time.monotonic() - began) / len(names)

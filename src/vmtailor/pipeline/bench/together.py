@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from vmtailor.base.process import spawn
-from vmtailor.drivers.runtimes.timed import MOST_BYTES, Timed
-from vmtailor.model.bench.instance import Limits, Volume
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, BenchRun, TrialFailed, succeeded
+from vmtailor.drivers.runtimes.timed import Timed, said_until_now
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, Limits, Volume
+from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
 
 #: How long instances may take until all of them are there.
 READY_S = 120.0
@@ -30,11 +30,8 @@ class _Begun:
 
     def said(self) -> Timed:
         """What it said until now, in the form of a command that was timed."""
-        texts = []
-        for file in (self.out, self.errors):
-            file.seek(0)
-            texts.append(file.read(MOST_BYTES))
-        return Timed((), None, 0.0, self.process.poll(), texts[0], texts[1])
+        out, errors = said_until_now(self.out), said_until_now(self.errors)
+        return Timed((), None, 0.0, self.process.poll(), out, errors)
 
 
 def together(

@@ -27,7 +27,6 @@ COMMAND_LINE_BYTES = 1900
 #: How often the machine as it is gets ready on the host's clock, where nothing else is asked of it: what its boots
 #: differ by counts.
 BASE_BOOTS = 2
-_RUN = "run.json"
 
 #: Gives the machine with changes made, and the changes with what stood there before. Raises UserInputError for what
 #: cannot be made.
@@ -85,10 +84,10 @@ class DrivenBench:
         which = "trial" if self.until is Until.SHUTDOWN else f"trial to {self.until}, boot {number}"
         key = fitting.run_key(given, target, self.found.before_key, which)
         if store.has("system-run", key):
-            return records.load(SystemRun, store.path("system-run", key) / _RUN)
+            return records.load(SystemRun, store.path("system-run", key) / fitting.RAN)
         patience = system_verify.patience_after(self.found.before)
         with temporary.held_folder(given.scratch) as folder:
             after = system_verify.run(target, folder, patience, until=self.until)
         if not after.boot.failures:  # a failure may be the host's: it is asked again
-            store.get("system-run", key, lambda place: records.save(after, place / _RUN))
+            store.get("system-run", key, lambda place: records.save(after, place / fitting.RAN))
         return after

@@ -14,6 +14,7 @@ from vmtailor.base.cache.store import digest
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.drivers.kernel import kbuild
+from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.systems.subject import InitKind
@@ -58,7 +59,7 @@ def run_system_fit(options: FitOptions, partition: int | None = None, ask: Ask |
 def _placed(given: SystemInputs, made: Path) -> FitRun:
     """The bundle where it was asked for, with the disk as it was given, or with the files that the fit has kept."""
     options, (disk, *_) = given.options, given.baseline.disks
-    run, sha256 = records.load(FitRun, made / bundles.RUN), given.identity
+    run, sha256 = records.load(FitRun, made / RUN), given.identity
     if run.tuned is not None and (files := run.tuned.files):
         disk = disk_files.with_files(given, disk, files)
         sha256 = sha256_of(Path(disk.path))

@@ -41,9 +41,9 @@ from vmtailor.stages.plan import Tree, Wishes
 from vmtailor.stages.system_trace import SystemTraceInputs, chunks_of
 from vmtailor.stages.system_verify import Counts, SystemTarget
 
-_RUN, _VERIFICATION = "run.json", "verification.json"
-#: The plugin's counts, beside the run of the exercise on the baseline.
-COUNTS = "run.counts"
+_VERIFICATION = "verification.json"
+#: In the cache: the record of a run of the exercise; beside that of the one on the baseline, the plugin's counts.
+RAN, COUNTS = "run.json", "run.counts"
 #: Under the tracer an exercise has so many times its time.
 TRACED_TIMES = 8
 #: Messages of a machine that failed, of which is asked what they ask for.
@@ -186,9 +186,9 @@ def ran_before(given: SystemInputs) -> tuple[SystemRun, str]:
     def fill(folder: Path) -> None:
         with step("the exercise on the system's own kernel"), temporary.held_folder(given.scratch) as scratch:
             found = system_verify.baseline(target, scratch, Counts(given.table, folder / COUNTS))
-        records.save(found, folder / _RUN)
+        records.save(found, folder / RAN)
 
-    return records.load(SystemRun, store.get("system-run", key, fill) / _RUN), key
+    return records.load(SystemRun, store.get("system-run", key, fill) / RAN), key
 
 
 def trace_key(given: SystemInputs, machine: Machine) -> str:

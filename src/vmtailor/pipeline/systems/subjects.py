@@ -16,6 +16,7 @@ from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.archive_tree import ArchiveTree
 from vmtailor.drivers.image.limits import Limits
 from vmtailor.drivers.qemu import qemu_program
+from vmtailor.drivers.rootfs import qcow2
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline
@@ -34,7 +35,7 @@ WHOLE = 0
 _STDIN = "docker-archive:-"
 #: First bytes of what is a disk image, where a path is given without a prefix: qcow2's; an MBR's or loader's last two
 #: of a sector; ext4's.
-_SIGNS = ((0, b"QFI\xfb"), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
+_SIGNS = ((0, qcow2.MAGIC), (510, b"\x55\xaa"), (1080, b"\x53\xef"))
 
 
 def disk_path(reference: str) -> Path | None:

@@ -11,6 +11,7 @@ from vmtailor.analysis.systems.module_index import ModuleIndex
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.rootfs import small_initrd
 from vmtailor.drivers.rootfs.initramfs import load_order
 from vmtailor.model.architecture import Architecture, named
@@ -66,7 +67,7 @@ def _way_in(found: OpenedSubject, where: str, dep: str, index: ModuleIndex) -> t
         for line in dep.splitlines():
             path = line.partition(":")[0]
             base = path.rpartition("/")[2]
-            if ".ko" in base and base.partition(".ko")[0].replace("-", "_") in needed:
+            if ".ko" in base and module_name(base.partition(".ko")[0]) in needed:
                 (modules / "kernel" / base).write_bytes(found.root.read(f"{where}/{path}", MODULE_BYTES))
         return tuple(load_order(modules, wanted))
 

@@ -17,10 +17,10 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import INIT
+from vmtailor.model.bundle import INIT, RUN
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import bundling, fitting, reverify
+from vmtailor.pipeline import fitting, reverify
 from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
 from vmtailor.pipeline.measuring import fit_sides, machines
 from vmtailor.pipeline.options import FitOptions
@@ -34,7 +34,7 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
     Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
     where this host cannot have the baseline's kernel."""
     loaded = booting_bundle.load(folder, asked.store)
-    run = records.from_bytes(FitRun, loaded.files.data(bundling.RUN, RECORD_BYTES), str(loaded.folder / bundling.RUN))
+    run = records.from_bytes(FitRun, loaded.files.data(RUN, RECORD_BYTES), str(loaded.folder / RUN))
     subject = reverify.of_bundle(loaded.files)
     inputs = _inputs(loaded, subject, asked)
     tailored = replace(

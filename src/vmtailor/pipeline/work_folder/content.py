@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
+from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error, writing
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
+from vmtailor.base.files.digests import SHA256
 from vmtailor.drivers.host import bundle_values
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES, is_bundle
-from vmtailor.model.bundle import EXERCISE, PLAN, TRACE, Bundle
+from vmtailor.model.bundle import EXERCISE, PLAN, REQUESTS, TRACE, Bundle
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit import Side
 from vmtailor.model.image import Image
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 RECORD = "work.json"
 TRACED = f"{TRACE}/{trace.RECORD}"
-LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{trace.REQUESTS}")
+LOGS = (f"{TRACE}/{trace.COVERAGE}", f"{TRACE}/{REQUESTS}")
 KERNEL, CONFIG, SYSTEM_MAP, BUILT = "vmlinux", "config", "System.map", "kernel.json"
 VERIFIED, MEASURED = "verification.json", "measured.json"
 #: The stages in their order, and the files of each.
@@ -61,7 +62,6 @@ _PLACES = {
     "debug_modules_dir": rf"({_FOLDER})(?:/debug)?",
 }
 _KEY = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,255}")
 
 
@@ -143,7 +143,7 @@ class WorkFolder:
             (self.path / TRACE).mkdir(parents=True, exist_ok=True)
             for name, found in zip(LOGS, (record.coverage_file, record.requests_file), strict=True):
                 self._copy(folder / found, name)
-            named = replace(record, coverage_file=trace.COVERAGE, requests_file=trace.REQUESTS)
+            named = replace(record, coverage_file=trace.COVERAGE, requests_file=REQUESTS)
             records.save(named, self.path / TRACED)
             records.save(inputs.exercise, self.path / EXERCISE)
             records.save(work, self.path / RECORD)
@@ -174,7 +174,7 @@ class WorkFolder:
         at = {name: re.fullmatch(form, getattr(found.kernel, name)) for name, form in _PLACES.items()}
         folders = [match[1] if match else "" for match in at.values()]
         # The image's three belong together: an initial RAM disk is named by the first two, and made of the third.
-        if not all(folders) or len(set(folders[:3])) != 1 or not _SHA256.fullmatch(found.kernel.source_digest):
+        if not all(folders) or len(set(folders[:3])) != 1 or not SHA256.fullmatch(found.kernel.source_digest):
             raise self._wrong(where, "the baseline's kernel is none that the cache holds")
         if not _KEY.fullmatch(found.image.archive):
             raise self._wrong(where, "the image is none that the cache holds")
@@ -193,7 +193,7 @@ class WorkFolder:
         require_modules(found, where)
         if not all(math.isfinite(s) for s in (found.requests_boot.seconds, found.requests_cpu_s or 0.0)):
             raise self._wrong(where, "the boot took no number of seconds")
-        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, trace.REQUESTS):
+        if (found.coverage_file, found.requests_file) != (trace.COVERAGE, REQUESTS):
             raise self._wrong(where, "its files have other names")
         return found
 
@@ -204,12 +204,7 @@ class WorkFolder:
     def trace_folder(self) -> Path:
         """A copy of the trace's files that nobody else can change."""
         parts = {Path(name).name: self._read(name, DATA_BYTES) for name in LOGS}
-
-        def fill(folder: Path) -> None:
-            for name, data in parts.items():
-                (folder / name).write_bytes(data)
-
-        return self.store.get("work", digest(*parts.values()), fill)
+        return self.store.get("work", digest(*parts.values()), writing(parts))
 
     def plan(self, work: Work) -> tuple[Plan, str]:
         """The plan, and the digest of its record. Written by hand or not, it is for the machine that was traced; what
@@ -241,11 +236,7 @@ class WorkFolder:
                 f"{self.path / KERNEL} is not the kernel that {where} is about", hint=f"vmtailor build {self.path}"
             )
 
-        def fill(folder: Path) -> None:
-            for name, data in parts.items():
-                (folder / name).write_bytes(data)
-
-        at = self.store.get("work", digest(*parts.values()), fill)
+        at = self.store.get("work", digest(*parts.values()), writing(parts))
         return replace(found.files, image=str(at / KERNEL), config=str(at / CONFIG), system_map=str(at / SYSTEM_MAP))
 
     def _require_machine(self, work: Work, where: Path, words: tuple[str, ...] = ()) -> None:

@@ -14,6 +14,7 @@ import zstandard
 from vmtailor.analysis.systems.kernels import module_paths
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.errors import UserInputError
+from vmtailor.base.words.modules import module_name
 from vmtailor.drivers.rootfs.initramfs import archive
 from vmtailor.drivers.rootfs.small_initrd import FILE_SYSTEMS, TRANSPORTS
 from vmtailor.model.systems.subject import SystemSubject
@@ -71,7 +72,7 @@ def _modules(root: Root, release: str) -> list[tuple[str, bytes]]:
         content = _unpacked(root.read(paths[name], _MOST_MODULE), paths[name])
         for needed in _DEPENDS.findall(content):
             for one in needed.decode("ascii", "replace").split(","):
-                visit(one.replace("-", "_"), depth + 1)
+                visit(module_name(one), depth + 1)
         order[name] = content
 
     for name in (*TRANSPORTS, *FILE_SYSTEMS["ext4"]):

@@ -15,7 +15,7 @@ from vmtailor.analysis.bench.isolation import RANKED, SILENT
 from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.wording import amount, title_of
 from vmtailor.model.bench.machines import VM
-from vmtailor.model.bench.results import HostRun, SuiteName
+from vmtailor.model.bench.results import HostRun, SuiteName, TestKey
 from vmtailor.model.verdict import Verdict
 
 #: Figures that a runtime has not, because it has no such step.
@@ -57,7 +57,7 @@ class OverviewCell:
 class OverviewRow:
     """One figure of one test. `key`: suite, test, number of instances, variant: where it is told in full."""
 
-    key: tuple[str, str, int, str]
+    key: TestKey
     title: str
     figure: str
     better: str

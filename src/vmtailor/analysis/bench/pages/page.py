@@ -21,7 +21,7 @@ from vmtailor.analysis.bench.unixbench import index_tables
 from vmtailor.analysis.bench.unixbench_words import index_rows, index_title
 from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, records_of, title_of
 from vmtailor.base import pages
-from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
+from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName, TestKey
 
 #: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
 FEW = 6
@@ -92,7 +92,7 @@ class Section:
     isolation: tuple[tuple[str, ...], ...]
     suites: tuple[SuitePart, ...]
     overviews: tuple[Overview, ...]
-    links: dict[tuple[str, str, int, str], str]
+    links: dict[TestKey, str]
     indices: tuple[IndexPart, ...] = ()
     heat: tuple[HeatPart, ...] = ()
     noise: str = ""
@@ -113,8 +113,8 @@ def _section(number: int, run: HostRun) -> Section:
     order = {one.runtime: place for place, one in enumerate(run.identities)}
     suites = {str(name): place for place, name in enumerate(SuiteName)}
     found = sorted(cells_of(run), key=lambda cell: order.get(cell.key.runtime, len(order)))
-    keys = dict.fromkeys(_test_key(cell) for cell in cells_of(run))  # in the order in which they were done
-    by_test = {key: [cell for cell in found if _test_key(cell) == key] for key in keys}
+    keys = dict.fromkeys(cell.key.of_test for cell in cells_of(run))  # in the order in which they were done
+    by_test = {key: [cell for cell in found if cell.key.of_test == key] for key in keys}
     links = {key: f"t{number}-{place}" for place, key in enumerate(by_test)}
     drawn, spread = curves(found), distributions(found)
     compared = [*ratios(found), *ratios(found, clock=True)]
@@ -190,11 +190,7 @@ def _heat(run: HostRun) -> list[HeatPart]:
     ]
 
 
-def _test_key(cell: Cell) -> tuple[str, str, int, str]:
-    return cell.key.suite, cell.key.test, cell.key.count, cell.key.variant
-
-
-def _test(identity: str, key: tuple[str, str, int, str], cells: Sequence[Cell]) -> Test:
+def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
     figures = dict.fromkeys(cell.key.figure for cell in cells if not is_part(cell))
     groups = [group([cell for cell in cells if cell.key.figure == name]) for name in figures]
     first = {cell.key.runtime: cell for cell in reversed(cells)}

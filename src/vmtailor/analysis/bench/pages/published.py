@@ -155,8 +155,8 @@ def _samples(counts: Iterable[int]) -> str:
 
 def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterable[LayoutTable]:
     """One table a test: its figures down, runtimes across, medians with their 95 % interval."""
-    for test in dict.fromkeys(_test(cell) for cell in cells):
-        of_test = [cell for cell in cells if _test(cell) == test]
+    for test in dict.fromkeys(cell.key.of_test for cell in cells):
+        of_test = [cell for cell in cells if cell.key.of_test == test]
         across = [name for name in names if any(cell.key.runtime == name for cell in of_test)]
         rows = []
         for figure in dict.fromkeys(cell.key.figure for cell in of_test):
@@ -165,10 +165,6 @@ def _medians(suite: str, cells: Sequence[Cell], names: Sequence[str]) -> Iterabl
         _, name, count, variant = test
         note = _samples(cell.summary.count for cell in of_test if cell.summary is not None)
         yield LayoutTable(suite, title_of(suite, name, count, variant), note, ("", *across), tuple(rows))
-
-
-def _test(cell: Cell) -> tuple[str, str, int, str]:
-    return cell.key.suite, cell.key.test, cell.key.count, cell.key.variant
 
 
 def _median(cell: Cell | None) -> str:

@@ -14,10 +14,10 @@ from vmtailor.base.process import require_tool, spawn
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.runtimes.networks import Link
 from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.model.bench.instance import Volume
+from vmtailor.model.bench.instance import BENCH, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
+from vmtailor.pipeline.bench.bench_run import BenchRun, TrialFailed, number, said_object
 from vmtailor.pipeline.bench.suites.listening import NETSERVER, PING, await_listening
 from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, built
 from vmtailor.pipeline.bench.suites.suite import Suite

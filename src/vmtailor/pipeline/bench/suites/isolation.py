@@ -30,11 +30,11 @@ from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.drivers.runtimes.timed import MOST_BYTES
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.drivers.runtimes.timed import said_until_now
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import NO_LIMITS, RUN_OVER, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.listening import await_listening
 from vmtailor.pipeline.bench.suites.startup import answers
 from vmtailor.pipeline.bench.suites.suite import Suite
@@ -172,11 +172,11 @@ class _Five:
 
     def reports(self) -> list[bytes]:
         """What each said of itself, before it became what it is."""
-        return [parted(_read(out))[0] for out, _ in self.outputs]
+        return [parted(said_until_now(out))[0] for out, _ in self.outputs]
 
     def said(self) -> str:
         """The end of what the fifth said."""
-        out, errors = (_read(file) for file in self.outputs[0])
+        out, errors = (said_until_now(file) for file in self.outputs[0])
         return (parted(out)[1] + errors)[-500:].decode("utf-8", "replace").strip()
 
     def require_stressed(self) -> None:
@@ -232,11 +232,6 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         yield five
 
 
-def _read(file: IO[bytes]) -> bytes:
-    """What a process said until now, which goes on saying it from where it is."""
-    return os.pread(file.fileno(), MOST_BYTES, 0)
-
-
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
     """A file system of FULL_BYTES, mounted in the scope alone."""
@@ -269,8 +264,7 @@ def _asked(
             time.sleep(0.02)
         found = []
         for process, said in asking:
-            said.seek(0)
-            found.append(took_s(said.read(1 << 16), requests) if process.poll() == 0 else None)
+            found.append(took_s(said_until_now(said), requests) if process.poll() == 0 else None)
         return found
 
 

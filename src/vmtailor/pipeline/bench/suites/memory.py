@@ -12,10 +12,10 @@ from pathlib import Path
 from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
-from vmtailor.model.bench.instance import Limits
+from vmtailor.model.bench.instance import BENCH, Limits
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, RUN_OVER, BenchRun, TrialFailed
+from vmtailor.pipeline.bench.bench_run import RUN_OVER, BenchRun, TrialFailed
 from vmtailor.pipeline.bench.suites.startup import drop_page_cache, holding
 from vmtailor.pipeline.bench.suites.suite import Suite
 

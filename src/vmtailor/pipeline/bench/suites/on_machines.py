@@ -15,15 +15,16 @@ from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.analysis.bench.unixbench import INDEX, SCORE
 from vmtailor.base.errors import GuestError
 from vmtailor.drivers.runtimes.timed import Timed
+from vmtailor.model.bench.instance import BENCH, BENCH_UNIXBENCH
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import STOCK
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.model.boots.boot import Boot, Phase
-from vmtailor.pipeline.bench.bench_run import BENCH, BenchRun, TrialFailed, number, said_object
+from vmtailor.pipeline.bench.bench_run import BenchRun, TrialFailed, number, said_object
 from vmtailor.pipeline.bench.inside_machine import Inside
 from vmtailor.pipeline.bench.machines import Booted
 from vmtailor.pipeline.bench.suites.startup import EXIT
-from vmtailor.pipeline.bench.suites.unixbench import ONE_COPY, ONE_CORE, OURS, PROGRAM
+from vmtailor.pipeline.bench.suites.unixbench import ONE_COPY, ONE_CORE, OURS
 
 #: Units of work of each kernel-bound test; twice as many the second time. Large enough that ticks of timers, of which
 #: few come in so little virtual time, do not matter.
@@ -81,7 +82,7 @@ def machine_timed(run: BenchRun, test: BenchTest, machine: Booted) -> tuple[Benc
         if test.suite == SuiteName.STARTUP:
             return timed_start(machine.timed([BENCH, "report"]))
         seconds = INDEX[test.test].seconds / (10 if run.quick else 1)
-        found = machine.timed([PROGRAM, test.test, f"{seconds:g}", "1"])
+        found = machine.timed([BENCH_UNIXBENCH, test.test, f"{seconds:g}", "1"])
     except GuestError as error:
         raise TrialFailed(error.message, error.details) from error
     assert found.container is not None
@@ -136,7 +137,7 @@ def machine_trial(test: BenchTest, machine: Booted) -> tuple[BenchFigure, ...]:
         if test.suite == SuiteName.STARTUP:
             return started(machine.run([BENCH, "report"]), machine.subsystems)
         units = UNITS[test.test]
-        less, more = (machine.run([PROGRAM, "units", test.test, str(n)]) for n in (units, 2 * units))
+        less, more = (machine.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
         return per_unit(less, more, units, machine.subsystems)
     except GuestError as error:
         raise TrialFailed(error.message, error.details) from error
@@ -148,7 +149,7 @@ def inside_trial(test: BenchTest, one: Inside) -> tuple[BenchFigure, ...]:
         if test.suite == SuiteName.STARTUP:
             return started_within(one.run([BENCH, "report"]), one.subsystems)
         units = UNITS[test.test]
-        less, more = (one.run([PROGRAM, "units", test.test, str(n)]) for n in (units, 2 * units))
+        less, more = (one.run([BENCH_UNIXBENCH, "units", test.test, str(n)]) for n in (units, 2 * units))
         return per_unit(less, more, units, one.subsystems, WITHIN)
     except GuestError as error:
         raise TrialFailed(error.message, error.details) from error

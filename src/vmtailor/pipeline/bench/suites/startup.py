@@ -22,10 +22,10 @@ from vmtailor.analysis.bench.plan import BenchTest
 from vmtailor.base.process import spawn
 from vmtailor.drivers.runtimes.protocol import Surroundings
 from vmtailor.drivers.runtimes.timed import MOST_BYTES, CallBacks, timed
-from vmtailor.model.bench.instance import InstanceSpec, Volume
+from vmtailor.model.bench.instance import BENCH, CALL_BACK, InstanceSpec, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
-from vmtailor.pipeline.bench.bench_run import BENCH, CALL_BACK, BenchRun, TrialFailed, succeeded
+from vmtailor.pipeline.bench.bench_run import BenchRun, TrialFailed, succeeded
 from vmtailor.pipeline.bench.suites.suite import Suite
 
 DEADLINE_S = 60.0

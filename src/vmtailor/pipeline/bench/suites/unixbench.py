@@ -8,11 +8,11 @@ import os
 
 from vmtailor.analysis.bench.cells import NATIVE
 from vmtailor.analysis.bench.plan import BenchTest
-from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, published_score
+from vmtailor.analysis.bench.unixbench import INDEX, PUBLISHED, SCORE, pass_seconds, published_score
 from vmtailor.analysis.bench.unixbench import OURS as OURS  # noqa: PLC0414  # others ask this suite for it
 from vmtailor.base.natives import locate
 from vmtailor.drivers.runtimes.timed import timed
-from vmtailor.model.bench.instance import Limits, Volume
+from vmtailor.model.bench.instance import BENCH_UNIXBENCH, Limits, Volume
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.pipeline.bench.bench_run import NO_LIMITS, BenchRun, TrialFailed, number, said_object, succeeded
@@ -20,7 +20,6 @@ from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, UNIXBENCH_A
 from vmtailor.pipeline.bench.suites.suite import Suite
 from vmtailor.pipeline.bench.together import place_words, together
 
-PROGRAM = "/bench/unixbench"
 ONE_COPY, ALL_CORES, ONE_CORE = "1 copy", "all cores", "one core"
 #: How much longer than its time a test may take, until it counts as one that does not end.
 GRACE_S = 180.0
@@ -44,7 +43,7 @@ class UnixBench(Suite):
                         test,
                         count,
                         f"{which}, {copies}, {cores}",
-                        _seconds(test, job) + 0.5 * count,
+                        pass_seconds(test, quick=job.quick) + 0.5 * count,
                         warm_up=False,
                     )
                     for count in job.counts
@@ -72,7 +71,7 @@ class UnixBench(Suite):
 
     def _about(self, run: BenchRun) -> list[tuple[str, str]]:
         """How our own set was compiled, as the image's program says, whichever runtimes there are."""
-        about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), PROGRAM, "about"]
+        about = [str(locate().folder / "enter"), "-u", "-r", str(run.folder / "tree"), BENCH_UNIXBENCH, "about"]
         said = said_object(succeeded(timed(about, deadline_s=30.0)))
         words = ((name, str(said.get(name, ""))[:200]) for name in ("compiler", "flags"))
         return [(f"{OURS} {name}", word) for name, word in words if word]
@@ -80,7 +79,7 @@ class UnixBench(Suite):
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
         which, copies_word, cores = test.variant.split(", ")
         copies = int(copies_word.split()[0])
-        seconds = _seconds(test.test, run.job)
+        seconds = pass_seconds(test.test, quick=run.job.quick)
         limits = Limits(cpuset=str(min(os.sched_getaffinity(0)))) if cores == ONE_CORE else NO_LIMITS
         volumes: tuple[Volume, ...] = ()
         if which == PUBLISHED:
@@ -93,8 +92,8 @@ class UnixBench(Suite):
 
         def words(instance: int) -> list[str]:
             if which == PUBLISHED:
-                return [PROGRAM, "real", str(copies), *place_words(instance), UNIXBENCH_AT, *program]
-            return [PROGRAM, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
+                return [BENCH_UNIXBENCH, "real", str(copies), *place_words(instance), UNIXBENCH_AT, *program]
+            return [BENCH_UNIXBENCH, test.test, f"{seconds:g}", str(copies), *place_words(instance)]
 
         found = together(
             run, runtime, words, test.count, seconds=seconds, grace_s=GRACE_S, limits=limits, volumes=volumes
@@ -108,16 +107,12 @@ class UnixBench(Suite):
 def _checks(job: BenchJob, suite: SuiteName) -> list[BenchTest]:
     """Our own set beside the published one, natively and one copy of each: what ours is worth is seen then."""
     way = f"{OURS}, {ONE_COPY}, {ALL_CORES}"
-    return [BenchTest(suite, test, 1, way, _seconds(test, job) + 0.5, False, NATIVE) for test in INDEX]
+    return [BenchTest(suite, test, 1, way, pass_seconds(test, quick=job.quick) + 0.5, False, NATIVE) for test in INDEX]
 
 
 def several_copies() -> str:
     """The multi-copy form: as many copies as there are processors, at least two."""
     return f"{max(2, len(os.sched_getaffinity(0)))} copies"
-
-
-def _seconds(test: str, job: BenchJob) -> float:
-    return INDEX[test].seconds / (10 if job.quick else 1)
 
 
 def _published(test: str, said: dict[str, object]) -> float:

@@ -43,7 +43,7 @@ def test_every_end_is_a_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, outcome: Outcome, said: str
 ) -> None:
     monkeypatch.setenv(qemu_program.BINARY_VARIABLE, str(FAKE))
-    work = Exercised(Run(exercise=Exercise("x", Ready(ReadyKind.EXIT)), key=FIXED_KEY), 1.0 if what == "hang" else 20.0)
+    work = Exercised(Run(exercise=Exercise("x", Ready(ReadyKind.EXIT)), key=FIXED_KEY), 3.0 if what == "hang" else 20.0)
     seconds: list[float] = []
     found, gathered = boot(machine(tmp_path, what), work, tmp_path, on_progress=seconds.append)
     assert found.outcome is outcome and said in found.problem

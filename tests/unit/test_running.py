@@ -51,7 +51,7 @@ def options(folder: Path, what: str) -> RunOptions:
 
 def test_an_init_that_never_speaks_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "START_S", 1.0)
-    with pytest.raises(GuestError, match="not started within 1 s") as caught:
+    with pytest.raises(GuestError, match=r"not started within \d+ s") as caught:
         run_bundle(options(tmp_path, "hang"))
     assert "memory" in caught.value.hint and "fake=hang" in caught.value.details
 

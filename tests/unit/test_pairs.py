@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.base import pairs, stopping
+from vmtailor.base import output, pairs, stopping
 from vmtailor.base.cache.store import locked
 from vmtailor.base.errors import GuestError
 from vmtailor.base.process import run, spawn
@@ -109,20 +109,27 @@ def test_who_waits_for_a_lock_can_be_stopped(tmp_path: Path) -> None:
     assert not entered.is_set()
 
 
-def test_who_waits_for_anothers_lock_says_so_and_gets_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pairs.beside(lambda: _hold(tmp_path / "lock")) as holder:
-        while not (tmp_path / "held").exists():
-            time.sleep(0.01)
+def test_who_waits_for_anothers_lock_says_so_and_gets_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, said, note = threading.Event(), threading.Event(), output.note
+
+    def noted(text: str) -> None:
+        note(text)
+        said.set()
+
+    def hold() -> bool:
+        with locked(tmp_path / "lock"):
+            held.set()
+            return said.wait(30)  # the other one gets it only when it has said that it waits
+
+    monkeypatch.setattr(output, "note", noted)
+    with pairs.beside(hold) as holder:
+        assert held.wait(30)
         with locked(tmp_path / "lock", "the same kernel"):
             pass
-        holder.wait()
+        assert holder.wait()
     assert capsys.readouterr().err == "waiting for another vmtailor, which has the same kernel under way\n"
-
-
-def _hold(path: Path) -> None:
-    with locked(path):
-        (path.parent / "held").touch()
-        time.sleep(0.3)
 
 
 def test_nothing_is_stopped_in_the_thread_that_everything_begins_in() -> None:

@@ -99,7 +99,9 @@ class Said:
 
 
 @contextlib.contextmanager
-def _deadline(seconds: int) -> Iterator[None]:
+def deadline(seconds: int) -> Iterator[None]:
+    """What is in the block takes no longer, or is Hung."""
+
     def ring(_number: int, _frame: object) -> None:
         raise Hung(f"not done after {seconds} s")
 
@@ -133,7 +135,7 @@ def vmtailor(
         monkeypatch.setattr(sys, "stdin", source)
         terminate = signal.getsignal(signal.SIGTERM)
         stack.callback(signal.signal, signal.SIGTERM, terminate)
-        with _deadline(seconds), pytest.raises(SystemExit) as ended:
+        with deadline(seconds), pytest.raises(SystemExit) as ended:
             main()
     said = capsys.readouterr()
     return Said(int(ended.value.code or 0), said.out, said.err)

@@ -14,6 +14,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.fit_run_data import fit_run
+from tests.fakes.hostile import deadline
 from tests.fakes.kernel_tree import SOURCE, VERSION, read_facts, read_kconfig
 from typer.testing import CliRunner
 
@@ -222,7 +223,8 @@ def test_any_message_can_be_read(message: str) -> None:
 
 
 def test_a_long_message_is_read_quickly(known: KnownSource) -> None:
-    recognise("ip link add " * 5000 + "(" * 5000, known, MESSAGES)
+    with deadline(20):
+        recognise("ip link add " * 5000 + "(" * 5000, known, MESSAGES)
 
 
 def test_faults_in_kinds_of_messages_are_named() -> None:

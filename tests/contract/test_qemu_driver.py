@@ -67,12 +67,12 @@ def test_a_panic_is_an_end_of_its_own(kernel: Path) -> None:
 
 def test_a_guest_that_hangs_is_ended_at_the_deadline(kernel: Path) -> None:
     with qemu.start(machine(kernel, "h")) as running:
-        end = running.run(1.5)
+        end = running.run(5.0)
         assert running.running
     assert not running.running
     assert end.ending is Ending.DEADLINE
     assert "hanging" in end.console_tail
-    assert 1.5 <= end.seconds < 6
+    assert 5.0 <= end.seconds < 30
 
 
 def test_the_serial_line_carries_both_ways(kernel: Path) -> None:
@@ -87,7 +87,10 @@ def test_the_serial_line_carries_both_ways(kernel: Path) -> None:
 def test_a_guest_may_be_ahead_of_its_reader(kernel: Path) -> None:
     with qemu.start(machine(kernel, "l")) as running:
         assert running.wait(30).ending is Ending.EXITED  # nobody read, and it could end
-        assert len(running.serial.recv(1 << 20)) == 100_000 or running.serial.tail
+        said = bytearray()
+        while running.serial.wait_readable(20) and (data := running.serial.recv(1 << 20)):
+            said += data
+        assert said.count(b"l") >= 100_000
 
 
 def test_qmp_answers_and_tells_events(kernel: Path) -> None:
@@ -138,7 +141,7 @@ def test_the_kvm_guest_gets_to_its_end_under_tcg() -> None:
 
 
 def test_kvm_gets_a_verdict_in_time() -> None:
-    verdict = kvm.kvm_works(3)
-    assert verdict.seconds < 6
+    verdict = kvm.kvm_works(5)
+    assert verdict.seconds < 30
     assert verdict.works or verdict.reason
     assert verdict.works == (verdict.state is KvmState.WORKS)

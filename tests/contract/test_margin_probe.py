@@ -57,7 +57,7 @@ def raises(): raise OSError(38, "no such call")
 def works(): pass
 main([])
 """
-    frame = (probe.BENCH / "probes/python/features.py").read_text().replace("LIMIT_S = 20.0", "LIMIT_S = 0.3")
+    frame = (probe.BENCH / "probes/python/features.py").read_text().replace("LIMIT_S = 20.0", "LIMIT_S = 3.0")
     said = run(["/usr/bin/python3", "-c", frame + text], timeout_s=60).text.splitlines()
     assert said == ["hangs hang", "dies fail:status -9", "raises fail:ENOSYS", "works ok", "probe ended"]
 

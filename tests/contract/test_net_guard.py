@@ -31,6 +31,8 @@ pytestmark = pytest.mark.contract
 GUEST, GATEWAY, NAMES = "10.0.2.15", "10.0.2.2", "10.0.2.3"
 #: How long silence must last to be one, in seconds. What is answered is answered in a few milliseconds.
 SILENCE_S = 1.0
+#: How long an answer that must come is waited for: the host may be busy.
+ANSWER_S = 20.0
 SYN, RST = 2, 4
 #: What a hostile guest may try in order to get to 127.0.0.1 of the host.
 WAYS = [GATEWAY, NAMES, "10.0.2.77", "127.0.0.1", "0.0.0.0", "255.255.255.255", "10.0.2.255"]
@@ -79,7 +81,7 @@ class Wire:
         ask = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, self.own, socket.inet_aton(GUEST), b"\0" * 6,
                           socket.inet_aton(GATEWAY))  # fmt: skip
         self.send_frame(0x0806, ask)
-        for frame in self.frames(10.0):
+        for frame in self.frames(ANSWER_S):
             if frame[12:14] == b"\x08\x06":
                 self.gateway = frame[6:12]
                 return
@@ -110,20 +112,20 @@ class Wire:
             source, target = struct.unpack("!HH", body[:4])
             yield socket.inet_ntoa(frame[26:30]), source, target, body[4:]
 
-    def connects(self, to: str, port: int, own_port: int) -> bool:
+    def connects(self, to: str, port: int, own_port: int, within_s: float = SILENCE_S) -> bool:
         """Whether a connection is taken; False when it is refused, or nothing is heard."""
         self.syn(to, port, own_port)
-        for _, _, target, rest in self.packets(6, SILENCE_S):
+        for _, _, target, rest in self.packets(6, within_s):
             if target == own_port:
                 flags = rest[9]
                 assert flags & (SYN | RST), flags
                 return bool(flags & SYN)
         return False
 
-    def hears(self, to: str, port: int, own_port: int) -> bytes | None:
+    def hears(self, to: str, port: int, own_port: int, within_s: float = SILENCE_S) -> bytes | None:
         """The answer to a datagram; None when there is none."""
         self.datagram(to, port, b"to the host", own_port)
-        return next((rest[4:] for _, _, target, rest in self.packets(17, SILENCE_S) if target == own_port), None)
+        return next((rest[4:] for _, _, target, rest in self.packets(17, within_s) if target == own_port), None)
 
 
 @contextlib.contextmanager
@@ -203,8 +205,8 @@ def test_with_the_hosts_loopback_it_is_reached(host: Host) -> None:
     """So the servers above were there, and the ways lead to them where they are open."""
     with qemu(NetworkReach.HOST, restrict="off") as wire:
         for number, address in enumerate((GATEWAY, "127.0.0.1")):
-            assert wire.connects(address, host.tcp, 5000 + number)
-            assert wire.hears(address, host.udp, 6000 + number) == b"from the host"
+            assert wire.connects(address, host.tcp, 5000 + number, ANSWER_S)
+            assert wire.hears(address, host.udp, 6000 + number, ANSWER_S) == b"from the host"
 
 
 @pytest.mark.attack
@@ -295,9 +297,9 @@ def test_a_published_udp_port_answers_those_who_ask_and_nobody_else(host: Host, 
     ):
         client.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))
-        client.settimeout(20)
+        client.settimeout(ANSWER_S)
         client.sendto(b"from a client", ("127.0.0.1", port))
-        sender, sender_port, target, rest = next(wire.packets(17, 20.0))
+        sender, sender_port, target, rest = next(wire.packets(17, ANSWER_S))
         assert (target, rest[4:]) == (7, b"from a client")
         assert sender_port == client.getsockname()[1]
         # The machine's published port may answer, and may not turn to others from there.

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.system
 
 #: Seconds in which anything here has long ended, on a busy host.
 PATIENCE_S = 90.0
+#: A time to stop that nobody waits for here: what ends sooner did not end by it.
+NEVER_S = "600"
 CTRL_C = b"\x03"
 
 
@@ -44,13 +46,13 @@ def wait_until_full(writer: int, running: Started) -> None:
 
 
 @contextlib.contextmanager
-def flooding(folder: Path, bundle: Path, what: str) -> Iterator[tuple[Started, BinaryIO]]:
+def flooding(folder: Path, bundle: Path, what: str, stop_s: str = "8") -> Iterator[tuple[Started, BinaryIO]]:
     """A container that fills a pipe which nobody reads: it is full. Gives the pipe's other end."""
     reading, writing = os.pipe()
     with (
         os.fdopen(reading, "rb") as reader,
         os.fdopen(writing, "wb") as writer,
-        started(folder, "run", "--stop-timeout", "8", bundle, what, stdout=writing) as running,
+        started(folder, "run", "--stop-timeout", stop_s, bundle, what, stdout=writing) as running,
     ):
         wait_until_full(writing, running)
         writer.close()
@@ -83,12 +85,12 @@ def test_a_container_that_floods_and_heeds_nothing_is_ended(talker: Path, tmp_pa
 
 @pytest.mark.attack
 def test_a_second_interrupt_ends_a_flood_at_once(talker: Path, tmp_path: Path) -> None:
-    with flooding(tmp_path, talker, "drown") as (running, _):
+    with flooding(tmp_path, talker, "drown", NEVER_S) as (running, _):
         interrupt(running)
         with pytest.raises(subprocess.TimeoutExpired):  # two that come as one would be one
             running.process.wait(1.0)
         interrupt(running)
-        ended = finish(running, 7.0)  # sooner than the time to stop
+        ended = finish(running, PATIENCE_S)  # sooner than the time to stop
     assert ended.code == 128 + signal.SIGKILL
     assert_nothing_left(ended)
 

@@ -110,7 +110,7 @@ def test_why_a_symbol_is_in_is_told_by_the_line_that_asked(fitted: dict[str, Any
 def test_a_second_fit_finds_all_of_it(fitted: dict[str, Any], folder: Path, disk: Path) -> None:
     ended = fit(folder, disk, "again")
     again = msgspec.json.decode(ended.stdout)
-    assert ended.code == 0 and again["tailored"] == fitted["tailored"] and ended.seconds < 60
+    assert ended.code == 0 and again["tailored"] == fitted["tailored"]
     assert ended.cpu_s < 15  # what it takes on a host that does nothing else
     assert (folder / "again" / "disk.raw").stat().st_blocks <= disk.stat().st_blocks + 64
 

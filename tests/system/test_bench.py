@@ -4,6 +4,7 @@ engines (make setup-bench); elsewhere each test says what is missing."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shlex
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,13 @@ CRUN = REPOSITORY / "examples/runtimes/crun.toml"
 RUNTIMES = {"native": "", "nspawn": "systemd-nspawn", str(CRUN): "crun"}
 #: What their tests drive besides; `make setup` installs all of it.
 BESIDES = ("ab",)
-#: Moments at which the harness is killed: a few here, all of them by `make test-all`.
-FEW, MANY = 3, 30
+#: Moments at which the harness is killed: a few here, all of them by `make test-all`; so many of those come before it
+#: has a scope.
+FEW, MANY, EARLY = 3, 30, 6
+#: Seconds within which a run has its scope, and within which a killed one has ended, on a busy host.
+SCOPE_S, END_S = 120.0, 120.0
+#: As many repetitions as no run gets to that is killed: they take half an hour.
+ENDLESS = 1000
 RUN_S = 480.0
 #: Half a minute on a host that does nothing else.
 BUILD_S = 1800.0
@@ -55,8 +62,8 @@ def image() -> Path:
     return layout
 
 
-def words(image: Path, out: Path, *more: str) -> list[str]:
-    return ["bench", *more, "--image", f"oci:{image}", "--quick", "--repeat", "2", "-o", str(out)]
+def words(image: Path, out: Path, *more: str, repeat: int = 2) -> list[str]:
+    return ["bench", *more, "--image", f"oci:{image}", "--quick", "--repeat", str(repeat), "-o", str(out)]
 
 
 def run_of(out: Path) -> HostRun:
@@ -80,15 +87,15 @@ def _all_that_is_left() -> list[str]:
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if PREFIX in line]
     found += [path.name for path in Path("/sys/class/net").iterdir() if path.name.startswith("vb-")]
     found += [path.name for path in Path("/run/netns").glob("bench*")] if Path("/run/netns").is_dir() else []
+    lines = [line for line in _command_lines() if f"/{PREFIX}".encode() in line and b"pytest" not in line]
+    return found + [line.replace(b"\0", b" ").decode("utf-8", "replace") for line in lines]
+
+
+def _command_lines() -> Iterator[bytes]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if f"/{PREFIX}".encode() in line and b"pytest" not in line:
-                found.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
-    return found
+            with contextlib.suppress(OSError):
+                yield (entry / "cmdline").read_bytes()
 
 
 def test_every_runtime_is_what_its_row_says_and_reports(
@@ -142,20 +149,49 @@ def test_a_runtime_that_is_missing_is_a_row(image: Path, tmp_path: Path) -> None
     assert "no-such-crun not found" in row.missing and any("no-such-crun" in text for text in run_of(out).left_out)
 
 
-def _killed_at(image: Path, folder: Path, delay_s: float, what: int) -> None:
-    """Start a run, kill it, and see that nothing stays. `what`: the signal."""
-    command = [sys.executable, "-m", "vmtailor"]
-    arguments = words(image, folder / "bench.json", "startup", "--only", "report,apart", "--on", ",".join(RUNTIMES))
-    process = subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    time.sleep(delay_s)
-    process.send_signal(what)
-    process.wait(120)
+def _killed_at(image: Path, folder: Path, delay_s: float, what: int, *, in_scope: bool = True) -> None:
+    """Start a run, kill it while it goes on, and see that nothing stays. `delay_s`: since there is its scope, or since
+    it was begun, unless it is killed `in_scope`. `what`: the signal."""
+    out, err, before = folder / "bench.json", folder / "stderr", _scopes()
+    on = ",".join(RUNTIMES)
+    arguments = words(image, out, "startup", "--only", "report,apart", "--on", on, repeat=ENDLESS)
+    with err.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vmtailor", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + SCOPE_S
+        while in_scope and not _watched(_scopes() - before):
+            assert process.poll() is None, f"it ended without a scope:\n{err.read_text(errors='replace')}"
+            assert time.monotonic() < deadline, f"it makes no scope:\n{err.read_text(errors='replace')}"
+            time.sleep(0.02)
+        time.sleep(delay_s)
+        assert process.poll() is None, f"it ended before it was killed:\n{err.read_text(errors='replace')}"
+        process.send_signal(what)
+        process.wait(END_S)
+    finally:
+        if process.poll() is None:  # it would go on without us
+            process.kill()
+            process.wait()
     deadline = time.monotonic() + 60  # who sweeps is another process, and this host may be busy
     while nothing_is_left() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert nothing_is_left() == [], f"killed after {delay_s:.2f} s by {what}"
+    if out.exists():  # whole, whatever was being written
+        records.load(BenchResults, out)
+
+
+def _scopes() -> set[str]:
+    return {path.name for path in scope.PLACE.glob(f"{PREFIX}*")}
+
+
+def _watched(names: set[str]) -> bool:
+    """Whether one of these scopes has a process that removes it. One that is killed before is the next one's to remove,
+    which is some milliseconds' worth."""
+    return bool(names) and any(name.encode() in line for line in _command_lines() for name in names)
 
 
 @pytest.mark.attack
@@ -168,8 +204,12 @@ def test_a_killed_harness_leaves_nothing(image: Path, tmp_path: Path, number: in
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(MANY))
 def test_a_harness_killed_at_any_moment_leaves_nothing(image: Path, tmp_path: Path, number: int) -> None:
+    """The first ones while it begins, with a scope or without; the others as soon as there is one, and later."""
     what = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[number % 3]
-    _killed_at(image, tmp_path, 0.2 + number * 0.7, what)
+    if number < EARLY:
+        _killed_at(image, tmp_path, number * 0.1, what, in_scope=False)
+    else:
+        _killed_at(image, tmp_path, (number - EARLY) * 0.7, what)
 
 
 def test_unixbench_scores_every_instance_and_the_published_one_runs_from_its_tree(image: Path, tmp_path: Path) -> None:
@@ -295,7 +335,7 @@ def test_engines_within_a_machine_are_counted_to_the_instruction(image: Path, tm
 def test_instances_at_once_share_one_processor_and_cost_the_same_a_unit(image: Path, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     on = ["--on", "native,nspawn", "--inside", f"vm:{disk_of_engines()}"]
-    asked = words(image, out, "unixbench", "--n", "0,2", "--repeat", "1", "--only", "dhry2reg,whetstone-double", *on)
+    asked = words(image, out, "unixbench", "--n", "0,2", "--only", "dhry2reg,whetstone-double", *on, repeat=1)
     ended = run_program(tmp_path, *asked, timeout_s=BUILD_S)
     assert ended.code == 0, ended.stderr
     run = run_of(out)

@@ -21,7 +21,8 @@ from tests.fakes.program import run_program
 
 from vmtailor.base.files import records
 from vmtailor.base.process import on_path
-from vmtailor.drivers.runtimes import host_cgroups, scope
+from vmtailor.drivers.runtimes import description, host_cgroups, scope
+from vmtailor.drivers.runtimes.described import missing
 from vmtailor.drivers.runtimes.host_cgroups import PREFIX
 from vmtailor.model.bench.results import BenchResults, HostRun
 
@@ -38,6 +39,8 @@ FEW, MANY, EARLY = 3, 30, 6
 SCOPE_S, END_S = 120.0, 120.0
 #: As many repetitions as no run gets to that is killed: they take half an hour.
 ENDLESS = 1000
+#: What an engine may say of a test that it cannot do on some kernels (docs/how-to/compare-runtimes.md).
+REFUSED = {("gvisor", "http"): "root network namespace"}
 RUN_S = 480.0
 #: Half a minute on a host that does nothing else.
 BUILD_S = 1800.0
@@ -135,6 +138,24 @@ def test_every_runtime_is_what_its_row_says_and_reports(
     wanted = {trial.key for trial in run.trials if trial.variant == "cold" and trial.runtime in ("native", "crun")}
     assert {trial.key for trial in measured.trials} == wanted and measured.seed == run.seed
     assert not [trial.failure for trial in measured.trials if trial.failure]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", description.known())
+def test_every_engine_that_is_known_starts_serves_and_stops(image: Path, tmp_path: Path, engine: str) -> None:
+    if lacking := missing(description.load(engine)):
+        pytest.skip(lacking)
+    out = tmp_path / "bench.json"
+    arguments = words(image, out, "startup", "--only", "report,apart,http", "--on", engine)
+    ended = run_program(tmp_path, *arguments, timeout_s=BUILD_S)
+    assert ended.code == 0, ended.stderr
+    run = run_of(out)
+    (row,) = run.identities
+    assert (row.runtime, row.missing, row.problem) == (engine, "", "")
+    assert len(run.trials) == 4 * (2 + 1)  # report warm and cold, http, apart; two repetitions and a warm-up
+    failed = [(trial.test, trial.failure.reason, trial.failure.evidence) for trial in run.trials if trial.failure]
+    assert not [one for one in failed if (engine, one[0]) not in REFUSED or REFUSED[engine, one[0]] not in one[2]]
+    assert nothing_is_left() == []
 
 
 def test_a_runtime_that_is_missing_is_a_row(image: Path, tmp_path: Path) -> None:
@@ -290,10 +311,10 @@ def test_published_programs_do_the_disk_and_network_tests(image: Path, tmp_path:
 def disk_of_engines() -> Path:
     """The machine with the engines, built again where what it is made of is newer."""
     disk = REPOSITORY / "build/bench/engines.raw"
-    description = REPOSITORY / "benchmarks/engines"
-    if not disk.is_file() or disk.stat().st_mtime < (description / "system.toml").stat().st_mtime:
+    made_of = REPOSITORY / "benchmarks/engines"
+    if not disk.is_file() or disk.stat().st_mtime < (made_of / "system.toml").stat().st_mtime:
         disk.parent.mkdir(parents=True, exist_ok=True)
-        build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(description), str(disk)]
+        build = [sys.executable, str(REPOSITORY / "examples/build.py"), str(made_of), str(disk)]
         subprocess.run(build, check=True, timeout=BUILD_S)
     return disk
 

@@ -37,7 +37,7 @@ help:
 	@echo "make setup-bench    the packages of container engines, which nothing but benchmarks needs (asks for root)"
 	@echo "make bench          every runtime and suite in the quick form, within 85 minutes (WITHIN=60: other minutes),"
 	@echo "                    and the report; what does not fit is named (root)"
-	@echo "make bench-published  the published protocols in full, 8 hours; goes on where it was interrupted (root);"
+	@echo "make bench-published  the published protocols in full, 7 hours; goes on where it was interrupted (root);"
 	@echo "                    SUITES=startup: a part of them; BENCHED=native,podman: in other runtimes than the published;"
 	@echo "                    UNIXBENCH_SOURCE=, IOZONE_SOURCE=, NETPERF_SOURCE=DIR: the published programs in place of ours"
 	@echo "make setup-host     what builds the machines of bench-host and bench-remedies (they install it themselves)"

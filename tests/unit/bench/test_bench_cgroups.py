@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,19 @@ def test_a_tree_is_removed_and_what_is_not_ours_stays(tmp_path: Path) -> None:
     assert remove_tree(tmp_path / "one")  # nothing there is done at once
     (tmp_path / "three").mkdir()
     (tmp_path / "three/stuck").touch()  # a real cgroup's files go with it; this one does not
-    assert not remove_tree(tmp_path / "three", patience_s=0.05)
-    assert os.getpid() > 0
+    assert not remove_tree(tmp_path / "three", patience_s=0.05) and (tmp_path / "three/stuck").exists()
+
+
+def test_where_no_file_kills_all_each_process_is_ended_but_ourselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda process, number: ended.append((process, number)))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/cgroup.kill").symlink_to(tmp_path / "nothing/there")  # which older kernels do not have
+    (tmp_path / "one/cgroup.procs").write_text(f"4711\n{os.getpid()}\n4712\n")
+    remove_tree(tmp_path / "one", patience_s=0.0)
+    assert {*ended} == {(4711, signal.SIGKILL), (4712, signal.SIGKILL)}
 
 
 def test_what_was_set_can_be_read_again_under_one_set_of_names(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.runtimes import description
+from vmtailor.drivers.runtimes import described, description
 from vmtailor.drivers.runtimes.described import DescribedRuntime, able, groups_of, missing, unable
 from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
 from vmtailor.drivers.runtimes.protocol import BenchImage
-from vmtailor.drivers.runtimes.roots import bundle_config
+from vmtailor.drivers.runtimes.roots import Overlay, bundle_config
 from vmtailor.drivers.runtimes.timed import timed
 from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
 
@@ -40,6 +41,11 @@ volume = ["-v", "{source}:{target}"]
 """
 
 
+def strictly_filled(text: str, values: Mapping[str, str]) -> str:
+    """As `filled` does it, but that a field without a value is an error."""
+    return re.sub(r"\{([a-z_]+)\}", lambda field: values[field[1]], text)
+
+
 def test_all_that_come_with_the_program_are_read() -> None:
     assert description.known()[0] == "native" and len(description.known()) == 7
     for name in description.known():
@@ -52,17 +58,31 @@ def test_all_examples_are_read(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*description.known(), *map(str, EXAMPLES)])
-def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path) -> None:
+def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (description, described):
+        monkeypatch.setattr(module, "filled", strictly_filled)
     one = description.load(name)
     runtime = DescribedRuntime(one, tmp_path, Path("/enter"), Cgroups(tmp_path))
     runtime._image = BenchImage(tmp_path / "tree", tmp_path / "image.tar", "bench:1")
     for spec in (LIMITED, InstanceSpec("vt-2", ("/bench/bench", "hold"))):
+        if one.root is not description.Root.IMAGE:  # those load it themselves, and have no root of ours
+            runtime._placed[spec.name] = Overlay(tmp_path / spec.name, tmp_path / "tree")
+        if one.limits == "cgroup":
+            runtime._entries[spec.name] = [tmp_path / "cgroup.procs"]
         steps = runtime.steps(spec)
         removing = [runtime._filled(words, spec) for words in one.commands.remove]
         commands = [runtime.run_words(spec), *steps.create, steps.start, *steps.stop, *removing]
         for words in commands:
-            assert words and not [word for word in words if re.search(r"(?<!\{)\{[a-z_]+\}|^\[[a-z_]+\]$", word)]
-            assert all(words) or "" in words  # an empty entry point is a word, too
+            assert words and not [word for word in words if re.fullmatch(r"\[[a-z_]+\]", word)]
+            # An empty entry point is a word, too.
+            assert all(word or before == "--entrypoint" for before, word in zip(("", *words), words, strict=False))
+    values = {**runtime._values(), "network_name": "bench0"}
+    daemon = (one.daemon.start, one.daemon.ready) if one.daemon is not None else ()
+    network = (one.commands.network, one.commands.network_pid, one.commands.network_remove)
+    for told in (*one.commands.load, *daemon, *network, one.version):
+        assert len(description.fill(told, values, {}, {}, {})) == len(told)
+    for text in (*one.environment.values(), *(part for file in one.file for part in (file.path, file.content))):
+        assert strictly_filled(text, runtime._values())
 
 
 @pytest.mark.parametrize("name", [*description.known(), *map(str, EXAMPLES)])

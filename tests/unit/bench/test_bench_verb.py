@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shlex
@@ -21,12 +22,13 @@ from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import compared, pairs
 from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.base.cache.store import Store
-from vmtailor.base.errors import UserInputError
+from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.cli.bench import verb
 from vmtailor.cli.bench.verb import counts_of, runtimes_of, suites_of
 from vmtailor.cli.verbs import _BY_NAME, command
 from vmtailor.drivers.host.bench_host import stable_name
+from vmtailor.drivers.qemu import kvm
 from vmtailor.drivers.runtimes import description
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import (
@@ -117,7 +119,11 @@ def test_the_page_shows_all_and_nothing_from_outside_steers_it() -> None:
         assert words in page
 
 
-def test_results_are_shown_and_written_without_root(tmp_path: Path) -> None:
+def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.HANGS, "not asked"))
+    with pytest.raises(HostError, match="running engines needs root"):
+        bench(options_of())
     file, page, csv = tmp_path / "b.json", tmp_path / "p.html", tmp_path / "s.csv"
     records.save(results(), file)
     shown = said("report", str(file))

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -33,7 +37,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.pipeline.bench.bench_run import TrialFailed
+from vmtailor.pipeline.bench.bench_run import RUN_OVER, TrialFailed
 from vmtailor.pipeline.bench.suites import isolation
 from vmtailor.pipeline.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
 
@@ -97,6 +101,34 @@ def test_a_stress_that_ended_without_having_been_one_is_a_failure(ended: str, di
                 five.require_stressed()
             assert raised.value.details == "sh: Syntax error"
         process.kill()
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "left_s", "words"),
+    [
+        (0, 1 << 40, 60.0, "the watchdog ended it: the host's memory came to an end"),
+        (1 << 50, 0, 60.0, "the watchdog ended it: the host's disk came to an end"),
+        (1 << 50, 1 << 40, -1.0, RUN_OVER),
+        (1 << 50, 1 << 40, 60.0, ""),
+    ],
+)
+def test_who_is_asked_is_not_waited_for_when_the_host_or_the_time_comes_to_an_end(
+    memory: int, disk: int, left_s: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "available_bytes", lambda: memory)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=disk))
+    program = tmp_path / "ab"
+    program.write_text("#!/bin/sh\n" + ("exec sleep 60\n" if words else f"sleep 0.1; echo '{(SAID % 0).decode()}'\n"))
+    program.chmod(0o755)
+    monkeypatch.setattr(isolation, "require_tool", lambda *_: str(program))
+    run: Any = SimpleNamespace(folder=tmp_path, left_s=lambda: left_s)
+    began = time.monotonic()
+    if words:
+        with pytest.raises(TrialFailed, match=words):
+            isolation._asked(["10.77.1.2"], 500, 50.0, run)
+    else:
+        assert isolation._asked(["10.77.1.2"], 500, 50.0, run) == [0.25]
+    assert time.monotonic() - began < 40.0
 
 
 def test_the_map_has_what_was_lost_in_percent_and_who_did_not_report() -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from vmtailor.analysis.bench.describing import test_words as words_of
-from vmtailor.drivers.host.bench_host import Clocks, clock_mhz, clocks_mhz
+from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes, clock_mhz, clocks_mhz
 from vmtailor.model.bench.results import HostNoise
 
 QUIET = HostNoise(0.0, 0.0)
@@ -61,6 +63,15 @@ def test_a_block_that_fails_ends_the_looking() -> None:
     looks = clocks.looks
     time.sleep(0.05)
     assert clocks.looks == looks
+
+
+def test_what_others_take_is_neither_idle_nor_the_hypervisors_nor_ours() -> None:
+    now, before = ProcessorTimes(110.0, 84.0, 3.0), ProcessorTimes(100.0, 80.0, 1.0)
+    found = now.noise_since(before, 3.0)
+    assert (found.steal, found.others) == (pytest.approx(0.2), pytest.approx(0.1))
+    assert now.noise_since(before, 5.0).others == 0.0  # cgroups count more finely than the host does
+    none = before.noise_since(before, 1.0)
+    assert (none.steal, none.others) == (0.0, 0.0)
 
 
 def test_what_comes_from_the_page_cache_is_named_for_both_disk_tests() -> None:

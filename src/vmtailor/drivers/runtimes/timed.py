@@ -92,10 +92,8 @@ def timed(
     callbacks: CallBacks | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    reports_only: bool = False,
 ) -> Timed:
-    """Run a command to its end, or end it after `deadline_s`. `reports_only`: what it started holds its output, too; it
-    is over when it ends itself."""
+    """Run a command to its end, or end it after `deadline_s`."""
     started = time.monotonic()
     reports: list[float] = []
     kept: dict[int, bytearray] = {}
@@ -115,8 +113,7 @@ def timed(
         for one in open_ends:
             poll.register(one, select.POLLIN)
         exit_s = deadline_s
-        awaited = {ended} if reports_only else {out, err, ended}
-        while open_ends & awaited and (left := started + deadline_s - time.monotonic()) > 0:
+        while open_ends & {out, err, ended} and (left := started + deadline_s - time.monotonic()) > 0:
             events = poll.poll(1000 * left)
             at = time.monotonic() - started
             for one, _ in events:

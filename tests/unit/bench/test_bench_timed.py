@@ -46,6 +46,11 @@ def test_a_command_has_ended_though_what_it_started_holds_its_output() -> None:
     assert found.returncode == 4 and found.exit_s < 3.0 and found.stdout == b"begun\n"
 
 
+def test_what_comes_after_a_commands_end_is_its_output_too() -> None:
+    found = timed(["sh", "-c", "(sleep .3; echo late) & exit 0"], deadline_s=60.0)
+    assert found.stdout == b"late\n" and found.first_output_s is not None and found.first_output_s > found.exit_s
+
+
 def test_what_is_said_beyond_a_size_is_read_and_cut() -> None:
     most = MOST_BYTES
     shell = f"head -c {most - 1} /dev/zero; echo abc; head -c {most} /dev/zero >&2; echo x >&2; exit 3"

@@ -12,14 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.fakes.native_runtime import run_in
 
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, Finished
 from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.model.bench.instance import InstanceSpec
-from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import (
     BenchFailure,
     BenchFigure,
@@ -39,34 +38,9 @@ PLANNED = [PlannedTrial(BenchTest(SuiteName.STARTUP, "report", 1, "warm"), "nati
 FIGURE = BenchFigure("exit", 1.0, "s")
 
 
-class Native:
-    """Stands for a runtime whose instances are processes of this host."""
-
-    def __init__(self) -> None:
-        self.cleared: list[str] = []
-        self.refuses = False
-
-    def place(self, _spec: InstanceSpec) -> None:
-        if self.refuses:
-            raise HostError("no room")
-
-    def clear(self, spec: InstanceSpec) -> None:
-        self.cleared.append(spec.name)
-
-    def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
-        return spec.command
-
-    def surroundings(self) -> dict[str, None]:
-        return {"env": None, "cwd": None}
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> BenchRun:
-    out = str(tmp_path / "b.json")
-    job = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 3, True, 1, "sha256:0", "", "", "", "", out)
-    cgroups: Any = SimpleNamespace(cpu_s=lambda: 0.0)
-    runtimes: Any = {"native": Native()}
-    return BenchRun(job, tmp_path, cgroups, runtimes)
+    return run_in(tmp_path)
 
 
 def play(monkeypatch: pytest.MonkeyPatch, trial: Callable[[BenchRun], BenchFigure]) -> None:

@@ -61,14 +61,14 @@ def together(
             command = driver.run_words(spec)
             process = held.enter_context(spawn(command, stdout=out, stderr=errors, **driver.surroundings()))
             begun.append(_Begun(process, out, errors))
-        there, deadline = 0, time.monotonic() + READY_S
-        while there < count:
+        absent, deadline = {str(number) for number in range(count)}, time.monotonic() + READY_S
+        while absent:
             select.select([callbacks.fd], [], [], _STEP_S)
-            there += len(callbacks.take())
+            absent.difference_update(callbacks.take())
             ended = next((one for one in begun if one.process.poll() is not None), None)
-            if there < count and (ended is not None or time.monotonic() > deadline):
+            if absent and (ended is not None or time.monotonic() > deadline):
                 evidence = (ended or begun[0]).said().said
-                raise TrialFailed(f"{there} of {count} instances were there to begin", evidence)
+                raise TrialFailed(f"{count - len(absent)} of {count} instances were there to begin", evidence)
         (run.callback_folder(shared) / "go").touch()
         deadline = time.monotonic() + seconds + grace_s
         for one in begun:

@@ -67,6 +67,8 @@ ABOVE = 15
 #: With what an instance ends whose stress was none: well, or as shells say that a program is not there.
 NOT_RUN = (0, 126, 127)
 _MOUNT_S = 20.0
+#: By which name the misbehaving one calls back.
+_THERE = "here"
 _TOOK = re.compile(rb"^Time taken for tests:\s+([\d.]+) seconds", re.MULTILINE)
 _COMPLETE = re.compile(rb"^Complete requests:\s+(\d+)", re.MULTILINE)
 _WRONG = re.compile(rb"^(?:Failed requests|Non-2xx responses):\s+([1-9]\d*)", re.MULTILINE)
@@ -214,7 +216,7 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
         # It ends by itself, but not before the others were waited for.
         seconds = SETTLE_S + patience(math.inf, QUICK_REQUESTS if run.quick else REQUESTS)
         hog = int(available_bytes() * MEMORY_SHARE)
-        words = [BENCH, "after", CALL_BACK, "here", *stress_words(stress, seconds, links[0], hog)]
+        words = [BENCH, "after", CALL_BACK, _THERE, *stress_words(stress, seconds, links[0], hog)]
         volumes = [Volume(str(folder), CALL_BACK)]
         if stress == FULL_DISK:
             volumes.append(Volume(str(held.enter_context(_small_disk(run.folder / FULL_DISK))), FULL_AT))
@@ -223,9 +225,9 @@ def _five(run: BenchRun, runtime: str, stress: str, limits: Limits) -> Iterator[
             begun(run.spec(["/usr/sbin/lighttpd", "-D", "-f", "/bench/lighttpd.conf"], limits, link.path))
         five = _Five([link.inside for link in links[1:]], links[0], process, outputs, folder / "go")
         deadline = time.monotonic() + START_S
-        there = 0
+        there = False
         while not there or not all(answers(address) for address in five.addresses):
-            there += len(callbacks.take())
+            there = there or _THERE in callbacks.take()
             if time.monotonic() > deadline or process.poll() is not None:
                 raise TrialFailed("the five instances did not get ready", five.said())
             time.sleep(0.01)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def test_an_instance_that_creates_two_files_is_there_once(run: BenchRun) -> None
     [
         ((BEGIN, "sleep .3; echo no memory >&2; exit 3"), 1, "no memory"),
         ((f": >{CALL_BACK}/1; : >{CALL_BACK}/2; {BEGIN.replace('NAME', 'else')}", "echo gone; exit 0"), 1, "gone"),
-        (("echo waiting; exec sleep 60", "exec sleep 60"), 0, "waiting"),
+        (("echo waiting; exec sleep 20", "exec sleep 20"), 0, "waiting"),
     ],
 )
 def test_where_not_all_are_there_nobody_begins(
@@ -55,24 +56,27 @@ def test_where_not_all_are_there_nobody_begins(
 ) -> None:
     if there == 0:
         monkeypatch.setattr(several, "READY_S", 0.5)
+    began = time.monotonic()
     with pytest.raises(TrialFailed, match=f"{there} of 2 instances were there to begin") as failed:
         together(run, "native", words_of(*programs), 2, seconds=0.0, grace_s=60.0)
     assert failed.value.details == evidence and not [*run.folder.rglob("go")]
+    assert time.monotonic() - began < 15.0
 
 
 def test_who_does_not_end_within_its_time_is_a_failure(run: BenchRun) -> None:
+    began = time.monotonic()
     with pytest.raises(TrialFailed, match=TIMED_OUT):
-        together(run, "native", words_of(BEGIN, f"{BEGIN}; exec sleep 60"), 2, seconds=0.1, grace_s=0.3)
+        together(run, "native", words_of(BEGIN, f"{BEGIN}; exec sleep 20"), 2, seconds=0.1, grace_s=0.3)
     native: Any = run.runtimes["native"]
-    assert len(native.cleared) == 2
+    assert time.monotonic() - began < 15.0 and len(native.cleared) == 2
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_misbehaving_one_is_there_when_it_says_so_and_not_before(
     run: BenchRun, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    end = f": >{CALL_BACK}/here; exec sleep 60" if is_there else "echo refused >&2; exit 1"
-    programs: Any = {"/bench/bench": f": >{CALL_BACK}/other; sleep .5; {end}", "/usr/sbin/lighttpd": "exec sleep 60"}
+    end = f": >{CALL_BACK}/here; exec sleep 20" if is_there else "echo refused >&2; exit 1"
+    programs: Any = {"/bench/bench": f": >{CALL_BACK}/other; sleep .5; {end}", "/usr/sbin/lighttpd": "exec sleep 20"}
     native: Any = run.runtimes["native"]
     given = native.run_words
 

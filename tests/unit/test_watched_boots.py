@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes import played
+from tests.fakes.boot_data import GATHERED
 
 from vmtailor.analysis.guests.machines import USUAL
 from vmtailor.base.files import records
@@ -18,6 +19,8 @@ from vmtailor.booting import series
 from vmtailor.booting.boot import boot
 from vmtailor.drivers.guest.ready import parse_signal
 from vmtailor.model.boots.boot import Boot, Outcome
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.boots.workload import Nothing, OwnInit, Workload
 from vmtailor.model.machine import Machine
 
@@ -190,3 +193,23 @@ def test_nor_with_another_initial_ram_disk(monkeypatch: pytest.MonkeyPatch, tmp_
         after = (out / "boots.json").stat().st_mtime + 1
         os.utime(initrd, (after, after))
         assert series.Earlier(out).of(plan, schedule) == (found.boots if goes_on else ())
+
+
+def test_an_interrupted_series_keeps_the_boots_until_then_and_goes_on_with_the_next(tmp_path: Path) -> None:
+    made: list[Machine] = []
+
+    def booter(machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
+        made.append(machine)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return Boot(Outcome.READY, (), float(len(made))), GATHERED
+
+    out, plan = tmp_path / "out", OwnInit(parse_signal("login"), 10.0)
+    schedule = series.in_turn([series.variant("base", PLAIN)], 2)
+    with pytest.raises(KeyboardInterrupt):
+        series.run("subject", schedule, plan, out, booter=booter)
+    (kept_,) = records.load(BootSeries, out / "boots.json").boots
+    assert (kept_.variant, kept_.number, kept_.boot.seconds) == ("base", 1, 1.0)
+    found = series.run("subject", schedule, plan, out, before=series.Earlier(out).of(plan, schedule), booter=booter)
+    assert [(one.number, one.boot.seconds) for one in found.boots] == [(1, 1.0), (2, 3.0)] and len(made) == 3
+    assert records.load(BootSeries, out / "boots.json") == found

@@ -135,6 +135,42 @@ def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch:
     assert len(document["pairs"][0]["cells"]) == 7 and document["not_compared"] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("startup", "b.json"), "startup takes no files"),
+        (("all", "b.json"), "all takes no files"),
+        (("report",), "no results were named"),
+        (("report", "--published"), "no results were named"),
+        (("advise", "--weights", "startup=1"), "no results were named"),
+        (("compare",), "compare takes two files"),
+        (("compare", "b.json", "b.json", "b.json"), "compare takes two files"),
+        (("advise", "b.json"), "advise needs --weights"),
+    ],
+)
+def test_files_and_weights_that_are_too_many_or_not_there_are_refused(
+    words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "measure", lambda _: pytest.fail("it was measured"))
+    monkeypatch.chdir(tmp_path)
+    records.save(results(), tmp_path / "b.json")
+    ended = said(*words)
+    assert isinstance(ended.exception, UserInputError) and says in ended.exception.message
+    assert ended.stdout == "" and ended.exception.hint
+
+
+def test_json_is_one_document(tmp_path: Path) -> None:
+    file, page = tmp_path / "b.json", tmp_path / "p.html"
+    records.save(results(), file)
+    for words in ((), ("-o", str(page))):
+        assert json.loads(said("report", str(file), "--json", *words).stdout) == json.loads(file.read_text())
+    assert page.exists()
+    document = json.loads(said("advise", str(file), "--weights", "startup=2", "--json").stdout)
+    assert document["schema"] == "vmtailor/bench-advice/2" and document["weights"] == {"startup": 2.0}
+    (row,) = document["runs"]
+    assert [one["runtime"] for one in row["ranked"]] == ["native", "lxc", "docker"] and row["quick"] is True
+
+
 def test_compare_refuses_what_is_not_alike() -> None:
     one = results()
     full = replace(one, runs=(replace(one.runs[0], quick=False),))

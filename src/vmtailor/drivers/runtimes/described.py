@@ -94,8 +94,8 @@ class DescribedRuntime:
         )
         deadline = time.monotonic() + READY_S
         while True:
-            with contextlib.suppress(CommandFailed):
-                self._do(ready, READY_S)
+            with contextlib.suppress(CommandFailed, HostError):  # one that is stuck does not answer, either
+                self._do(ready, max(_POLL_S, deadline - time.monotonic()))
                 return
             if daemon.poll() is not None or time.monotonic() > deadline:
                 tail = (self._folder / "daemon.log").read_bytes()[-4000:].decode("utf-8", "replace")

@@ -68,7 +68,7 @@ def test_a_block_that_fails_ends_the_looking() -> None:
 def test_what_others_take_is_neither_idle_nor_the_hypervisors_nor_ours() -> None:
     now, before = ProcessorTimes(110.0, 84.0, 3.0), ProcessorTimes(100.0, 80.0, 1.0)
     found = now.noise_since(before, 3.0)
-    assert (found.steal, found.others) == (pytest.approx(0.2), pytest.approx(0.1))
+    assert found.steal == pytest.approx(0.2) and found.others == pytest.approx(0.1)
     assert now.noise_since(before, 5.0).others == 0.0  # cgroups count more finely than the host does
     none = before.noise_since(before, 1.0)
     assert (none.steal, none.others) == (0.0, 0.0)

@@ -66,3 +66,10 @@ def test_numbers_without_end_are_passed_over() -> None:
     long = "9" * 5000
     log = f'{long} 1700000000.4 open("a", 0) = 3 <0.1>\n1 1700000000.4 open("b", 0) = {long} <0.1>\n'
     assert paths_of(log)[1:] == []
+
+
+def test_folders_do_not_add_up_without_end() -> None:
+    log = "".join(f'1 1700000000.{n} chdir("{"a" * 1000}") = 0 <0.1>\n' for n in range(4, 14))
+    log += '1 1700000000.9 open("b", 0) = 3 <0.1>\n'
+    assert paths_of(log)[-1] == ("b",)
+    assert max(len(path) for found in paths_of(log) for path in found) < 6000

@@ -17,8 +17,8 @@ _CHANGING = frozenset({"chdir", "fchdir"})
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.S)
 #: A descriptor with its path, without anything that would be escaped otherwise in a string.
 _DESCRIPTOR = re.compile(r'(?:\d+|AT_FDCWD)<(/[^"\\<>]*)>')
-#: Processes that are kept in mind.
-_MOST = 1 << 16
+#: Processes that are kept in mind, and the longest folder of one: the log is a guest's, and folders add up.
+_MOST, _LONGEST = 1 << 16, 4096
 
 
 def placed(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
@@ -43,7 +43,7 @@ def _placed(event: SyscallEvent, folders: dict[int, str]) -> SyscallEvent:
         known = _DESCRIPTOR.fullmatch(first)
         now = known[1] if known else path
         folders.pop(event.pid, None)
-        if now is not None and now.startswith("/") and len(folders) < _MOST:
+        if now is not None and now.startswith("/") and len(now) <= _LONGEST and len(folders) < _MOST:
             folders[event.pid] = posixpath.normpath(now)
     if event.name in BY_PATH_ALONE and path is not None and path.startswith("/"):
         return replace(event, args=(f'"{path}"', *event.args[1:]))

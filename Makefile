@@ -11,6 +11,8 @@ STAMP := $(VENV)/.installed
 # programs, which `make bench-published` then runs in place of ours.
 SUITES ?= startup,efficiency,memory,isolation,unixbench
 comma := ,
+# Two processes share the tests; tests/conftest.py says which stay together.
+IN_TWO := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 # Minutes that `make bench` may take.
 WITHIN ?= 85
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/crun.toml,vm:stock
@@ -89,13 +91,13 @@ format: setup
 	find native -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 unit: setup
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q $(IN_TWO) tests/unit
 
 contract: setup
-	$(BIN)/pytest -q tests/contract
+	$(BIN)/pytest -q $(IN_TWO) tests/contract
 
 system: setup
-	$(BIN)/pytest -q tests/system
+	$(BIN)/pytest -q $(IN_TWO) tests/system
 
 attack: setup
 	$(BIN)/pytest -q -m attack tests/system --ignore tests/system/test_hostile_guest.py & fitted=$$!; \
@@ -103,10 +105,10 @@ attack: setup
 	  wait $$fitted && exit $$rest
 
 test: check
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest $(IN_TWO) -m "not slow"
 
 test-all: check setup-host
-	$(BIN)/pytest
+	$(BIN)/pytest $(IN_TWO)
 
 bench-fit: setup
 	$(BIN)/python tools/bench_fit.py --out $(BUILD)/bench-fit$(if $(filter command line,$(origin ARCH)),-$(ARCH)).json \

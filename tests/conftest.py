@@ -3,12 +3,16 @@
 
 Property tests try the same examples in each run, so that a commit is judged by what it changed. To look for new ones:
 `pytest --hypothesis-profile=search tests/unit`.
+
+Two processes share the tests (`--numprocesses 2 --dist loadgroup`): a file at a time, longest first, so that no long
+one is left for the end; files that use one bundle, or that would take each other's traces for their own, stay together.
 """
 
 from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 # No deadline: how long an example takes depends on what else the machine does.
@@ -21,3 +25,27 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The same for the end of a terminal, which nohup has ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+#: Files that stay together, by what they share: the one bundle that is fitted from nothing; the host's cgroups.
+_TOGETHER = {
+    "bundle": (
+        "test_fit", "test_interrupted", "test_network", "test_observed", "test_run", "test_run_signals",
+        "test_repaired_kernel", "test_stages", "test_bundle_trials",
+    ),
+    "host": ("test_bench", "test_host_cgroups", "test_private_places"),
+}  # fmt: skip
+_GROUPS = {file: group for group, files in _TOGETHER.items() for file in files}
+#: The longest come first. Who fits a system finds the kernels that the first bundle was fitted with.
+_FIRST = ("bundle", "test_attended_boot", "test_bad_systems", "test_other_processors", "test_system_fit", "host")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    groups = {item: _GROUPS.get(item.path.stem, item.path.stem) for item in items}
+    items.sort(key=lambda item: (_place(groups[item]), item.path.parent.name != "system", "unit" in item.path.parts))
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _place(group: str) -> int:
+    return _FIRST.index(group) if group in _FIRST else len(_FIRST)

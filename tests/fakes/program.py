@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -27,8 +26,7 @@ GUARD_S = 5.0
 @dataclass(frozen=True)
 class Ended:
     """How the program ended. `left_over`: command lines of processes that it started and that outlived it;
-    `left_files`: what is still in its folder for temporary files. `cpu_s`: processor
-    time of it and of all that it waited for."""
+    `left_files`: what is still in its folder for temporary files."""
 
     code: int
     stdout: str
@@ -36,7 +34,6 @@ class Ended:
     seconds: float
     left_over: tuple[str, ...]
     left_files: tuple[str, ...]
-    cpu_s: float = 0.0
 
 
 def argv_of(*arguments: str | Path) -> list[str]:
@@ -159,7 +156,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def finish(running: Started, timeout_s: float) -> Ended:
     """Wait for the end and look around. Fails when it does not end in time."""
-    began, used = time.monotonic(), _used_s()
+    began = time.monotonic()
     try:
         running.process.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -180,14 +177,7 @@ def finish(running: Started, timeout_s: float) -> Ended:
         time.monotonic() - began,
         tuple(left.values()),
         files,
-        _used_s() - used,
     )
-
-
-def _used_s() -> float:
-    """Processor time of our children that have ended, and of theirs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _left(running: Started) -> dict[int, str]:

@@ -8,6 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,12 @@ UNIT = "/etc/systemd/system/scratch.service"
 LESS = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/busybox true\n"
 
 
-def fit(folder: Path, disk: Path, out: str) -> Ended:
+def fit(folder: Path, disk: Path, out: str, env: Mapping[str, str] | None = None) -> Ended:
     (folder / "less.service").write_text(LESS)
     return run_program(
         folder, "fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", "--try", "rcu-expedited",
         "--try-file", f"{UNIT}={folder / 'less.service'}", "-o", folder / out, "--json", timeout_s=3600,
+        env=env,
     )  # fmt: skip
 
 
@@ -107,11 +109,12 @@ def test_why_a_symbol_is_in_is_told_by_the_line_that_asked(fitted: dict[str, Any
     assert any(reason["cause"] == "demanded" and reason["line"] for reason in found["reasons"])
 
 
-def test_a_second_fit_finds_all_of_it(fitted: dict[str, Any], folder: Path, disk: Path) -> None:
-    ended = fit(folder, disk, "again")
-    again = msgspec.json.decode(ended.stdout)
-    assert ended.code == 0 and again["tailored"] == fitted["tailored"]
-    assert ended.cpu_s < 15  # what it takes on a host that does nothing else
+def test_a_second_fit_finds_all_of_it(
+    fitted: dict[str, Any], folder: Path, disk: Path, no_builds: dict[str, str]
+) -> None:
+    ended = fit(folder, disk, "again", no_builds)
+    assert ended.code == 0, ended.stderr
+    assert msgspec.json.decode(ended.stdout)["tailored"] == fitted["tailored"]
     assert (folder / "again" / "disk.raw").stat().st_blocks <= disk.stat().st_blocks + 64
 
 

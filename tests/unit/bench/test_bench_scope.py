@@ -76,3 +76,17 @@ def test_while_its_cgroup_is_there_a_scope_stays_known(place: Path, monkeypatch:
     monkeypatch.setattr(HostCgroups, "remove", lambda *_: False)  # a process in it waits for a disk
     scope.sweep(place)
     assert [entry.name for entry in folder.iterdir()] == [PASSED_ON]  # and takes no room
+
+
+def test_one_that_cannot_be_removed_keeps_none_of_the_others(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders, removed = [left(place, f"vtb-{number}") for number in range(3)], HostCgroups.remove
+    order = [entry.name for entry in os.scandir(place)]
+
+    def refused(cgroups: HostCgroups, name: str, folder: Path) -> bool:
+        if name == order[0]:
+            raise PermissionError(13, "of another")
+        return removed(cgroups, name, folder)
+
+    monkeypatch.setattr(HostCgroups, "remove", refused)
+    scope.sweep(place)
+    assert [folder.name for folder in folders if folder.exists()] == [order[0]]

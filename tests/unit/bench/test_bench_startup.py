@@ -100,10 +100,24 @@ def test_what_an_instance_left_in_place_of_its_report_is_not_followed(tmp_path: 
     assert startup._written(tmp_path / "nothing") == b"" and startup._written(tmp_path / "secret") == b"of the host"
 
 
-def test_who_calls_back_under_another_name_did_not_report() -> None:
-    assert startup.by_number({"1": 2.0, "0": 3.0}, 2) == [3.0, 2.0]
-    with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
-        startup.by_number({"0": 1.0, "else": 2.0}, 2)
+def test_who_calls_back_under_another_name_did_not_report(tmp_path: Path) -> None:
+    with watching(tmp_path) as callbacks:
+        for name in ("0", "else"):
+            (tmp_path / name).touch()
+        with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
+            startup.Reports(callbacks, ["0", "1"]).wait(["0", "1"], time.monotonic() + 0.1)
+
+
+def test_the_first_call_back_of_each_counts(tmp_path: Path) -> None:
+    with watching(tmp_path) as callbacks:
+        reports = startup.Reports(callbacks, ["0"])
+        (tmp_path / "0").touch()
+        reports.wait(["0"], time.monotonic() + 60)
+        first = dict(reports.at)
+        (tmp_path / "0").unlink()
+        (tmp_path / "0").touch()
+        reports.note_until(time.monotonic() + 0.01)
+    assert reports.at == first
 
 
 def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
@@ -140,8 +154,8 @@ def test_an_instance_that_creates_files_without_end_does_not_move_the_deadline(
     callbacks: Any = Restless()
     with pytest.raises(TrialFailed, match="0 of 1 instances said what they are"):
         startup._have_report(run, "native", tmp_path, ["0"], callbacks)
-    with pytest.raises(TrialFailed, match="1 of 2 instances reported"):
-        startup._await(callbacks, 2, time.monotonic() + 0.2)
+    with pytest.raises(TrialFailed, match="0 of 2 instances reported"):
+        startup.Reports(callbacks, ["0", "1"]).wait(["0", "1"], time.monotonic() + 0.2)
 
 
 def test_a_server_that_answers_byte_by_byte_has_one_deadline_for_all_of_it() -> None:

@@ -32,6 +32,8 @@ from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.machine import Accelerator, DiskFormat, DiskMode, Machine
 
 _PANIC = re.compile(r"(?:^|\n)(?:<\d>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? )?Kernel panic - not syncing")
+#: Bytes of what QEMU said that are told.
+_MOST_SAID = 8000
 _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
 
 
@@ -150,9 +152,10 @@ class RunningMachine:
         kill_group(self._process, grace_s)
 
     def stderr(self) -> str:
-        """What QEMU itself has said so far."""
-        self._errors.seek(0)
-        return self._errors.read()[-8000:].decode("utf-8", "replace").strip()
+        """The end of what QEMU itself has said so far. Where it writes is shared with it, and stays as it is."""
+        written = os.fstat(self._errors.fileno()).st_size
+        said = os.pread(self._errors.fileno(), _MOST_SAID, max(0, written - _MOST_SAID))
+        return said.decode("utf-8", "replace").strip()
 
     def _end(self, console: str | None) -> End:
         code = self._process.poll()

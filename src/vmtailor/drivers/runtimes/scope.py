@@ -98,8 +98,11 @@ def _watched(folder: Path) -> Iterator[None]:
 
 def sweep(place: Path = PLACE) -> None:
     """Remove what scopes left whose processes are gone: those that nobody holds locked."""
+    entries: list[os.DirEntry[str]] = []
     with contextlib.suppress(OSError):
-        for entry in list(os.scandir(place)):
+        entries = list(os.scandir(place))
+    for entry in entries:
+        with contextlib.suppress(OSError):  # one that cannot be removed keeps none of the others
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
                 sweep_one(place, entry.name)
 

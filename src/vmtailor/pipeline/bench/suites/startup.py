@@ -14,7 +14,7 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
             figures.append(seconds(CREATE, _all(steps.create, driver.surroundings())))
         started = time.monotonic()
         with spawn(steps.start, **driver.surroundings()) as process:
-            _await(callbacks, 1, started + DEADLINE_S)
+            Reports(callbacks, ["here"]).wait(["here"], started + DEADLINE_S)
             figures.append(seconds(START, time.monotonic() - started))
             _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
             if not steps.stays:
@@ -169,17 +169,35 @@ def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
     return time.monotonic() - before
 
 
-def _await(callbacks: CallBacks, count: int, deadline: float) -> dict[str, float]:
-    """The moments of so many call-backs by their names, on the monotonic clock. Raises TrialFailed."""
-    found: dict[str, float] = {}
-    while len(found) < count:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([callbacks.fd], [], [], left)[0]:
-            raise TrialFailed(f"{len(found)} of {count} instances reported")
+class Reports:
+    """The moments, on the monotonic clock, at which instances call back by these names: the first of each. Whatever
+    else they create is not kept."""
+
+    def __init__(self, callbacks: CallBacks, names: Sequence[str]) -> None:
+        self.names = names
+        self.at: dict[str, float] = {}
+        self._callbacks = callbacks
+
+    def note(self) -> None:
+        """Those that have come since the last time came now."""
         at = time.monotonic()
-        for name in callbacks.take():
-            found.setdefault(name, at)
-    return found
+        for name in self._callbacks.take():
+            if name in self.names:
+                self.at.setdefault(name, at)
+
+    def note_until(self, moment: float) -> None:
+        """Note what comes until then."""
+        while (left := moment - time.monotonic()) > 0:
+            select.select([self._callbacks.fd], [], [], left)
+            self.note()
+
+    def wait(self, names: Sequence[str], deadline: float) -> None:
+        """Wait until these have come. Raises TrialFailed."""
+        while not self.at.keys() >= set(names):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._callbacks.fd], [], [], left)[0]:
+                raise TrialFailed(f"{len(self.at)} of {len(self.names)} instances reported")
+            self.note()
 
 
 @contextlib.contextmanager
@@ -197,20 +215,20 @@ def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple
             specs.append(held.enter_context(run.placed(runtime, spec)))
         commands = [driver.run_words(spec) for spec in specs]
         starts: list[float] = []
-        reports: dict[str, float] = {}
-        for words in commands:
+        reports = Reports(callbacks, [str(number) for number in range(count)])
+        for name, words in zip(reports.names, commands, strict=True):
             starts.append(time.monotonic())
             held.enter_context(spawn(words, **driver.surroundings()))
             if how == "serial":
-                reports |= _await(callbacks, 1, starts[-1] + DEADLINE_S)
+                reports.wait([name], starts[-1] + DEADLINE_S)
             elif how == "staggered":
                 # A report that comes meanwhile has its moment noted now, not when all were begun.
-                reports |= _meanwhile(callbacks, starts[0] + len(starts) * STAGGER_S)
+                reports.note_until(starts[0] + len(starts) * STAGGER_S)
             else:
-                reports |= dict.fromkeys(callbacks.take(), time.monotonic())
-        reports |= _await(callbacks, count - len(reports), starts[0] + DEADLINE_S)
-        yield starts, by_number(reports, count)
-        _have_report(run, runtime, folder, [*reports], callbacks)
+                reports.note()
+        reports.wait(reports.names, starts[0] + DEADLINE_S)
+        yield starts, [reports.at[name] for name in reports.names]
+        _have_report(run, runtime, folder, reports.names, callbacks)
 
 
 def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
@@ -237,26 +255,6 @@ def _written(path: Path) -> bytes:
             return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""
-
-
-def _meanwhile(callbacks: CallBacks, until: float) -> dict[str, float]:
-    """The moments of the call-backs that come until then."""
-    found: dict[str, float] = {}
-    while (left := until - time.monotonic()) > 0:
-        select.select([callbacks.fd], [], [], left)
-        at = time.monotonic()
-        found |= dict.fromkeys(callbacks.take(), at)
-    return found
-
-
-def by_number(reports: Mapping[str, float], count: int) -> list[float]:
-    """Moments in the order of instances, whose numbers are the names by which they called back. Raises TrialFailed."""
-    wanted = [str(number) for number in range(count)]
-    if set(reports) != set(wanted):
-        raise TrialFailed(
-            f"{len(set(reports) & set(wanted))} of {count} instances reported", str(sorted(reports))[:500]
-        )
-    return [reports[name] for name in wanted]
 
 
 def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:

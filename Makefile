@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 SUITES ?= startup,efficiency,memory,isolation,unixbench
 comma := ,
 # Two processes share the tests; tests/conftest.py says which stay together.
-IN_TWO := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+IN_TWO := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 # Minutes that `make bench` may take.
 WITHIN ?= 85
 BENCHED ?= native,containerd,docker,gvisor,lxc,nspawn,podman,examples/runtimes/crun.toml,vm:stock

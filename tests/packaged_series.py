@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import VmtailorError
 from vmtailor.drivers.distribution import choice, packaged
@@ -26,6 +29,13 @@ def _kernels() -> Sequence[PackagedKernel]:
 def packaged_series() -> list[str]:
     """Every series that a baseline can be of, newest first; empty where nothing is packaged."""
     return list(dict.fromkeys(kernel.series for kernel in _kernels()))
+
+
+def each_series() -> list[ParameterSet]:
+    """The same as parameters; all but the newest, which fits take, are `slow`."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if older else []) for older, name in enumerate(packaged_series())
+    ]
 
 
 def packaged_source(series: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.packaged_series import packaged_series, packaged_source
+from tests.packaged_series import each_series, packaged_series, packaged_source
 
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
@@ -33,7 +33,7 @@ def known_of(series: str) -> KnownSource:
     return found.known
 
 
-@pytest.fixture(scope="module", params=packaged_series())
+@pytest.fixture(scope="module", params=each_series())
 def known(request: pytest.FixtureRequest) -> KnownSource:
     return known_of(request.param)
 
@@ -73,6 +73,7 @@ def test_every_expectation_is_a_symbol_or_elsewhere(known: KnownSource) -> None:
         )
 
 
+@pytest.mark.slow
 def test_another_source_gives_another_answer() -> None:
     """6.12 moved the tables of the legacy iptables to a symbol of their own."""
     series = packaged_series()

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.packaged_series import packaged_series, packaged_source
+from tests.packaged_series import each_series, packaged_source
 
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.expr import UNKNOWN, truth
@@ -45,7 +45,7 @@ SEEDS = range(1, 1 + int(os.environ.get("VMTAILOR_TEST_SEEDS", "1")))
 NOT_KNOWN = {"net/wireless/extra-certs"}
 
 
-@pytest.fixture(scope="module", params=packaged_series())
+@pytest.fixture(scope="module", params=each_series())
 def source(request: pytest.FixtureRequest) -> Path:
     return packaged_source(request.param)
 

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.packaged_series import packaged_series, packaged_source
+from tests.packaged_series import each_series, packaged_source
 
 from vmtailor.analysis.changes import catalogue, known
 from vmtailor.analysis.changes.catalogue import Situation
@@ -74,7 +74,7 @@ POOR = {
 }
 
 
-@pytest.fixture(scope="module", params=packaged_series())
+@pytest.fixture(scope="module", params=each_series())
 def source(request: pytest.FixtureRequest) -> Path:
     given = os.environ.get("VMTAILOR_TEST_SOURCE")
     if given:

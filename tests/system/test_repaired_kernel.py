@@ -17,7 +17,7 @@ from vmtailor.pipeline import fitting, repairing
 from vmtailor.pipeline.inputs import prepare
 from vmtailor.pipeline.options import FitOptions
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 COPER = ROOT / "tests/guests/coper"

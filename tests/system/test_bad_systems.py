@@ -67,8 +67,9 @@ def fit(folder: Path, disk: Path, exercise: str, out: Path) -> Ended:
     [
         pytest.param("echo c > /proc/sysrq-trigger\n", WORKS, ("the kernel panicked: sysrq",), id="panics"),
         pytest.param("sleep 9999\n", READY.format(port=80, timeout_s=5), ("did not become ready (http) within 5 s",),
-                     id="never ready"),
-        pytest.param("reboot -f\n", WORKS, ("the machine ended by itself",), id="starts again and again"),
+                     id="never ready", marks=pytest.mark.slow),
+        pytest.param("reboot -f\n", WORKS, ("the machine ended by itself",), id="starts again and again",
+                     marks=pytest.mark.slow),
         pytest.param("", WORKS + STEP.format(argv='["busybox", "nc", "192.0.2.1", "80"]'),
                      ("load step 1 (busybox nc", "reaches nothing outside of its machine"), id="wants a network"),
         pytest.param("", WORKS + '[[says]]\nname = "engine"\nargv = ["docker", "info"]\n',

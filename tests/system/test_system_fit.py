@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.program import Ended, finish, run_program, started
+from tests.fakes.program import finish, run_program, started
 from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.files import records
@@ -43,23 +43,29 @@ UNIT = "/etc/systemd/system/scratch.service"
 LESS = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/busybox true\n"
 
 
-def fit(folder: Path, disk: Path, out: str, env: Mapping[str, str] | None = None) -> Ended:
-    (folder / "less.service").write_text(LESS)
-    return run_program(
-        folder, "fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", "--try", "rcu-expedited",
-        "--try-file", f"{UNIT}={folder / 'less.service'}", "-o", folder / out, "--json", timeout_s=3600,
-        env=env,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def fitted(folder: Path, disk: Path) -> dict[str, Any]:
+def fit(folder: Path, disk: Path, out: str, *more: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What it printed; its bundle is `out`, and the disk stays as it is."""
     before = hashlib.sha256(disk.read_bytes()).hexdigest()
-    ended = fit(folder, disk, "bundle")
+    words: tuple[str | Path, ...] = ("fit", f"disk:{disk}", "-x", EXERCISE, "--memory", "512M", "--boots", "1", *more)
+    ended = run_program(folder, *words, "-o", folder / out, "--json", timeout_s=3600, env=env)
     assert ended.code == 0, ended.stderr
     assert not ended.left_over and not ended.left_files
     assert hashlib.sha256(disk.read_bytes()).hexdigest() == before
     found: dict[str, Any] = msgspec.json.decode(ended.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path, disk: Path) -> dict[str, Any]:
+    return fit(folder, disk, "bundle")
+
+
+@pytest.fixture(scope="module")
+def tuned(fitted: dict[str, Any], folder: Path, disk: Path) -> list[dict[str, Any]]:
+    """What was tried beside the kernel, in a fit of the same system."""
+    (folder / "less.service").write_text(LESS)
+    tried = ("--try", "rcu-expedited", "--try-file", f"{UNIT}={folder / 'less.service'}")
+    found: list[dict[str, Any]] = fit(folder, disk, "tuned", *tried)["tuned"]
     return found
 
 
@@ -78,26 +84,28 @@ def test_it_is_verified_and_its_kernel_is_small(fitted: dict[str, Any], folder: 
     assert not [one.id for one in run.plan.symbols if one.setting.value == "m"]
 
 
+@pytest.mark.slow
 def test_what_was_named_beside_the_kernel_is_tried_and_kept_where_it_is_faster(
-    fitted: dict[str, Any], folder: Path
+    tuned: list[dict[str, Any]], folder: Path
 ) -> None:
-    row = next(one for one in fitted["tuned"] if one["change"] == "rcu-expedited")
+    row = next(one for one in tuned if one["change"] == "rcu-expedited")
     assert row["measured_s"] is not None
     assert row["settings"] == ["rcupdate.rcu_expedited=1"]
     in_vain = ("no difference", "slower", "cannot be told from chance")
     assert row["measured_s"] < 0 if row["kept"] else row["outcome"] in in_vain
-    words = records.load(Bundle, folder / "bundle" / "bundle.json").words
+    words = records.load(Bundle, folder / "tuned" / "bundle.json").words
     assert (row["settings"][0] in words) is row["kept"]
-    ended = run_program(folder / "why", "explain", folder / "bundle", "rcu-expedited", "--json", timeout_s=120)
+    ended = run_program(folder / "why", "explain", folder / "tuned", "rcu-expedited", "--json", timeout_s=120)
     assert ended.code == 0 and (msgspec.json.decode(ended.stdout)["standing"] == "in") is row["kept"]
 
 
+@pytest.mark.slow
 def test_a_file_of_the_disk_is_tried_on_a_copy_that_the_bundle_has_where_it_is_faster(
-    fitted: dict[str, Any], folder: Path, disk: Path
+    tuned: list[dict[str, Any]], folder: Path, disk: Path
 ) -> None:
-    row = next(one for one in fitted["tuned"] if one["change"] == f"file:{UNIT}")
+    row = next(one for one in tuned if one["change"] == f"file:{UNIT}")
     assert row["measured_s"] is not None and row["settings"] == [f"{UNIT}, of {len(LESS)} bytes"]
-    for image, less in ((folder / "bundle" / "disk.raw", row["kept"]), (disk, False)):
+    for image, less in ((folder / "tuned" / "disk.raw", row["kept"]), (disk, False)):
         said = subprocess.run(["debugfs", "-R", f"cat {UNIT}", str(image)], check=True, capture_output=True).stdout
         assert (said.decode() == LESS) is less
 
@@ -112,9 +120,7 @@ def test_why_a_symbol_is_in_is_told_by_the_line_that_asked(fitted: dict[str, Any
 def test_a_second_fit_finds_all_of_it(
     fitted: dict[str, Any], folder: Path, disk: Path, no_builds: dict[str, str]
 ) -> None:
-    ended = fit(folder, disk, "again", no_builds)
-    assert ended.code == 0, ended.stderr
-    assert msgspec.json.decode(ended.stdout)["tailored"] == fitted["tailored"]
+    assert fit(folder, disk, "again", env=no_builds)["tailored"] == fitted["tailored"]
     assert (folder / "again" / "disk.raw").stat().st_blocks <= disk.stat().st_blocks + 64
 
 

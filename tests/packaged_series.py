@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import VmtailorError
@@ -31,7 +31,7 @@ def packaged_series() -> list[str]:
     return list(dict.fromkeys(kernel.series for kernel in _kernels()))
 
 
-def each_series() -> list[ParameterSet]:
+def each_series() -> list[Any]:
     """The same as parameters; all but the newest, which fits take, are `slow`."""
     return [
         pytest.param(name, marks=[pytest.mark.slow] if older else []) for older, name in enumerate(packaged_series())

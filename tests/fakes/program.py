@@ -162,7 +162,7 @@ def finish(running: Started, timeout_s: float) -> Ended:
     except subprocess.TimeoutExpired:
         running.process.terminate()  # it ends what it started
         running.process.wait(20.0)
-        raise
+        raise AssertionError(f"not ended after {timeout_s:.0f} s; it said last:\n{running.stderr[-4000:]}") from None
     left = _left(running)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):

@@ -4,9 +4,13 @@ real, with a system of one program."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.fakes import systems
-from tests.fakes.program import Ended, run_program
+from tests.fakes.program import Ended, finish, run_program, started
 from tests.system.conftest import EXAMPLES
 
 from vmtailor.base.cache.store import Store
@@ -48,6 +52,13 @@ argv = ["touch", "/written"]
 [[load]]
 kind = "host-command"
 argv = ["true"]
+"""
+
+UP = """
+[ready]
+kind = "http"
+port = 80
+
 """
 
 
@@ -113,6 +124,28 @@ def test_a_system_on_a_partition_is_driven_and_its_disk_stays_as_it_is(
     assert ended.code == 0, ended.stderr
     assert found["outcome"] == "ready" and not found["failures"] and found["container"]["requests"] == 6
     assert disk.read_bytes() == before and not ended.left_over and not ended.left_files
+
+
+def test_the_guests_time_stands_still_while_nobody_reads_what_it_says(kernel: KernelBaseline, tmp_path: Path) -> None:
+    """On the instruction clock. It says more than a socket would take, and has a second to shut down."""
+    disk, exercise = disk_of(tmp_path, kernel), tmp_path / "x.toml"
+    exercise.write_text(f"{UP}[stop]\nargv = ['reboot']\ntimeout_s = 1\n")
+    words = ("boot", f"disk:{disk}", "-x", exercise, "--clock", "instructions", "--memory", "256M", "-n", "1", "--json")
+    with started(tmp_path, *words, "-o", tmp_path / "out") as running:
+        while running.process.poll() is None:
+            held(running.process.pid, 2.0)
+            time.sleep(0.2)
+        ended = finish(running, 60)
+    assert ended.code == 0, ended.stderr
+    assert not msgspec.json.decode(ended.stdout)["boots"][0]["boot"]["failures"]
+
+
+def held(pid: int, seconds: float) -> None:
+    """A process that does nothing for so long. It may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_ready_by_a_line_of_the_console_and_what_goes_wrong_is_said(kernel: KernelBaseline, tmp_path: Path) -> None:

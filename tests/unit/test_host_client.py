@@ -173,6 +173,23 @@ def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for(monkeypatch: p
         assert not thread.is_alive()
 
 
+def test_an_answer_that_ends_early_is_wrong() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nsix...")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert asked(get(status=200), server.getsockname()[1]) == [
+            "from the host, GET :80/: the answer ends 4 bytes early"
+        ]
+        thread.join(5)
+
+
 def test_the_ports_that_an_exercise_asks_from_the_host() -> None:
     steps = (
         get(), Step(StepKind.TCP, port=443), Step(StepKind.COMMAND, argv=("x", "8080")),

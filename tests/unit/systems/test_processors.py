@@ -60,7 +60,7 @@ def test_the_console_stays_on_the_boards_port(row: Architecture) -> None:
     alone = qemu_command.command(machine)
     assert words_of(alone).startswith(f"root=/dev/vda console={console},115200 console={console} console=tty0")
     beside = kind.port_console or console
-    for name, ends in (("attendant", Ends(attendant=7)), ("probe", Ends(probe=7))):
+    for name, ends in (("attendant", Ends(console=7)), ("probe", Ends(probe=7))):
         argv = qemu_command.command(machine, ends)
         assert words_of(argv).startswith(f"root=/dev/vda console={beside},115200 console={beside} console=tty0")
         port = ("-device", f"{kind.port_device},chardev={name}") if kind.port_device else ("-serial", f"chardev:{name}")

@@ -81,7 +81,8 @@ def _http(step: Step, port: int) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     connection.connect()
     # The time is for all of it: who sends a byte now and then is not waited for.
-    cut = threading.Timer(TIMEOUT_S, _cut, (connection.sock,))
+    late = threading.Event()
+    cut = threading.Timer(TIMEOUT_S, _cut, (connection.sock, late))
     cut.daemon = True
     cut.start()
     try:
@@ -89,15 +90,17 @@ def _http(step: Step, port: int) -> list[str]:
         answer = connection.getresponse()
         body = answer.read(MOST_BYTES)
     finally:
-        late = not cut.is_alive()
         cut.cancel()
         connection.close()
-    if late:
+    if late.is_set():
         return [f"from the host, {_name(step)} is not answered within {TIMEOUT_S:.0f} s"]
+    if answer.length and len(body) < MOST_BYTES:  # what is left of it
+        return [f"from the host, {_name(step)}: the answer ends {answer.length} bytes early"]
     return _judge(step, body, status=answer.status)
 
 
-def _cut(line: socket.socket) -> None:
+def _cut(line: socket.socket, late: threading.Event) -> None:
+    late.set()  # before anybody sees the end
     with contextlib.suppress(OSError):
         line.shutdown(socket.SHUT_RDWR)
 

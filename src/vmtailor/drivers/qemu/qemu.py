@@ -7,7 +7,6 @@ import contextlib
 import functools
 import os
 import re
-import socket
 import subprocess
 import tempfile
 import time
@@ -38,8 +37,8 @@ _PORT_REFUSED = re.compile(r"Could not set up host forwarding rule '([^']*)'")
 
 
 class RunningMachine:
-    """A machine under way. `serial` is its serial line; `qmp`, and `probe`, the output of its second serial port, are
-    there when they were asked for."""
+    """A machine under way. `serial` is its serial line; `qmp`, and its second serial port, are there when they were
+    asked for: `probe` is the output of one, `attendant` one for a conversation."""
 
     #: Host seconds that QEMU has to greet on its monitor.
     GREETING_S = 20.0
@@ -50,7 +49,7 @@ class RunningMachine:
         serial: SerialLine,
         qmp: Qmp | None,
         probe: SerialLine | None,
-        attendant: socket.socket | None,
+        attendant: SerialLine | None,
         command: str,
         errors: IO[bytes],
         emulator: Emulator,
@@ -213,15 +212,14 @@ def launch(
         errors = stack.enter_context(tempfile.TemporaryFile())
         monitor = stack.enter_context(Qmp()) if qmp else None
         serial = stack.enter_context(SerialLine())
-        second = stack.enter_context(SerialLine()) if probe else None
-        ours, theirs = _pair(stack) if attendant else (None, None)
+        second = stack.enter_context(SerialLine()) if probe or attendant else None
         given = stack.enter_context(handed(wanted, qemu))
         ends = Ends(
             monitor.theirs if monitor else None,
-            second.guest_out if second else None,
+            second.guest_out if second and probe else None,
             given.names,
             tuple(given.sets),
-            theirs.fileno() if theirs else None,
+            second.guest_out if second and attendant else None,
         )
         argv = build(ends, program=qemu.program, sandbox=qemu.sandbox)
         words = [f"{name}={value}" for name, value in wanted.variables.items()]
@@ -233,30 +231,21 @@ def launch(
                 stdout=serial.guest_out,
                 stderr=errors,
                 env=given.environment,
-                pass_fds=[one for one in (ends.qmp, ends.probe, ends.attendant, *given.descriptors) if one is not None],
+                pass_fds=[one for one in (ends.qmp, ends.probe, ends.console, *given.descriptors) if one is not None],
             )
         )
         serial.started()
         if second is not None:
             second.started()
-        if theirs is not None:
-            theirs.close()
-        running = RunningMachine(process, serial, monitor, second, ours, shown, errors, row.emulator)
+        console, talk = (second, serial) if second is not None and attendant else (serial, None)
+        heard = None if attendant else second
+        running = RunningMachine(process, console, monitor, heard, talk, shown, errors, row.emulator)
         if monitor is not None:
             monitor.started()
             if greeted:
                 running.greet()
                 given.settled()
         yield running
-
-
-def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Our end of a second serial port, which does not wait, and QEMU's."""
-    ours, theirs = socket.socketpair()
-    stack.callback(theirs.close)
-    stack.callback(ours.close)
-    ours.setblocking(False)
-    return ours, theirs
 
 
 def start(
@@ -269,8 +258,8 @@ def start(
     greeted: bool = True,
 ) -> contextlib.AbstractContextManager[RunningMachine]:
     """Start a machine; `launch` says what else holds. `probe`: with a second serial port for what the guest says;
-    `attendant`: for a conversation. Raises UserInputError for a
-    disk image that stands on another file of the host."""
+    `attendant`: with one for a conversation, in its place. Raises UserInputError for a disk image that stands on
+    another file of the host."""
     for disk in machine.disks:
         if disk.format is DiskFormat.QCOW2:
             qcow2.require_alone(disk.path)

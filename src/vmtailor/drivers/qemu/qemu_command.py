@@ -31,15 +31,16 @@ _MODES = {
 @dataclass(frozen=True)
 class Ends:
     """What QEMU inherits, besides the serial line on its standard input and output. `qmp`: a connected socket.
-    `probe`: a descriptor for the output of a second serial port; `attendant`: a connected socket that is one, in its
-    place. `names`: what it calls a file, where that is not its
-    path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor set that it is in."""
+    `probe`: a descriptor for the output of a second serial port. `console`: one for that of the board's own, in its
+    place: then standard input and output are the second one, for a conversation with an attendant. `names`: what it
+    calls a file, where that is not its path (drivers/qemu/handover.py); `sets`: descriptors, each with the descriptor
+    set that it is in."""
 
     qmp: int | None = None
     probe: int | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     sets: tuple[tuple[int, int], ...] = ()
-    attendant: int | None = None
+    console: int | None = None
 
     def name(self, path: str) -> str:
         """What QEMU calls the file at a path."""
@@ -101,7 +102,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
 def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
     """The kernel's command line, with the board's serial line by the name that it has beside a second one."""
     beside, alone = machine.type.port_console, f"console={named(machine.architecture).kernel.console}"
-    if not beside or (ends.probe is None and ends.attendant is None):
+    if not beside or (ends.probe is None and ends.console is None):
         return machine.append
     told = (word.partition(",") for word in machine.append)
     return tuple((f"console={beside}" if word == alone else word) + comma + rest for word, comma, rest in told)
@@ -115,16 +116,24 @@ def _memory_words(machine: Machine) -> tuple[str, ...]:
 
 
 def _lines(ends: Ends, known: MachineType) -> list[str]:
-    argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
+    # Pipes, and no socket: drivers/guest/serial_line.py says why.
+    if ends.console is not None:
+        argv = [*_to(ends.console, "serial"), "-serial", "chardev:serial"]
+        argv += ["-chardev", "stdio,id=attendant,signal=off", *_second_port("attendant", known)]
+    else:
+        argv = ["-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"]
     if ends.probe is not None:
-        argv += ["-add-fd", f"fd={ends.probe},set={ends.probe}"]
-        # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
-        argv += ["-chardev", f"file,id=probe,path=/dev/fdset/{ends.probe},append=on", *_second_port("probe", known)]
-    elif ends.attendant is not None:
-        argv += ["-chardev", f"socket,id=attendant,fd={ends.attendant}", *_second_port("attendant", known)]
+        argv += [*_to(ends.probe, "probe"), *_second_port("probe", known)]
     if ends.qmp is not None:
         argv += ["-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"]
     return argv
+
+
+def _to(descriptor: int, name: str) -> tuple[str, ...]:
+    """A chardev of this name that writes to a descriptor."""
+    opened = f"fd={descriptor},set={descriptor}"
+    # Appending: a pipe cannot be emptied, which QEMU tries otherwise.
+    return "-add-fd", opened, "-chardev", f"file,id={name},path=/dev/fdset/{descriptor},append=on"
 
 
 def _second_port(name: str, known: MachineType) -> tuple[str, str]:

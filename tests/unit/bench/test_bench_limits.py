@@ -101,7 +101,8 @@ def test_an_instance_is_in_the_network_that_was_made_for_it() -> None:
 def test_a_report_ends_where_its_program_begins() -> None:
     report = msgspec.json.format(msgspec.json.encode(INSIDE), indent=1) + b"\n"
     assert parted(report + b'{\n"rate": 1\n}\n') == (report, b'{\n"rate": 1\n}\n')
-    assert parted(b"no report") == (b"no report", b"")
+    assert parted(report[:-2]) == (report[:-2], b"")
+    assert parted(b"no such program\n") == (b"", b"no such program\n")
 
 
 def test_the_table_says_how_many_records_there_are() -> None:

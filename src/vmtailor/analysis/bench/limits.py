@@ -92,6 +92,9 @@ def _otherwise(row: RuntimeIdentity, one: RuntimeIdentity, own: Sequence[str], *
 
 
 def parted(said: bytes) -> tuple[bytes, bytes]:
-    """The report that an instance begins with, and what the program said that it became."""
+    """The report that an instance begins with, and what the program said that it became. Who ends before the report
+    begins may have said why."""
+    if not said.startswith(b"{"):
+        return b"", said
     report, end, rest = said.partition(b"\n}\n")
     return (report + end, rest) if end else (said, b"")

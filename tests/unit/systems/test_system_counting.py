@@ -200,5 +200,5 @@ def test_machines_are_counted_as_soon_as_they_are_known(
         *([fit_sides.BASELINE] if units is not UnitsMode.ASK else []),  # progress would be drawn over the question
         *([fit_sides.TAILORED] if units is UnitsMode.KEEP else []),
         "exercise on the fitted kernel",
-        *([] if passes else ["first alone"]),
+        *([] if passes else ["exercise on the fitted kernel", "first alone"]),
     ]

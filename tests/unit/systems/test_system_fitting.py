@@ -172,6 +172,27 @@ def test_what_a_message_asks_for_is_put_back(
     assert [trial.passed for trial in found.trials] == [False, True] and len(seen) == 3
 
 
+def test_what_fails_once_and_asks_for_nothing_is_asked_again_before_a_kernel_is_compiled_for_it(
+    given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
+) -> None:
+    late = "its time to shut down is over"
+    seen = stages(lambda target: failing(late) if len(seen) == 2 else RIGHT)
+    found = fitting.find(given)
+    fitted = repairing.fit_kernel(found)
+    assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True] and len(seen) == 3
+    assert [(one.code, late in one.text) for one in fit.unsteady(found)] == [("unsteady", True)]
+
+
+def test_what_fails_twice_is_a_failure(given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]) -> None:
+    seen = stages(
+        lambda target: failing("no answer") if (target.machine.kernel or "").startswith("/kernel/") else RIGHT
+    )
+    given = replace(given, options=replace(given.options, budget=1))
+    found = fitting.find(given)
+    fitted = repairing.fit_kernel(found)
+    assert fitted.verification.failures == ("no answer",) and len(seen) == 3 and not found.unsteady
+
+
 def test_a_unit_that_newly_fails_is_a_failure_though_the_exercise_passes(
     given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]
 ) -> None:

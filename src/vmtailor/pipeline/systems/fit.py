@@ -166,6 +166,14 @@ def traced_alone(found: SystemFindings) -> Iterator[Warning]:
         )
 
 
+def unsteady(found: SystemFindings) -> Iterator[Warning]:
+    """What failed once, and not again."""
+    for text in found.unsteady:
+        yield Warning(
+            "unsteady", f"failed once on the fitted machine, and passed there when it was asked again: {text}"
+        )
+
+
 def record(
     found: SystemFindings,
     fitted: Fitted,
@@ -200,6 +208,7 @@ def record(
         warnings=(
             *doubts(fitted, baseline, tailored, exercise),
             *traced_alone(found),
+            *unsteady(found),
             *(trimming.warnings(choice) if choice else ()),
             *(tuning.warnings(tuned) if tuned else ()),
         ),

@@ -53,7 +53,8 @@ _MOST_MESSAGES = 40
 @dataclass(eq=False)
 class SystemFindings:
     """What is known so far of the fit of one system. `folder`: of the trace; `before`: its exercise on its own
-    kernel; `costs`: what that kernel's code cost meanwhile, None where that was not counted."""
+    kernel; `costs`: what that kernel's code cost meanwhile, None where that was not counted; `unsteady`: what failed on
+    a fitted machine, and passed there when it was asked again."""
 
     inputs: SystemInputs
     trace: SystemTrace
@@ -64,6 +65,7 @@ class SystemFindings:
     trials: list[Trial] = field(default_factory=list)
     compiled: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
+    unsteady: list[str] = field(default_factory=list)
 
     @property
     def tree(self) -> Tree:
@@ -128,16 +130,27 @@ class SystemFindings:
         )
 
     def verified(self, made: Plan, machine: Machine) -> Verification:
-        """The exercise on a machine, against what it did on the baseline; asked once for the same bytes."""
+        """The exercise on a machine, against what it did on the baseline. What passed is asked once for the same bytes;
+        a failure that asks for nothing may be the host's, and is asked again before kernels are compiled for it."""
         store = self.options.store
         target = target_of(self.inputs, machine)
         key = run_key(self.inputs, target, self.before_key)
         if store.has("verification", key):
             return records.load(Verification, store.path("verification", key) / _VERIFICATION)
-        with step("verify: the exercise on the tailored machine"), temporary.held_folder(self.inputs.scratch) as folder:
-            found = system_verify.verify(target, self.before, folder)
-        if found.passed:  # a failure may be the host's: it is asked again
+        found = self._asked_on("verify: the exercise on the tailored machine", target, made)
+        if not found.passed and not found.needs:
+            again = self._asked_on("verify: once more, since it failed and asked for nothing", target, made)
+            if again.passed:
+                self.unsteady.append(found.failures[0])
+            found = again
+        if found.passed:
             store.get("verification", key, lambda place: records.save(found, place / _VERIFICATION))
+        return found
+
+    def _asked_on(self, title: str, target: SystemTarget, made: Plan) -> Verification:
+        with step(title), temporary.held_folder(self.inputs.scratch) as folder:
+            found = system_verify.verify(target, self.before, folder)
+        if found.passed:
             return found
         return replace(found, needs=tuple(dict.fromkeys((*found.needs, *self._asked_for(found, made)))))
 

@@ -181,6 +181,8 @@ def test_what_fails_once_and_asks_for_nothing_is_asked_again_before_a_kernel_is_
     fitted = repairing.fit_kernel(found)
     assert fitted.verification.passed and [trial.passed for trial in found.trials] == [True] and len(seen) == 3
     assert [(one.code, late in one.text) for one in fit.unsteady(found)] == [("unsteady", True)]
+    # What is in doubt is not kept: a second fit asks for itself.
+    assert repairing.fit_kernel(fitting.find(given)).verification.passed and len(seen) == 4
 
 
 def test_what_fails_twice_is_a_failure(given: SystemInputs, stages: Callable[[Runs], list[SystemTarget]]) -> None:

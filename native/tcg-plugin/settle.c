@@ -15,7 +15,10 @@
 #include <unistd.h>
 
 #define PAUSE_NS 20000
-#define PATIENCE_S 10 // of a host that is so busy that a thread which could run does not come to it
+// A host can be so busy that a thread which could run does not come to it, or its disk so slow. Going on without it
+// would let the guest's time run while it waits, and no figure would say so: the run ends instead.
+#define PATIENCE_MS 300000
+#define LONGEST_MS 1000 // that a pause counts as: who stopped all of QEMU for an hour has not made it wait
 // A thread that wakes another sleeps only after the other is awake, but a scan looks at them one after the other. Three
 // quiet scans in a row leave no room for a hand-over (worker to main thread) to slip through.
 #define QUIET_SCANS 3
@@ -49,10 +52,10 @@ static bool others_sleep(DIR *tasks, long self) {
     return true;
 }
 
-static time_t seconds_now(void) {
+static long milliseconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 void settle(void) {
@@ -65,10 +68,16 @@ void settle(void) {
         if (!tasks)
             die("open /proc/self/task: %s", strerror(errno));
     }
-    time_t end = seconds_now() + PATIENCE_S;
-    for (int quiet = 0; quiet < QUIET_SCANS && seconds_now() <= end;) {
+    long waited = 0, last = milliseconds_now();
+    for (int quiet = 0; quiet < QUIET_SCANS;) {
         quiet = others_sleep(tasks, self) ? quiet + 1 : 0;
-        if (!quiet)
-            nanosleep(&pause, NULL);
+        if (quiet)
+            continue;
+        nanosleep(&pause, NULL);
+        long now = milliseconds_now();
+        waited += now - last < LONGEST_MS ? now - last : LONGEST_MS;
+        last = now;
+        if (waited > PATIENCE_MS)
+            die("QEMU's threads were not done with a device within %d s: the host is too busy", PATIENCE_MS / 1000);
     }
 }

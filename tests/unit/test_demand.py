@@ -58,6 +58,7 @@ def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
         (call("no_such_call"), set()),
         (call("socket", "AF_INET", "SOCK_STREAM", "IPPROTO_TCP"), {"NET", "INET"}),
         (call("socket", "AF_INET6", "SOCK_STREAM", "IPPROTO_TCP"), {"NET", "IPV6"}),
+        (call("socket", "AF_INET6", "SOCK_STREAM", "IPPROTO_MPTCP"), {"NET", "IPV6", "MPTCP", "MPTCP_IPV6"}),
         (call("socket", "AF_UNIX", "SOCK_STREAM", "0"), {"NET", "UNIX"}),
         (call("socket", "AF_INET6", "SOCK_STREAM", "IPPROTO_TCP", error="EAFNOSUPPORT"), set()),
         (call("mount", '"none"', '"/mnt"', '"parts"', "0", "NULL"), {"PARTS_FS"}),
@@ -70,6 +71,9 @@ def symbols_of(*events: SyscallEvent, head: bytes = b"") -> set[str]:
         (call("openat", "AT_FDCWD</proc/self>", '"smaps"', "O_RDONLY"), {"PROC_FS", "PROC_EXTRA"}),
         (call("openat", "AT_FDCWD</>", '"/proc/self/task/9/status"', "O_RDONLY"), {"PROC_FS"}),
         (call("openat", "AT_FDCWD</>", '"/proc/sys/kernel/watches"', "O_RDONLY"), {"PROC_FS", "PROC_SYSCTL", "EPOLL"}),
+        # One that the source makes in a way which is not read, and the folder itself.
+        (call("openat", "AT_FDCWD</>", '"/proc/sys/net/odd/one"', "O_RDONLY"), {"PROC_FS", "PROC_SYSCTL"}),
+        (call("openat", "AT_FDCWD</>", '"/proc/sys"', "O_RDONLY|O_DIRECTORY"), {"PROC_FS", "PROC_SYSCTL"}),
         (call("openat", "AT_FDCWD</>", '"/proc/stat"', "O_RDONLY", error="ENOENT"), set()),
         (call("openat", "AT_FDCWD</>", '"/process"', "O_RDONLY"), set()),
         (call("access", '"/sys/kernel/mm/transparent_hugepage/x"', "R_OK"), {"SYSFS", "TRANSPARENT_HUGEPAGE"}),

@@ -38,7 +38,7 @@ def facts() -> Facts:
         ("fs/parts/lib/tree.c", "PARTS_FS"),  # by addprefix
         ("fs/parts/xattr.c", "PARTS_FS && PARTS_XATTR"),
         ("fs/proc/base.c", "PROC_FS"),
-        ("fs/proc/sysctl.c", "PROC_FS && PROC_SYSCTL"),
+        ("fs/proc/proc_sysctl.c", "PROC_FS && PROC_SYSCTL"),
         ("net/ipv6/af.c", "NET && IPV6"),  # the chain of folders
         ("mm/wide.c", "64BIT"),  # a list in a list
         ("mm/never.c", "1"),  # lib-y

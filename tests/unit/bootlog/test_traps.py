@@ -114,6 +114,24 @@ def test_printing_costs_the_boot_what_is_printed_until_it_ends(tmp_path: Path) -
     assert 0 < spot.share_total < spot.share_kernel < 1
 
 
+def test_what_programs_said_to_the_journal_was_not_printed(tmp_path: Path) -> None:
+    head, kernel = "[    0.000000] box kernel: ", []
+    for n in range(20):
+        at = 0.2 + n / 100
+        calling = f"calling  c{n}_init+0x0/0x10 @ 1"
+        after = at + (87 * (len(calling) + 17) + 10) / 1e6
+        returned = f"initcall c{n}_init+0x0/0x10 returned 0 after 10 usecs"
+        kernel += [f"[    {at:.6f}] box kernel: {calling}\n", f"[    {after:.6f}] box kernel: {returned}\n"]
+    begun = [VERSION.replace("[    0.000000] ", head), *kernel]
+    run = "[    0.500000] box kernel: Run /sbin/init as init process\n"
+    finished = "[    9.000000] box systemd[1]: Startup finished in 500ms (kernel) + 8.5s (userspace) = 9s.\n"
+    said = [f"[    {1 + n / 1000:.6f}] box app[99]: request {n} of a long list was answered\n" for n in range(3000)]
+    quiet = timeline_of(tmp_path, "".join([*begun, run, finished])).console
+    console = timeline_of(tmp_path, "".join([*begun, run, *said, finished])).console
+    assert quiet is not None and quiet.cost_us is not None and quiet.cost_us > 100_000
+    assert console == quiet
+
+
 def test_probes_and_initcalls_nest(tmp_path: Path) -> None:
     log = VERSION + (
         "[    0.100000] clocksource: Switched to clocksource tsc\n"

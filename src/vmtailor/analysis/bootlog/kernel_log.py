@@ -177,7 +177,7 @@ class KernelLog:
             self._message(stamps.micros(seconds, fraction), caller, message, len(line))
 
     def _line(self, line: bytes) -> None:
-        host_us, match = None, None
+        host_us, match, others = None, None, False
         outer = self._outer
         if outer is not None:
             match = outer.regex.match(line)
@@ -187,9 +187,7 @@ class KernelLog:
                     return  # the kernel's own stamp says all, and the offset is long known
                 host_us = self._clock.read(outer, match)
                 if outer.identified:
-                    ident = match[match.re.groups - 1]
-                    if not ident.startswith(b"kernel"):
-                        line = ident + b": " + line
+                    line, others = stamps.with_who_said_it(match, line)
         if self._decoded:
             decoded = stamps.DECODED.match(line)
             line = line[decoded.end() :] if decoded else line
@@ -205,6 +203,7 @@ class KernelLog:
             at_us = self._clock.kernel_us(outer, host_us, at_us, message, self._last_us is None)
         if at_us is not None:
             self._message(at_us, caller, message, len(line))
+            self.observed.not_printed(len(line) + 2 if others else 0)
         elif host_us is None:
             self._bare(message)
         else:

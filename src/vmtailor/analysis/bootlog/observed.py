@@ -164,6 +164,12 @@ class Observed:
             del self.printed[1::2]
         self.printed.append((at_us, self.characters))
 
+    def not_printed(self, characters: int) -> None:
+        """The last line, of so many characters, went to the journal alone: a program said it there, and no console
+        waited for it. 0: it was printed."""
+        self.lines -= bool(characters)
+        self.characters -= characters
+
     def characters_until(self, end_us: int | None) -> int:
         """How much was printed up to a moment; all of it without one."""
         if end_us is None:

@@ -83,6 +83,13 @@ class Outer:
     kernel_clock: bool = False
 
 
+def with_who_said_it(match: re.Match[bytes], message: bytes) -> tuple[bytes, bool]:
+    """A message of a journal, whose prefix matched: with its program's name before it, but the kernel's as it is; and
+    whether it is a program's."""
+    ident: bytes = match[match.re.groups - 1]
+    return (message, False) if ident.startswith(b"kernel") else (ident + b": " + message, True)
+
+
 def _plain(sec: int, frac: int) -> Callable[[re.Match[bytes]], int]:
     return lambda match: micros(match[sec], match[frac])
 

@@ -76,11 +76,11 @@ class AskedSymbols:
         parts = path.strip("/").split("/")
         if parts[0] == "dev" and len(parts) > 1:
             return self.facts.condition("device", "/".join(parts[1:]))
-        if parts[:2] == ["proc", "sys"] and len(parts) > 2:
+        if parts[:2] == ["proc", "sys"]:
             exact = self.facts.condition("sysctl", "/".join(parts[2:]))
             any_folder = self.facts.condition("sysctl", f"*/{parts[-1]}") if len(parts) > 3 else None
             both = [c for c in (exact, any_folder) if c is not None]
-            return disjunction(*both) if both else self.facts.condition("filesystem", "proc")
+            return disjunction(*both) if both else self.facts.file_condition("fs/proc/proc_sysctl.c")
         if parts[0] == "sys":
             places = ("/".join(parts[1:length]) for length in range(len(parts), 1, -1))
             return next((c for name in places if (c := self.facts.condition("sysfs", name)) is not None), None)

@@ -274,8 +274,8 @@ class UseSample(msgspec.Struct, frozen=True, gc=False):
 
 class ConsoleCost(msgspec.Struct, frozen=True):
     """What printing itself cost, up to the end of the boot; `kernel_us`: of it, up to the kernel's end. `lines`,
-    `characters`: of all that was logged. `us_per_char` is measured from the log, or from the speed of the console
-    (`source` says)."""
+    `characters`: of all that the kernel logged. `us_per_char` is measured from the log, or from the speed of the
+    console (`source` says)."""
 
     lines: int
     characters: int

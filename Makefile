@@ -47,7 +47,7 @@ help:
 	@echo "make bench-engines  a stock machine with the engines in it: vmtailor bench --inside vm:build/bench/engines.raw"
 	@echo "make bench-loongson containers on an emulated Loongson-3, none to four at once, beside published figures (root; says its length; resumable)"
 	@echo "make bench-kvm      start-up and kernel work, machines timed beside engines: where KVM works (root)"
-	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, an hour and a half; resumable)"
+	@echo "make bench-aa       how often bench is wrong, from runtimes measured against themselves (root, two to three hours; resumable)"
 	@echo "make bench-overhead what the harness of bench adds to its figures"
 	@echo "make bench-analyze  time the analysis of 100 MB of each kind of log"
 	@echo "make compare-quality  how often compare is wrong, from thirty real boots"

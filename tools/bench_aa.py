@@ -4,7 +4,9 @@
 Each runtime is described twice, under two names, and both are measured as two runtimes would be: in the same randomised
 balanced blocks. A comparison draws some blocks of one figure and sets one name against the other. A/A: they differ by
 chance alone; how many are called better or worse, how many undecided? Injected: one side is made 5 % slower; how many
-are called worse, in the cells whose spread allows that with so many blocks? A run that was interrupted goes on.
+are called worse, in the cells whose spread allows that with so many blocks? After some blocks every figure's spread is
+known, and each test goes on until its figures have as many as that asks for, up to a limit; what it would take beyond
+is named. A run that was interrupted goes on.
 
     tools/bench_aa.py [--out FOLDER] [--repeat N] [--judge]      (root, unless --judge)
 """
@@ -19,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.bench.cells import against
@@ -42,22 +45,28 @@ _WEEK_S = 7 * 86400
 
 @dataclass(frozen=True)
 class Part:
-    """Tests of a suite that are measured in `blocks`. `sizes`: blocks of a comparison; the last is what found and
-    undecided are judged at."""
+    """Tests of a suite. All are measured in `blocks`, then each in as many as its figures ask for, unless that is more
+    than `most`. `sizes`: blocks of comparisons that are made besides those with as many as asked for."""
 
     suite: str
     tests: str
     blocks: int
+    most: int
     sizes: tuple[int, ...]
 
 
 #: All whose trials last about a second at most. A start takes milliseconds and varies by tens of percent: what tells it
 #: is their number.
 PARTS = (
-    Part("startup", "report,http,apart", 500, (10, 40, 160, 400)),
-    Part("unixbench", "dhry2reg,whetstone-double,syscall,pipe,context1", 100, (10, 20, 40, 80)),
+    Part("startup", "report,http,apart", 500, 3000, (10, 40, 160)),
+    Part("unixbench", "dhry2reg,whetstone-double,syscall,pipe,context1", 100, 400, (10, 20, 40)),
 )
 LEVELS = range(len(PARTS[0].sizes))
+#: Standard errors from the middle to an end of the interval of a difference (95 %), from an end to what is to be found
+#: (in nine of ten), and to what is to be ruled out (in 97 of 100).
+_ENDS, _FIND, _SETTLE = 1.96, 1.28, 2.17
+#: More blocks than a spread asks for, since it is not known exactly.
+_SPARE = 1.1
 
 
 @dataclass(frozen=True)
@@ -67,22 +76,38 @@ class Pair:
     name: str
     suite: str
     test: str
+    variant: str
     larger_is_better: bool
     values: tuple[tuple[float, float], ...]
 
-    def deviation(self) -> float:
-        """Of one side, relative to its median: from the differences within blocks, and robust."""
-        middle = statistics.median(value for both in self.values for value in both)
-        differences = [abs(a - b) for a, b in self.values]
-        return 1.4826 * statistics.median(differences) / math.sqrt(2) / middle if middle > 0 else math.inf
+    @cached_property
+    def spread(self) -> float:
+        """Of one side, relative, as the test of ranks sees it: the standard deviation of which the interval between
+        both sides, with all their blocks, would be that wide."""
+        first, second = ([both[side] for both in self.values] for side in (0, 1))
+        found = against(first, second, larger_is_better=self.larger_is_better)
+        if found is None or not found.low or not found.high:
+            return math.inf
+        return math.log(found.high / found.low) / 2 / _ENDS / math.sqrt(2 / len(self.values))
+
+    @property
+    def needed(self) -> float:
+        """Blocks with which 97 of 100 comparisons with itself rule the injected change out."""
+        if math.isinf(self.spread):
+            return math.inf
+        return max(PARTS[0].sizes[0], math.ceil(2 * ((_ENDS + _SETTLE) * self.spread / math.log(INJECTED)) ** 2))
+
+    def allows(self, size: int) -> bool:
+        """Whether the injected change can be found in nine of ten comparisons of so many blocks."""
+        return (_ENDS + _FIND) * self.spread * math.sqrt(2 / size) <= math.log(INJECTED)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What so many comparisons gave, of so many blocks by suite. `found` of `injected` in `able` cells; `unable`: the
-    others; `tests`: whose cells they are."""
+    """What so many comparisons gave. `sizes`: blocks by suite, the least of a cell and the most. `found` of `injected`
+    in `able` cells; `unable`: the others."""
 
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, tuple[int, int]]
     compared: int
     false: int
     undecided: int
@@ -90,12 +115,14 @@ class Judged:
     found: int
     able: tuple[str, ...]
     unable: tuple[str, ...]
-    tests: frozenset[str]
 
     @property
     def size(self) -> str:
         """How many blocks, in words."""
-        return ", ".join(f"n = {size} of {suite}" for suite, size in self.sizes.items())
+        return ", ".join(
+            f"n = {least if least == most else f'{least} to {most}'} of {suite}"
+            for suite, (least, most) in self.sizes.items()
+        )
 
     @property
     def bound(self) -> float:
@@ -121,16 +148,10 @@ def upper_bound(count: int, of: int) -> float:
     return high
 
 
-def allows(deviation: float, size: int) -> bool:
-    """Whether the injected change can be found in nine of ten comparisons of so many values a side with this spread: a
-    test of ranks at 5 % has that power where it is 3.24 standard errors of a difference, over its efficiency."""
-    return (1.96 + 1.28) / math.sqrt(0.955) * deviation * math.sqrt(2 / size) <= INJECTED - 1
-
-
 def pairs(run: HostRun) -> list[Pair]:
     """Every figure that both names of a runtime have, by block, without warm-ups."""
     taken: dict[str, dict[str, dict[int, float]]] = {}
-    known: dict[str, tuple[str, str, bool]] = {}
+    known: dict[str, tuple[str, str, str, bool]] = {}
     for trial in run.trials:
         if trial.block == 0 or not trial.runtime.endswith(("-a", "-b")):
             continue
@@ -138,7 +159,7 @@ def pairs(run: HostRun) -> list[Pair]:
             test = f"{trial.test} {trial.variant}" if trial.suite == SuiteName.STARTUP else trial.test
             name = f"{trial.runtime[:-2]}: {trial.suite} {test}, {figure.name}"
             taken.setdefault(name, {}).setdefault(trial.runtime[-1], {})[trial.block] = figure.value
-            known[name] = (trial.suite, trial.test, figure.larger_is_better)
+            known[name] = (trial.suite, trial.test, trial.variant, figure.larger_is_better)
     found = []
     for name, sides in taken.items():
         both = sorted(set(sides.get("a", {})) & set(sides.get("b", {})))
@@ -148,19 +169,40 @@ def pairs(run: HostRun) -> list[Pair]:
     return found
 
 
+def lacking(found: Sequence[Pair]) -> dict[tuple[str, str, str], int]:
+    """How many blocks are asked for, of each suite, test and variant that has fewer."""
+    more: dict[tuple[str, str, str], int] = {}
+    most = {part.suite: part.most for part in PARTS}
+    for pair in found:
+        if len(pair.values) < pair.needed <= most.get(pair.suite, 0):
+            way = pair.suite, pair.test, pair.variant
+            more[way] = max(more.get(way, 0), min(math.ceil(_SPARE * pair.needed), most[pair.suite]))
+    return more
+
+
+def fixed(found: Sequence[Pair], blocks: Mapping[str, int]) -> dict[str, int]:
+    """So many blocks by suite, for every cell that has them."""
+    return {pair.name: blocks[pair.suite] for pair in found if len(pair.values) >= blocks.get(pair.suite, math.inf)}
+
+
+def asked_for(found: Sequence[Pair], suites: Sequence[str]) -> dict[str, int]:
+    """For every cell of these suites the blocks that its spread asks for, or all that there are."""
+    return {pair.name: int(min(pair.needed, len(pair.values))) for pair in found if pair.suite in suites}
+
+
 def judge(
     found: Sequence[Pair], sizes: Mapping[str, int], comparisons: int = COMPARISONS, seed: int = 1
 ) -> Judged | None:
-    """Compare so many times, each cell in its turn, so many blocks by its suite; None where no cell has enough."""
+    """Compare so many times, each cell that has a size in its turn, so many of its blocks; None where none has."""
     chance = random.Random(f"{seed}/{sorted(sizes.items())}")
-    usable = [pair for pair in found if len(pair.values) >= sizes.get(pair.suite, math.inf)]
+    usable = [pair for pair in found if pair.name in sizes]
     if not usable:
         return None
-    able = {pair.name for pair in usable if allows(pair.deviation(), sizes[pair.suite])}
+    able = {pair.name for pair in usable if pair.allows(sizes[pair.name])}
     false = undecided = injected = called = 0
     for number in range(comparisons):
         pair = usable[number % len(usable)]
-        blocks = chance.sample(pair.values, sizes[pair.suite])
+        blocks = chance.sample(pair.values, sizes[pair.name])
         if chance.random() < 0.5:
             blocks = [(b, a) for a, b in blocks]
         first, second = ([both[side] for both in blocks] for side in (0, 1))
@@ -172,10 +214,11 @@ def judge(
             injected += 1
             called += _verdict(first, slower, pair) is Verdict.WORSE
     unable = tuple(pair.name for pair in usable if pair.name not in able)
-    suites = {pair.suite for pair in usable}
-    compared = {suite: size for suite, size in sizes.items() if suite in suites}
-    tests = frozenset(pair.test for pair in usable)
-    return Judged(compared, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable, tests)
+    taken: dict[str, tuple[int, int]] = {}
+    for pair in usable:
+        least, most = taken.get(pair.suite, (sizes[pair.name], sizes[pair.name]))
+        taken[pair.suite] = min(least, sizes[pair.name]), max(most, sizes[pair.name])
+    return Judged(taken, comparisons, false, undecided, injected, called, tuple(sorted(able)), unable)
 
 
 def _verdict(first: Sequence[float], second: Sequence[float], pair: Pair) -> Verdict:
@@ -184,8 +227,8 @@ def _verdict(first: Sequence[float], second: Sequence[float], pair: Pair) -> Ver
 
 
 def measure(out: Path, repeat: int | None) -> Path:
-    """Measure every runtime under both names, in `repeat` blocks in place of each part's own; goes on with what is
-    there."""
+    """Measure every runtime under both names, in as many blocks as the figures ask for, or in `repeat`; goes on with
+    what is there."""
     out.mkdir(parents=True, exist_ok=True)
     described = []
     for file in RUNTIMES:
@@ -195,14 +238,31 @@ def measure(out: Path, repeat: int | None) -> Path:
             copy.write_text(text.replace(f'name = "{file.stem}"', f'name = "{file.stem}-{side}"', 1))
             described.append(str(copy))
     results = out / "aa.json"
-    image = f"oci:{REPOSITORY / 'build/images/bench'}"
+    words = ["--n", "1", "--quick", "--image", f"oci:{REPOSITORY / 'build/images/bench'}", "--on", ",".join(described)]
+    words += ["-o", str(results)]
     for part in PARTS:
-        words = [sys.executable, "-m", "vmtailor", "bench", part.suite, "--only", part.tests, "--n", "1", "--quick"]
-        words += ["--image", image, "--on", ",".join(described), "--repeat", str(repeat or part.blocks)]
-        ended = subprocess.run([*words, "-o", str(results)], check=False, timeout=_WEEK_S, stdout=subprocess.DEVNULL)
-        if ended.returncode != 0:
-            raise SystemExit(ended.returncode)
+        _bench(part.suite, "--only", part.tests, "--repeat", str(repeat or part.blocks), *words)
+    done: dict[tuple[str, str, str], int] = {}
+    while not repeat:
+        # Blocks that failed are not measured for ever.
+        more = {way: blocks for way, blocks in lacking(_measured(results)).items() if blocks > done.get(way, 0)}
+        if not more:
+            break
+        for (suite, test, variant), blocks in more.items():
+            _bench(suite, "--only", test, "--variant", variant, "--repeat", str(blocks), *words)
+        done |= more
     return results
+
+
+def _bench(suite: str, *words: str) -> None:
+    command = [sys.executable, "-m", "vmtailor", "bench", suite, *words]
+    ended = subprocess.run(command, check=False, timeout=_WEEK_S, stdout=subprocess.DEVNULL)
+    if ended.returncode != 0:
+        raise SystemExit(ended.returncode)
+
+
+def _measured(results: Path) -> list[Pair]:
+    return pairs(records.load(BenchResults, results).runs[-1])
 
 
 def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
@@ -210,7 +270,11 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
     noise = [trial.noise.others + trial.noise.steal for trial in run.trials if trial.noise is not None]
     print(f"{run.host.id}, {len(found)} cells, others took {100 * statistics.median(noise or [0]):.0f} % of the host")
     for pair in found:
-        print(f"  {pair.name:<50} {len(pair.values):4} blocks, spread {100 * pair.deviation():6.2f} %")
+        short = "" if pair.needed <= len(pair.values) else ", fewer than it asks for"
+        print(
+            f"  {pair.name:<50} {len(pair.values):4} blocks, spread {100 * pair.spread:6.2f} %, asks for "
+            f"{pair.needed:4.0f}{short}"
+        )
     print(f"{COMPARISONS} comparisons each; {100 * (INJECTED - 1):.0f} % injected")
     for one in judged:
         share = f"{100 * one.found / one.injected:.1f} % of {one.injected}" if one.injected else "none"
@@ -223,9 +287,11 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
         print("too few blocks")
         return False
     last = judged[-1]
+    tests = {(pair.suite, pair.test) for pair in found}
     asked = {
-        f"all tests measured: {last.size}": last.sizes == {part.suite: part.sizes[-1] for part in PARTS}
-        and all(last.tests.issuperset(part.tests.split(",")) for part in PARTS),
+        "all tests measured": all((part.suite, test) in tests for part in PARTS for test in part.tests.split(",")),
+        "as many blocks as their spread asks for, up to "
+        + ", ".join(f"{part.most} of {part.suite}" for part in PARTS): not lacking(found),
         f"false alarms: the bound is at most {100 * MOST_FALSE:.0f} %": all(one.bound <= MOST_FALSE for one in judged),
         f"found: at least {100 * LEAST_FOUND:.0f} %, {last.size}": last.injected > 0
         and last.found >= LEAST_FOUND * last.injected,
@@ -251,8 +317,11 @@ def main() -> int:
     run = records.load(BenchResults, results).runs[-1]
     found = pairs(run)
     groups = [*((part,) for part in PARTS), PARTS]
-    every = (judge(found, {part.suite: part.sizes[level] for part in group}) for group in groups for level in LEVELS)
-    judged = [one for one in every if one is not None]
+    judged = []
+    for group in groups:
+        sizes = [fixed(found, {part.suite: part.sizes[level] for part in group}) for level in LEVELS]
+        every = (judge(found, one) for one in [*sizes, asked_for(found, [part.suite for part in group])])
+        judged += [one for one in every if one is not None]
     return 0 if show(found, run, judged) else 1
 
 

@@ -42,6 +42,17 @@ def test_the_interval_leaves_out_what_all_orders_say(before: int, after: int) ->
     assert stats.shift(*values)[1:] == (differences[last - 1], differences[-last])
 
 
+@given(SIDE, SIDE)
+def test_the_interval_of_many_values_is_found_without_sorting_all_differences(
+    before: list[float], after: list[float]
+) -> None:
+    sides = [[value * scale for scale in (1.0, 1.5, 2.0) for value in side] for side in (before, after)]
+    with pytest.MonkeyPatch.context() as patched:
+        sorted_all = stats.shift(*sides)
+        patched.setattr(stats, "_MANY_PAIRS", 0)
+        assert stats.shift(*sides) == sorted_all
+
+
 def test_three_values_a_side_never_decide() -> None:
     assert not stats.can_decide(3, 3) and stats.can_decide(4, 4) and stats.can_decide(3, 5)
     assert stats.least_values() == 4

@@ -45,47 +45,92 @@ def test_warm_ups_are_left_out_and_blocks_are_paired() -> None:
     assert pair.name == "native: startup apart warm, start" and len(pair.values) == 5
 
 
+def judged_of(found: list[bench_aa.Pair], size: int, comparisons: int) -> bench_aa.Judged:
+    judged = bench_aa.judge(found, bench_aa.fixed(found, {"startup": size}), comparisons)
+    assert judged is not None
+    return judged
+
+
 @pytest.mark.parametrize("larger", [False, True])
 def test_of_sides_that_are_the_same_few_differ_and_what_is_injected_is_found(larger: bool) -> None:
     found = bench_aa.pairs(run_of(0.015, larger=larger))
-    assert found[0].deviation() == pytest.approx(0.015, rel=0.5)
-    judged = bench_aa.judge(found, {"startup": 20}, comparisons=200)
-    assert judged is not None and judged.compared == 200 and judged.able == (found[0].name,)
+    assert found[0].spread == pytest.approx(0.015, rel=0.3)
+    judged = judged_of(found, 20, 200)
+    assert judged.compared == 200 and judged.able == (found[0].name,)
     assert judged.bound <= bench_aa.MOST_FALSE
     assert judged.found >= bench_aa.LEAST_FOUND * judged.injected > 0
 
 
 def test_a_bias_between_the_names_is_seen() -> None:
-    judged = bench_aa.judge(bench_aa.pairs(run_of(0.01, bias=1.1)), {"startup": 20}, comparisons=100)
-    assert judged is not None and judged.bound > bench_aa.MOST_FALSE
+    assert judged_of(bench_aa.pairs(run_of(0.01, bias=1.1)), 20, 100).bound > bench_aa.MOST_FALSE
 
 
 def test_cells_that_scatter_too_much_are_named_and_not_counted() -> None:
     found = bench_aa.pairs(run_of(0.3))
-    judged = bench_aa.judge(found, {"startup": 10}, comparisons=40)
-    assert judged is not None and judged.injected == 0 and judged.unable == (found[0].name,)
-    assert bench_aa.judge(found, {"startup": 61}) is None  # there are no more blocks
-    assert bench_aa.judge(found, {"unixbench": 10}) is None
+    judged = judged_of(found, 10, 40)
+    assert judged.injected == 0 and judged.unable == (found[0].name,)
+    assert bench_aa.fixed(found, {"startup": 61}) == bench_aa.fixed(found, {"unixbench": 10}) == {}
+    assert bench_aa.judge(found, {}) is None
     assert bench_aa.show(found, run_of(0.3), [judged]) is False
+
+
+def test_a_spread_asks_for_as_many_blocks_as_settle_it() -> None:
+    (quiet,), (noisy,) = (bench_aa.pairs(run_of(spread, 400)) for spread in (0.02, 0.1))
+    assert quiet.needed == 10 and 100 < noisy.needed < 200
+    assert noisy.allows(int(noisy.needed)) and not noisy.allows(10)
+    sizes = bench_aa.asked_for([noisy], ["startup"])
+    judged = bench_aa.judge([noisy], sizes, comparisons=100)
+    assert judged is not None and judged.undecided <= 10 and judged.found >= 90
+    # One value a side tells nothing of a spread.
+    assert bench_aa.pairs(run_of(0.1, 1))[0].needed == float("inf")
+
+
+def test_a_test_goes_on_until_its_figures_have_what_they_ask_for() -> None:
+    run = run_of(0.1)
+    (pair,) = found = bench_aa.pairs(run)
+    way = ("startup", "apart", "warm")
+    assert pair.needed > 60 and bench_aa.lacking(found).keys() == {way}
+    assert pair.needed < bench_aa.lacking(found)[way] <= 1.1 * pair.needed + 1
+    assert bench_aa.lacking(bench_aa.pairs(run_of(0.1, 400))) == {}
+    # What takes more than the limit is not measured for the sake of coming near.
+    assert bench_aa.lacking(bench_aa.pairs(run_of(0.6))) == {}
+    assert bench_aa.asked_for(bench_aa.pairs(run_of(0.6)), ["startup"]) == {pair.name: 60}
+
+
+def test_it_measures_on_by_test_and_ends_where_blocks_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+    found = bench_aa.pairs(run_of(0.1))
+    monkeypatch.setattr(bench_aa, "_bench", lambda suite, *words: asked.append((suite, *words[:5])))
+    monkeypatch.setattr(bench_aa, "_measured", lambda results: found)
+    bench_aa.measure(tmp_path, None)
+    blocks = str(bench_aa.lacking(found)["startup", "apart", "warm"])
+    assert [(suite, *words[:4]) for suite, *words in asked[:2]] == [
+        (part.suite, "--only", part.tests, "--repeat", str(part.blocks)) for part in bench_aa.PARTS
+    ]
+    assert asked[2:] == [("startup", "--only", "apart", "--variant", "warm", "--repeat")] and int(blocks) > 60
+    bench_aa.measure(tmp_path, 5)
+    assert [words[4] for words in asked[3:]] == ["5", "5"]
 
 
 def test_a_part_that_was_not_measured_is_not_passed(capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(0.01, blocks=400)
-    sizes = {part.suite: part.sizes[-1] for part in bench_aa.PARTS}
-    judged = bench_aa.judge(bench_aa.pairs(run), sizes, comparisons=2)
-    assert judged is not None and judged.size == "n = 400 of startup" and judged.false == judged.undecided == 0
+    judged = judged_of(bench_aa.pairs(run), 400, 2)
+    assert judged.size == "n = 400 of startup" and judged.false == judged.undecided == 0
     assert bench_aa.show(bench_aa.pairs(run), run, [replace(judged, compared=400)]) is False
     said = capsys.readouterr().out
-    assert said.count(" NO  ") == 1 and " NO   all tests measured: n = 400 of startup" in said
+    assert said.count(" NO  ") == 1 and " NO   all tests measured" in said
 
 
 def test_every_suite_has_its_own_number_of_blocks() -> None:
     pairs = bench_aa.pairs(run_of(0.01, blocks=80))
-    found = [*pairs, bench_aa.Pair("other", "unixbench", "pipe", False, pairs[0].values[:10])]
-    judged = bench_aa.judge(found, {"startup": 80, "unixbench": 10}, comparisons=20)
+    found = [*pairs, bench_aa.Pair("other", "unixbench", "pipe", "", False, pairs[0].values[:10])]
+    judged = bench_aa.judge(found, bench_aa.fixed(found, {"startup": 80, "unixbench": 10}), comparisons=20)
     assert judged is not None and len(judged.able) == 2
     assert judged.size == "n = 80 of startup, n = 10 of unixbench"
-    assert all(len(part.sizes) == len(bench_aa.LEVELS) and part.sizes[-1] < part.blocks for part in bench_aa.PARTS)
+    judged = bench_aa.judge(found, {"native: startup apart warm, start": 20, "other": 10}, comparisons=2)
+    assert judged is not None and judged.size == "n = 20 of startup, n = 10 of unixbench"
+    assert all(len(part.sizes) == len(bench_aa.LEVELS) for part in bench_aa.PARTS)
+    assert all(part.sizes[-1] < part.blocks < part.most for part in bench_aa.PARTS)
 
 
 def test_what_the_harness_adds_is_measured_with_an_interval(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def bench(
     repeat: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n "
+            min=1, max=10000, help=f"Repetitions of a cell. Default: {REPEAT}; {QUICK_REPEAT} with --quick; 1 with --n "
             "and --inside. Elsewhere at least 2.",
             show_default=False,
         ),

@@ -2,11 +2,12 @@
 """`make bench-aa`: how often `vmtailor bench` is wrong, from real measurements of runtimes against themselves.
 
 Each runtime is described twice, under two names, and both are measured as two runtimes would be: in the same randomised
-balanced blocks. A comparison draws some blocks of one figure and sets one name against the other. A/A: they differ by
-chance alone; how many are called better or worse, how many undecided? Injected: one side is made 5 % slower; how many
-are called worse, in the cells whose spread allows that with so many blocks? After some blocks every figure's spread is
-known, and each test goes on until its figures have as many as that asks for, up to a limit; what it would take beyond
-is named. A run that was interrupted goes on.
+balanced blocks. A comparison draws some blocks of one figure, exchanges the names in half of them, at random, and sets
+one name against the other. A/A: they differ by chance alone; how many are called better or worse, how many undecided?
+Injected: one side is made 5 % slower; how many are called worse, in the cells whose spread allows that with so many
+blocks? And without any exchange: do the names differ, which no chance explains? After some blocks every figure's spread
+is known, and each test goes on until its figures have as many as that asks for, up to a limit; what it would take
+beyond is named. A run that was interrupted goes on.
 
     tools/bench_aa.py [--out FOLDER] [--repeat N] [--judge]      (root, unless --judge)
 """
@@ -65,6 +66,8 @@ LEVELS = range(len(PARTS[0].sizes))
 #: Standard errors from the middle to an end of the interval of a difference (95 %), from an end to what is to be found
 #: (in nine of ten), and to what is to be ruled out (in 97 of 100).
 _ENDS, _FIND, _SETTLE = 1.96, 1.28, 2.17
+#: Standard errors that one cell of fifty reaches by chance in one of twenty runs.
+_BEYOND = 3.29
 #: More blocks than a spread asks for, since it is not known exactly.
 _SPARE = 1.1
 
@@ -96,6 +99,17 @@ class Pair:
         if math.isinf(self.spread):
             return math.inf
         return max(PARTS[0].sizes[0], math.ceil(2 * ((_ENDS + _SETTLE) * self.spread / math.log(INJECTED)) ** 2))
+
+    @property
+    def bias(self) -> float | None:
+        """One name over the other, in all blocks, where that is beyond chance in any of the cells of a run and more
+        than what is of no interest."""
+        first, second = ([both[side] for both in self.values] for side in (0, 1))
+        found = against(first, second, larger_is_better=self.larger_is_better)
+        if found is None or not found.low or not found.high or found.verdict not in (Verdict.BETTER, Verdict.WORSE):
+            return None
+        errors = math.log(found.high * found.low) / 2 / (math.log(found.high / found.low) / 2 / _ENDS)
+        return found.ratio if abs(errors) >= _BEYOND else None
 
     def allows(self, size: int) -> bool:
         """Whether the injected change can be found in nine of ten comparisons of so many blocks."""
@@ -185,15 +199,16 @@ def fixed(found: Sequence[Pair], blocks: Mapping[str, int]) -> dict[str, int]:
     return {pair.name: blocks[pair.suite] for pair in found if len(pair.values) >= blocks.get(pair.suite, math.inf)}
 
 
-def asked_for(found: Sequence[Pair], suites: Sequence[str]) -> dict[str, int]:
-    """For every cell of these suites the blocks that its spread asks for, or all that there are."""
-    return {pair.name: int(min(pair.needed, len(pair.values))) for pair in found if pair.suite in suites}
+def every(found: Sequence[Pair], suites: Sequence[str]) -> dict[str, int]:
+    """All blocks that there are, of every cell of these suites."""
+    return {pair.name: len(pair.values) for pair in found if pair.suite in suites}
 
 
 def judge(
     found: Sequence[Pair], sizes: Mapping[str, int], comparisons: int = COMPARISONS, seed: int = 1
 ) -> Judged | None:
-    """Compare so many times, each cell that has a size in its turn, so many of its blocks; None where none has."""
+    """Compare so many times, each cell that has a size in its turn, so many of its blocks; None where none has. What
+    the names exchanged leaves is chance alone, and another one every time, also where all blocks are drawn."""
     chance = random.Random(f"{seed}/{sorted(sizes.items())}")
     usable = [pair for pair in found if pair.name in sizes]
     if not usable:
@@ -203,8 +218,7 @@ def judge(
     for number in range(comparisons):
         pair = usable[number % len(usable)]
         blocks = chance.sample(pair.values, sizes[pair.name])
-        if chance.random() < 0.5:
-            blocks = [(b, a) for a, b in blocks]
+        blocks = [both if chance.random() < 0.5 else both[::-1] for both in blocks]
         first, second = ([both[side] for both in blocks] for side in (0, 1))
         verdict = _verdict(first, second, pair)
         false += verdict in (Verdict.BETTER, Verdict.WORSE)
@@ -275,6 +289,9 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
             f"  {pair.name:<50} {len(pair.values):4} blocks, spread {100 * pair.spread:6.2f} %, asks for "
             f"{pair.needed:4.0f}{short}"
         )
+    biased = {pair.name: pair.bias for pair in found if pair.bias is not None}
+    for name, ratio in biased.items():
+        print(f"one name differs from the other throughout, {ratio:.3f} to 1: {name}")
     print(f"{COMPARISONS} comparisons each; {100 * (INJECTED - 1):.0f} % injected")
     for one in judged:
         share = f"{100 * one.found / one.injected:.1f} % of {one.injected}" if one.injected else "none"
@@ -292,6 +309,7 @@ def show(found: Sequence[Pair], run: HostRun, judged: Sequence[Judged]) -> bool:
         "all tests measured": all((part.suite, test) in tests for part in PARTS for test in part.tests.split(",")),
         "as many blocks as their spread asks for, up to "
         + ", ".join(f"{part.most} of {part.suite}" for part in PARTS): not lacking(found),
+        "the names differ by chance alone": not biased,
         f"false alarms: the bound is at most {100 * MOST_FALSE:.0f} %": all(one.bound <= MOST_FALSE for one in judged),
         f"found: at least {100 * LEAST_FOUND:.0f} %, {last.size}": last.injected > 0
         and last.found >= LEAST_FOUND * last.injected,
@@ -320,8 +338,8 @@ def main() -> int:
     judged = []
     for group in groups:
         sizes = [fixed(found, {part.suite: part.sizes[level] for part in group}) for level in LEVELS]
-        every = (judge(found, one) for one in [*sizes, asked_for(found, [part.suite for part in group])])
-        judged += [one for one in every if one is not None]
+        sizes.append(every(found, [part.suite for part in group]))
+        judged += [one for size in sizes if (one := judge(found, size)) is not None]
     return 0 if show(found, run, judged) else 1
 
 

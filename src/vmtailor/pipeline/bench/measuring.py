@@ -85,7 +85,7 @@ def measure(job: BenchJob) -> HostRun:
         found, runtimes = [], {}
         for name in job.runtimes:
             one = description.load(name)
-            driver = DescribedRuntime(one, folder / one.name, locate().folder / "enter", cgroups)
+            driver = DescribedRuntime(one, folder / one.name, locate().folder / "enter", cgroups, folder / ".instances")
             with step(f"make {one.title} ready"):
                 identity = _ready(held, driver, BenchImage(tree, Path(job.image_archive), TAG))
             if identity is None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.bench.cells import against
+from vmtailor.analysis.bench.cells import Against, against
 from vmtailor.base.files import records
 from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
 from vmtailor.model.verdict import Verdict
@@ -84,11 +84,16 @@ class Pair:
     values: tuple[tuple[float, float], ...]
 
     @cached_property
+    def whole(self) -> Against | None:
+        """One name against the other, in all blocks as they were measured."""
+        first, second = ([both[side] for both in self.values] for side in (0, 1))
+        return against(first, second, larger_is_better=self.larger_is_better)
+
+    @property
     def spread(self) -> float:
         """Of one side, relative, as the test of ranks sees it: the standard deviation of which the interval between
         both sides, with all their blocks, would be that wide."""
-        first, second = ([both[side] for both in self.values] for side in (0, 1))
-        found = against(first, second, larger_is_better=self.larger_is_better)
+        found = self.whole
         if found is None or not found.low or not found.high:
             return math.inf
         return math.log(found.high / found.low) / 2 / _ENDS / math.sqrt(2 / len(self.values))
@@ -104,8 +109,7 @@ class Pair:
     def bias(self) -> float | None:
         """One name over the other, in all blocks, where that is beyond chance in any of the cells of a run and more
         than what is of no interest."""
-        first, second = ([both[side] for both in self.values] for side in (0, 1))
-        found = against(first, second, larger_is_better=self.larger_is_better)
+        found = self.whole
         if found is None or not found.low or not found.high or found.verdict not in (Verdict.BETTER, Verdict.WORSE):
             return None
         errors = math.log(found.high * found.low) / 2 / (math.log(found.high / found.low) / 2 / _ENDS)

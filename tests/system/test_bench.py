@@ -145,6 +145,7 @@ def test_every_runtime_is_what_its_row_says_and_reports(
 def test_every_engine_that_is_known_starts_serves_and_stops(image: Path, tmp_path: Path, engine: str) -> None:
     if lacking := missing(description.load(engine)):
         pytest.skip(lacking)
+    tmp_path.chmod(0o700)  # what is in it, TMPDIR too, is closed to users that an engine's programs become
     out = tmp_path / "bench.json"
     arguments = words(image, out, "startup", "--only", "report,apart,http", "--on", engine)
     ended = run_program(tmp_path, *arguments, timeout_s=BUILD_S)

@@ -15,14 +15,14 @@ import pytest
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.kernel.kbuild import Toolchain
-from vmtailor.model.option import SubjectKind, given, refuse, result_key, row_of, unkeyed
+from vmtailor.model.option import OptionSubject, given, refuse, result_key, row_of, unkeyed
 from vmtailor.pipeline import fit, fitting, keys
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.systems import fit as system_fit
 from vmtailor.pipeline.systems import fitting as system_fitting
 
 FIT_FIELDS = pytest.mark.parametrize("one", fields(FitOptions), ids=lambda one: one.name)
-KINDS = pytest.mark.parametrize("kind", SubjectKind, ids=lambda kind: kind.name)
+KINDS = pytest.mark.parametrize("kind", OptionSubject, ids=lambda kind: kind.name)
 
 
 def options(tmp_path: Path) -> FitOptions:
@@ -97,7 +97,7 @@ def test_both_keys_of_a_fit_have_every_option_that_it_depends_on(
 @KINDS
 @FIT_FIELDS
 def test_an_option_of_fit_is_accepted_or_refused_by_its_name(
-    one: Field[Any], kind: SubjectKind, tmp_path: Path
+    one: Field[Any], kind: OptionSubject, tmp_path: Path
 ) -> None:
     row = row_of(one)
     before = options(tmp_path)
@@ -116,12 +116,12 @@ def test_what_only_one_kind_has_a_use_for_is_what_it_was() -> None:
     """The table's own words, once more: what an option applies to changes on purpose, and here too."""
     only = {
         kind: {row.name for one in fields(FitOptions) if (row := row_of(one)) and kind not in row.subjects}
-        for kind in SubjectKind
+        for kind in OptionSubject
     }
     images = {"--kernel", "--baseline-config", "--root", "--margin", "--price-margins", "--terminal", "--entrypoint"}
-    assert only[SubjectKind.TREE] == {*images, "--cmd", "--privileged"}
-    assert only[SubjectKind.DISK] == {*only[SubjectKind.TREE], "--authfile", "--max-image-size"}
-    assert only[SubjectKind.IMAGE] == {"--units", "--mask", "--try", "--try-file"}
+    assert only[OptionSubject.TREE] == {*images, "--cmd", "--privileged"}
+    assert only[OptionSubject.DISK] == {*only[OptionSubject.TREE], "--authfile", "--max-image-size"}
+    assert only[OptionSubject.IMAGE] == {"--units", "--mask", "--try", "--try-file"}
 
 
 def test_what_no_result_of_fit_depends_on_is_what_it_was() -> None:

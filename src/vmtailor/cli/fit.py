@@ -18,7 +18,7 @@ from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_file import open_regular
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
-from vmtailor.model.option import SubjectKind, refuse
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
@@ -105,7 +105,7 @@ def fit(
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
     else:
-        refuse(options, SubjectKind.IMAGE, options.reference)
+        refuse(options, OptionSubject.IMAGE, options.reference)
         result = run_fit(options)
     report_stage.show(result, json=json)
     if not result.verified:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-class SubjectKind(Enum):
+class OptionSubject(Enum):
     """A kind of thing that a verb works on; the value is how a refusal names it, and what it advises."""
 
     IMAGE = ("an image", "leave it out: it is for a system with an init of its own")
@@ -34,11 +34,11 @@ class SubjectKind(Enum):
         return self.value[1]
 
 
-ANY = frozenset(SubjectKind)
-IMAGES = frozenset({SubjectKind.IMAGE})
-SYSTEMS = frozenset({SubjectKind.TREE, SubjectKind.DISK})
+ANY = frozenset(OptionSubject)
+IMAGES = frozenset({OptionSubject.IMAGE})
+SYSTEMS = frozenset({OptionSubject.TREE, OptionSubject.DISK})
 #: What is fetched before it is known if it is an image or a system.
-FETCHED = frozenset({SubjectKind.IMAGE, SubjectKind.TREE})
+FETCHED = frozenset({OptionSubject.IMAGE, OptionSubject.TREE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Option:
 
     name: str
     help: str = ""
-    subjects: frozenset[SubjectKind] = ANY
+    subjects: frozenset[OptionSubject] = ANY
     unkeyed: str = ""
     hint: str = ""
 
@@ -89,7 +89,7 @@ def given(record: DataclassInstance) -> tuple[tuple[Option, str], ...]:
     )
 
 
-def refuse(record: DataclassInstance, kind: SubjectKind, subject: str) -> None:
+def refuse(record: DataclassInstance, kind: OptionSubject, subject: str) -> None:
     """Raise UserInputError for options that this kind of subject has no use for. `subject`: as it was given."""
     others = [(row, words) for row, words in given(record) if kind not in row.subjects]
     if others:

@@ -28,7 +28,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
-from vmtailor.model.option import SubjectKind, refuse
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.subject import Init, InitKind, SystemSubject
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
@@ -93,7 +93,7 @@ def refuse_for_images(options: FitOptions) -> None:
     for path, _ in options.files:
         ext4_writer.require_plain(path)
     disk = disk_path(options.reference) is not None
-    refuse(options, SubjectKind.DISK if disk else SubjectKind.TREE, options.reference)
+    refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
         raise UserInputError(
             f"{options.reference} is a system: nobody but you can say what it is there for",

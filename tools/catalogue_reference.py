@@ -18,9 +18,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogu
 HEAD = """<!-- Written by tools/catalogue_reference.py from src/vmtailor/data: change that, then run `make docs`. -->
 # Platform, policy and margins
 
-This page lists the symbols that a tailored kernel has although no trace asked for them. *Platform* is what the machine and
-init need, whatever the container is. *Policy* is what no trace can show: protection, and what speed needs. An entry counts
-only where its condition holds; "where possible" marks entries that a compiler or a kernel version may lack.
+This page lists the symbols that a tailored kernel has although no trace asked for them. *Platform* is what the machine
+and init need, whatever the container is. *Policy* is what no trace can show: protection, and what speed needs. An entry
+counts only where its condition holds; "where possible" marks entries that a compiler or a kernel version may lack.
 `vmtailor explain BUNDLE SYMBOL` names the entry that kept a symbol.
 
 Entries for one architecture only are in its file of `data/architectures`. `src/vmtailor/analysis/changes/catalogue.py`

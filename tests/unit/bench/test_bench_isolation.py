@@ -17,7 +17,7 @@ import pytest
 
 from vmtailor.bench.analysis.cells import cells_of
 from vmtailor.bench.analysis.heat_map import RATIO, SHADES, SILENT, T1, heat_maps, tip
-from vmtailor.bench.analysis.ranking import advise
+from vmtailor.bench.analysis.weighted_ranks import advise
 from vmtailor.bench.model.instance import InstanceSpec, Limits, WriteLimit
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import (

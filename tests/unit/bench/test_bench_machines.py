@@ -14,9 +14,9 @@ from vmtailor.base.files import records
 from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.phrases import title_of
-from vmtailor.bench.analysis.ranking import advise
 from vmtailor.bench.analysis.trial_plan import PlannedTrial
 from vmtailor.bench.analysis.unixbench_index import INDEX
+from vmtailor.bench.analysis.weighted_ranks import advise
 from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName

@@ -14,11 +14,11 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import outputs, records
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.words.text import plain
-from vmtailor.bench.analysis.ranking import advise as analyse
-from vmtailor.bench.analysis.ranking import parse_weights, require_measured
 from vmtailor.bench.analysis.run_merge import merged
 from vmtailor.bench.analysis.run_pairs import Compared, compared, pairs
 from vmtailor.bench.analysis.samples_csv import csv_of
+from vmtailor.bench.analysis.weighted_ranks import advise as analyse
+from vmtailor.bench.analysis.weighted_ranks import parse_weights, require_measured
 from vmtailor.bench.cli.result_tables import show, show_advice, show_compared
 from vmtailor.bench.model.results import BenchResults
 from vmtailor.bench.pages.bench_page import bench_page

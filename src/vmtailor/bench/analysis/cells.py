@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from vmtailor.analysis.statistics import bootstats, stats
 from vmtailor.analysis.statistics.bootstats import Summary
-from vmtailor.bench.analysis.bench_clock import CLOCK, VIRTUAL, is_counted
 from vmtailor.bench.model.bench_machine import STOCK
-from vmtailor.bench.model.results import BenchFailure, BenchTrial, HostRun, TestKey
+from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchFailure, BenchTrial, HostRun, TestKey, is_counted
 from vmtailor.model.verdict import Verdict
 
 #: What all others are compared with.

@@ -68,6 +68,16 @@ def identity(
     )
 
 
+def identified(
+    runtime: str, version: str, said: bytes, here: Mapping[str, Any], expected: str, *, own_kernel: bool, chroot: bool
+) -> RuntimeIdentity:
+    """Return the record of a runtime by what an instance of it printed; with a problem where that is no report."""
+    seen = parse(said)
+    if seen is None:
+        return RuntimeIdentity(runtime, version, problem="it did not report what it is")
+    return identity(runtime, version, seen, here, expected, own_kernel=own_kernel, chroot=chroot)
+
+
 def _isolated(name: str, seen: Mapping[str, Any], here: Mapping[str, Any], *, own: bool) -> Isolated:
     # With a kernel of its own, a namespace's number means nothing: all of them are another kernel's.
     inside = str(seen.get(f"ns_{name}", ""))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmtailor.bench.analysis.trial_cost import LEFT_OUT
+from vmtailor.bench.analysis.schedule import LEFT_OUT
 from vmtailor.bench.model.results import BenchResults, HostRun
 
 

@@ -16,46 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmtailor.analysis.statistics.bootstats import resampled
+from vmtailor.bench.analysis.benchmarks import INDEX, SCORE
 from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
 from vmtailor.bench.model.results import SuiteName
 
-#: The figure of every test.
-SCORE = "score"
 #: The sets of programs that there are, as variants begin with them.
 OURS, PUBLISHED = "our set", "published set"
 _DRAWS = 2000
-
-
-@dataclass(frozen=True)
-class IndexTest:
-    """`baseline`: the score whose index is 10. `seconds`: how long a pass takes, as published. `words`: the published
-    program and its words; `{scratch}` stands for the folder that it works in."""
-
-    title: str
-    baseline: float
-    unit: str
-    seconds: int
-    words: tuple[str, ...]
-
-
-def _copy(size: int, blocks: int) -> tuple[str, ...]:
-    return "fstime", "-c", "-t", "{seconds}", "-d", ".", "-b", str(size), "-m", str(blocks)
-
-
-INDEX: dict[str, IndexTest] = {
-    "dhry2reg": IndexTest("Dhrystone 2 using register variables", 116700.0, "lps", 10, ("dhry2reg", "{seconds}")),
-    "whetstone-double": IndexTest("Double-precision Whetstone", 55.0, "MWIPS", 10, ("whetstone-double",)),
-    "execl": IndexTest("Execl throughput", 43.0, "lps", 30, ("execl", "{seconds}")),
-    "fstime": IndexTest("File copy, 1024 B × 2000", 3960.0, "KBps", 30, _copy(1024, 2000)),
-    "fsbuffer": IndexTest("File copy, 256 B × 500", 1655.0, "KBps", 30, _copy(256, 500)),
-    "fsdisk": IndexTest("File copy, 4096 B × 8000", 5800.0, "KBps", 30, _copy(4096, 8000)),
-    "pipe": IndexTest("Pipe throughput", 12440.0, "lps", 10, ("pipe", "{seconds}")),
-    "context1": IndexTest("Pipe-based context switching", 4000.0, "lps", 10, ("context1", "{seconds}")),
-    "spawn": IndexTest("Process creation", 126.0, "lps", 30, ("spawn", "{seconds}")),
-    "syscall": IndexTest("System call overhead", 15000.0, "lps", 10, ("syscall", "{seconds}")),
-    "shell1": IndexTest("Shell scripts (1 at once)", 42.4, "lpm", 60, ("looper", "{seconds}", "{multi}", "1")),
-    "shell8": IndexTest("Shell scripts (8 at once)", 6.0, "lpm", 60, ("looper", "{seconds}", "{multi}", "8")),
-}
 
 
 @dataclass(frozen=True)
@@ -83,11 +50,6 @@ class IndexTable:
     rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
     overall: tuple[tuple[str, float, float, float], ...]
     engine: str = ""
-
-
-def pass_seconds(test: str, *, quick: bool) -> float:
-    """How long a pass of a test takes: in the quick form a tenth."""
-    return INDEX[test].seconds / (10 if quick else 1)
 
 
 def published_score(test: str, said: str, seconds: float) -> float | None:

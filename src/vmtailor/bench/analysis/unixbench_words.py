@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from vmtailor.bench.analysis.benchmarks import INDEX
 from vmtailor.bench.analysis.cells import NATIVE
-from vmtailor.bench.analysis.unixbench_index import INDEX, Checked, IndexTable, instances
+from vmtailor.bench.analysis.unixbench_index import Checked, IndexTable, instances
 
 
 def index_title(found: IndexTable, facts: Mapping[str, str]) -> str:

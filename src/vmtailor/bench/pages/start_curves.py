@@ -8,10 +8,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vmtailor.bench.analysis.bench_clock import CLOCK
 from vmtailor.bench.analysis.cells import Cell
 from vmtailor.bench.analysis.phrases import amount, title_of
-from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.model.results import CLOCK, SuiteName
 from vmtailor.bench.pages.bench_charts import Scale
 
 #: Fewer samples than these have no distribution to show.

@@ -18,7 +18,7 @@ from vmtailor.base.words.json_text import decoded, finite
 from vmtailor.bench.analysis import instance_limits as seen_limits
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
-from vmtailor.bench.model.results import BenchFailure, RuntimeIdentity, Witness
+from vmtailor.bench.model.results import RuntimeIdentity, Witness
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
 from vmtailor.bench.runtimes.runtime import Runtime
 from vmtailor.bench.runtimes.stopwatch import CallBacks, Timed, timed, watching
@@ -40,10 +40,6 @@ class TrialFailed(VmtailorError):
     def __init__(self, reason: str, evidence: str = "") -> None:
         super().__init__(reason, details=evidence)
 
-    @property
-    def record(self) -> BenchFailure:
-        return BenchFailure(self.message, self.details[-2000:])
-
 
 @dataclass
 class BenchRun:
@@ -53,9 +49,9 @@ class BenchRun:
     job: BenchJob
     folder: Path
     cgroups: Cgroups
-    runtimes: Mapping[str, Runtime]
+    runtimes: dict[str, Runtime] = field(default_factory=dict)
     here: Mapping[str, Any] = field(default_factory=dict)
-    identities: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
+    identities: dict[str, RuntimeIdentity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()

@@ -36,6 +36,7 @@ from vmtailor.pipeline.again import refitting
 from vmtailor.pipeline.again.refitting import RefitRequest
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.running.watching import WatchedRun
+from vmtailor.stages import image as image_stage
 from vmtailor.stages.image import kept_for
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -64,7 +65,7 @@ def reaches(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Reached(options, exercise)
 
     image = Image("oci:x", "sha256:0", ImageConfig("amd64"), "a", "", 0, 0)
-    monkeypatch.setattr(refitting.image_stage, "kept_for", lambda files, store: image)
+    monkeypatch.setattr(image_stage, "kept_for", lambda files, store: image)
     monkeypatch.setattr(refitting, "_kernel", lambda loaded, trace, options: (None, None))
     monkeypatch.setattr(refitting, "assembled", assembled)
 

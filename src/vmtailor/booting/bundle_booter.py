@@ -74,6 +74,6 @@ def kernel_of(machine: Machine) -> str:
     """The kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
     if machine.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
-    if machine.options or machine.machine_options:
-        raise UserInputError("a bundle's machine takes no further options of QEMU")
+    if machine.extras or machine.firmware:
+        raise UserInputError("a bundle's machine takes no further options of its monitor")
     return machine.kernel

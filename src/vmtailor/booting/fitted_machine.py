@@ -30,9 +30,9 @@ def machine_of(loaded: BundleFolder, chosen: Chosen) -> Machine:
     bundle = loaded.bundle
     usual = "host" if chosen.accelerator is Accelerator.KVM else named(bundle.architecture).emulator.cpu_model
     return Machine(
-        architecture=bundle.architecture, kind=bundle.machine,
+        architecture=bundle.architecture, board=bundle.machine,
         memory_bytes=chosen.memory_bytes or bundle.memory_bytes, cpus=bundle.cpus,
-        kernel=str(loaded.kernel), append=(*bundle.words, *chosen.append), disks=(loaded.root,),
+        kernel=str(loaded.kernel), words=(*bundle.words, *chosen.append), disks=(loaded.root,),
         network=bundle.network, cpu_model=chosen.cpu_model or usual, accelerator=chosen.accelerator,
         clock=chosen.clock,
     )  # fmt: skip

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +14,11 @@ RUNS = (("unit.xml", "make unit", 60), ("test.xml", "make test", 2400))
 LONGEST = 15
 
 
+def ranked(seconds: dict[str, float]) -> list[tuple[str, float]]:
+    """Return names and their seconds, the most first."""
+    return sorted(seconds.items(), key=lambda one: -one[1])
+
+
 def shown(path: Path, command: str, goal: float) -> list[str]:
     """Return the lines of one run: its length, the share of each kind of test, and the longest files."""
     if not path.is_file():
@@ -21,7 +26,9 @@ def shown(path: Path, command: str, goal: float) -> list[str]:
     suite = ElementTree.parse(path).getroot().find("testsuite")
     if suite is None:
         return [f"{command}: {path} holds no run"]
-    kinds, files, counted = Counter[str](), Counter[str](), 0
+    kinds: defaultdict[str, float] = defaultdict(float)
+    files: defaultdict[str, float] = defaultdict(float)
+    counted = 0
     for case in suite.iter("testcase"):
         counted += 1
         parts = case.get("classname", "").split(".")
@@ -31,8 +38,8 @@ def shown(path: Path, command: str, goal: float) -> list[str]:
     took = float(suite.get("time", 0))
     return [
         f"{command}: {took:.0f} s for {counted} tests (goal: {goal} s), {suite.get('timestamp')}",
-        "  " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in kinds.most_common()) + ", over both processes",
-        *(f"  {seconds:7.1f} s  {name}" for name, seconds in files.most_common(LONGEST)),
+        "  " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in ranked(kinds)) + ", over both processes",
+        *(f"  {seconds:7.1f} s  {name}" for name, seconds in ranked(files)[:LONGEST]),
     ]
 
 

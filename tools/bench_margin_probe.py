@@ -22,7 +22,7 @@ from vmtailor.booting import bundle as booting_bundle
 from vmtailor.booting.boot import boot
 from vmtailor.booting.bundle import Chosen
 from vmtailor.drivers.rootfs import initramfs
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Machine

@@ -30,8 +30,8 @@ from pathlib import Path
 import msgspec
 from bench_page import publish, say
 
-from vmtailor.analysis.guests.machines import PLACEBO_WORDS
-from vmtailor.analysis.statistics.stats import spread
+from vmtailor.analysis.guests.machine_variants import PLACEBO_WORDS
+from vmtailor.analysis.statistics.significance import spread
 from vmtailor.base.files import records
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.model.machine import Clock

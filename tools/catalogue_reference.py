@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.analysis.changes import catalogue
-from vmtailor.analysis.changes.catalogue import CatalogueEntry, When
+from vmtailor.analysis.changes import symbol_catalogue
+from vmtailor.analysis.changes.symbol_catalogue import CatalogueEntry, When
 from vmtailor.model.architecture import every
 from vmtailor.model.change import Cause
 from vmtailor.model.margin import Margin
@@ -24,7 +24,7 @@ shows it: protection, and what speed needs. An entry counts only where its condi
 entries that a compiler or a kernel version may lack. `vmtailor explain BUNDLE SYMBOL` names the entry that kept it.
 
 What holds for one architecture only stands in its file of `data/architectures`. Format of the files:
-`src/vmtailor/analysis/changes/catalogue.py`.
+`src/vmtailor/analysis/changes/symbol_catalogue.py`.
 """
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out
@@ -86,11 +86,11 @@ def page() -> str:
     parts = [HEAD]
     for cause in (Cause.PLATFORM, Cause.POLICY):
         parts += [f"## {cause.value.capitalize()}\n", "| entry | what | when | why |", "| --- | --- | --- | --- |"]
-        parts += [row(entry) for entry in catalogue.load().entries if entry.cause is cause]
+        parts += [row(entry) for entry in symbol_catalogue.load().entries if entry.cause is cause]
         parts.append("")
     parts.append(MARGINS)
     for margin in Margin:
-        parts += [row(entry) for entry in catalogue.of_margin(margin).entries]
+        parts += [row(entry) for entry in symbol_catalogue.of_margin(margin).entries]
     parts.append("")
     parts.append(LEFT_OUT)
     for architecture in every():

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable, initcall_spans
-from vmtailor.analysis.guests import boots, kernel_log
+from vmtailor.analysis.cost.plugin_counts import SymbolTable, initcall_spans
+from vmtailor.analysis.guests import boots, kernel_complaints
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, plain_files
@@ -21,7 +21,7 @@ from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.qemu.plugin import PluginConfig
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run, Workload
 from vmtailor.model.bundle import EXERCISE, INIT, Bundle
 from vmtailor.model.exercise import Exercise
@@ -145,7 +145,7 @@ class BundleBooter:
         found, gathered = boot(
             machine, workload, scratch, counting=self._counting(table) if exact else None, on_progress=on_progress
         )
-        console = kernel_log.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
+        console = kernel_complaints.named(gathered.console.decode("utf-8", "replace"), table).encode("utf-8", "replace")
         if gathered.counters is not None and gathered.counters.at("init") is None:
             found = replace(found, kernel_warnings=(*found.kernel_warnings, OTHER_INIT))
         return found, replace(gathered, console=console)

@@ -15,7 +15,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator

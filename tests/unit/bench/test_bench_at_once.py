@@ -42,8 +42,7 @@ from vmtailor.model.bench.results import (
 )
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.guest import GuestReport
 from vmtailor.pipeline.bench import benching, measuring, rounds
 from vmtailor.pipeline.bench.bench_run import TrialFailed

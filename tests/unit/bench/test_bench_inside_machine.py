@@ -23,8 +23,7 @@ from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import BenchInside, BenchMachine
 from vmtailor.model.bench.results import SuiteName
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.ending import End, Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import End, Ending, Gathered
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Machine

@@ -22,8 +22,8 @@ from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import STOCK, BenchMachine
 from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
+from vmtailor.model.change import Verdict
 from vmtailor.model.machine import Machine
-from vmtailor.model.verdict import Verdict
 from vmtailor.pipeline.bench import machines
 from vmtailor.pipeline.bench.benching import BenchOptions, bench
 from vmtailor.pipeline.bench.measuring import again

@@ -11,14 +11,14 @@ from vmtailor.analysis.bench.clock import CLOCK
 from vmtailor.analysis.bench.comparing import Pair, compared
 from vmtailor.analysis.bench.counted import BEFORE, by_subsystem, counts
 from vmtailor.analysis.bench.parts import part
-from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.cli.bench.tables import show_compared
 from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.machines import STOCK, BenchMachine
 from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.frames import SourceFrame
+from vmtailor.model.boots.counters import SourceFrame
 from vmtailor.model.machine import Machine
 from vmtailor.pipeline.bench.kernel_subsystems import path_of, subsystems
 from vmtailor.pipeline.bench.suites.on_machines import cannot_tell, per_unit, started

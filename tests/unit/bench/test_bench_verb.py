@@ -41,7 +41,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 from vmtailor.pipeline.bench import benching
 from vmtailor.pipeline.bench.benching import BenchOptions, bench
 from vmtailor.pipeline.bench.measuring import again, planned_trials

@@ -19,9 +19,9 @@ from vmtailor.analysis.bench.cells import Cell, against, cells_of
 from vmtailor.analysis.bench.clock import is_counted
 from vmtailor.analysis.bench.isolation import RANKED
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.model.bench.results import HostRun, SuiteName
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: Resamplings of the cells, and how often one must be first to be called so.
 DRAWS, SURE = 400, 0.95

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from vmtailor.analysis.bench.parts import part
-from vmtailor.analysis.cost.counters import FIRMWARE
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.model.bench.results import BenchFigure
 from vmtailor.model.boots.boot import Boot, Phase

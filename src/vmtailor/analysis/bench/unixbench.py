@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmtailor.analysis.bench.cells import NATIVE, Against, Cell, against
-from vmtailor.analysis.statistics.bootstats import resampled
+from vmtailor.analysis.statistics.boot_statistics import resampled
 from vmtailor.model.bench.results import SuiteName
 
 #: The figure of every test.

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.base.words.text import encodable, plain
+from vmtailor.base.files.user_files import read_regular
+from vmtailor.base.text import encodable, plain
 
 T = TypeVar("T")
 #: Longest record that is read.

@@ -18,9 +18,9 @@ from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.analysis.bench.pages.published import data_n_page, published_page
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import outputs, records
+from vmtailor.base.files import records, user_files
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.cli.bench.tables import show, show_advice, show_compared
 from vmtailor.model.bench.results import BenchResults
 
@@ -36,7 +36,7 @@ def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: b
     """Results as tables, page, CSV or JSON."""
     found = load(files)
     if out is not None:
-        outputs.write(out, bench_page(found).encode())
+        user_files.write_output(out, bench_page(found).encode())
         printed.note(f"written: {out}")
     if csv is not None:
         write_csv(found, csv)
@@ -72,7 +72,7 @@ def _put(page: str, out: Path | None) -> None:
     if out is None:
         printed.lines(page)
     else:
-        outputs.write(out, page.encode())
+        user_files.write_output(out, page.encode())
         printed.note(f"written: {out}")
 
 
@@ -133,5 +133,5 @@ def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, 
 
 def write_csv(found: BenchResults, file: Path) -> None:
     """Every sample, one a line."""
-    outputs.write(file, csv_of(found).encode())
+    user_files.write_output(file, csv_of(found).encode())
     printed.note(f"written: {file}")

@@ -18,9 +18,9 @@ from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.unixbench import IndexTable, checked, index_tables
 from vmtailor.analysis.bench.unixbench_words import CHECK_HEADER, CHECK_TITLE, check_rows, index_rows, index_title
 from vmtailor.analysis.bench.wording import ISOLATION, amount, isolation_row, records_of, title_of
-from vmtailor.base.terminal import Console, Table, Text, for_table
+from vmtailor.base.terminal import Table, TerminalConsole, Text, for_table
 from vmtailor.model.bench.results import BenchResults, HostRun
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 _COLOURS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.SAME: "dim", Verdict.UNDECIDED: "dim"}
 
@@ -51,7 +51,7 @@ def _show_run(run: HostRun) -> None:
             console.print(one)
     for text in run.left_out:
         console.print(Text.assemble(("left out: ", "yellow"), text))
-    Console().print(
+    TerminalConsole().print(
         "Intervals are 95 %; ratios are of medians of the same run. same: a difference of 5 % or more is ruled out; "
         "undecided: the samples do not tell.",
         style="dim",

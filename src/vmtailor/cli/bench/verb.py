@@ -13,7 +13,7 @@ from vmtailor.base import output as printed
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import to_bytes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.cli.bench import reading
 from vmtailor.cli.bench.tables import show
 from vmtailor.drivers.runtimes import description

@@ -17,7 +17,7 @@ from vmtailor.base.errors import ExitCode, HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, require_tool, run, spawn
 from vmtailor.base.progress import step
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.drivers.host.bench_host import stable_name
 from vmtailor.drivers.image import flat_archive
 from vmtailor.drivers.qemu import kvm

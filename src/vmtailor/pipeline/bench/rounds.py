@@ -13,7 +13,7 @@ from vmtailor.analysis.bench.clock import VIRTUAL
 from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, orders
 from vmtailor.analysis.bench.unixbench import INDEX, pass_seconds
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.drivers.runtimes import description
 from vmtailor.drivers.runtimes.in_guest import ROUNDS, at_once, conducting
 from vmtailor.model.architecture import named
@@ -21,7 +21,7 @@ from vmtailor.model.bench.job import BenchJob
 from vmtailor.model.bench.results import BenchFigure, SuiteName
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.counters import Totals
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.exercise import Expect, Step, StepKind
 from vmtailor.pipeline.bench.bench_run import TAG, TrialFailed

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.booting import run_ending
 from vmtailor.booting.relay import RelayOptions, relayed
 from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
-from vmtailor.drivers.host import terminal
+from vmtailor.drivers.host import tty
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
@@ -66,7 +66,7 @@ class RunOptions:
 def run_of(options: RunOptions, image: ImageConfig, network: bool, privileged: bool = False) -> Run:
     """What init is told for this start. `privileged`: whether the container is so where the options do not say. Raises
     UserInputError when there is nothing to execute."""
-    rows, columns = terminal.size()
+    rows, columns = tty.size()
     return Run(
         argv=_argv(options, image),
         env=variables.variables(options.env_files, options.env),
@@ -98,7 +98,7 @@ def _argv(options: RunOptions, image: ImageConfig) -> tuple[str, ...] | None:
 def run_bundle(options: RunOptions, watch: Watch | None = None) -> int:
     """Run to the end; returns the container's exit status. `watch` is told what is refused. Raises GuestError when the
     machine ended before the container had one, HostError when the host could not do its part."""
-    terminal.require_streams()
+    tty.require_streams()
     bundle = load_bundle(options.bundle)
     if options.keep_state:
         raise UserInputError(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.demands import demand_rules, refused
+from vmtailor.analysis.demands import demand_rules, refusals
 from vmtailor.analysis.demands.degradation import MISSING
 from vmtailor.analysis.demands.demand import Demands
-from vmtailor.analysis.demands.refused import Refused, Told
+from vmtailor.analysis.demands.refusals import Refused, Told
 from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base.cache.store import Store
@@ -25,8 +25,8 @@ from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.image import flat_archive
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, INIT, PLAN, TRACE
-from vmtailor.model.observed import ObservedRun
 from vmtailor.model.plan import Plan
+from vmtailor.model.syscalls import ObservedRun
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import rebuilding
 from vmtailor.pipeline.bundles import cached_image
@@ -106,7 +106,7 @@ def judge(loaded: Loaded, observed: ObservedRun, store: Store) -> WatchedRun:
     demands = Demands(
         known, demand_rules.load(row=named(loaded.bundle.architecture)), enabled, _Heads(loaded.files, store)
     )
-    found = refused.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
+    found = refusals.judged(observed.calls, demands, baseline, loaded.config, _failed_on_baseline(loaded.files))
     return WatchedRun(observed, found, facts is not None)
 
 

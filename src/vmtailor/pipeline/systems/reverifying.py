@@ -10,18 +10,18 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from vmtailor.analysis.guests import kernel_log, machines
+from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.booting.bundle import MOST_TABLE_BYTES
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
 from vmtailor.drivers.qemu.accelerator import best_accelerator
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
@@ -91,7 +91,7 @@ def verify_prepared(prepared: PreparedSystem) -> Verification:
     """The exercise on the bundle's machine, judged as when it was fitted. Nothing is written to the disk."""
     bundle, natives = prepared.files.bundle, guest_programs.of(prepared.files.bundle.architecture)
     symbols = prepared.files.data(bundle.system_map, MOST_TABLE_BYTES).decode(errors="replace")
-    built_in = kernel_log.built_in_modules(symbols)
+    built_in = kernel_complaints.built_in_modules(symbols)
     target = SystemTarget(_machine(prepared), prepared.root, prepared.exercise, natives, built_in)
     with temporary.held_folder(scratch_of(prepared.files.store)) as scratch:
         found = system_verify.verify(target, prepared.before, scratch)
@@ -105,7 +105,7 @@ def _machine(prepared: PreparedSystem) -> Machine:
     accelerator = accelerator or best_accelerator(bundle.architecture, files.store)
     machine = machine_of(files.path, bundle, accelerator=accelerator, store=files.store)
     machine = replace(machine, clock=prepared.clock, disks=(prepared.disk,), network=bundle.network)
-    return replace(machine, ports=machines.on_loopback(prepared.exercise.ports))
+    return replace(machine, ports=machine_variants.on_loopback(prepared.exercise.ports))
 
 
 def _record(kind: type[R], files: BundleFolder, name: str) -> R:

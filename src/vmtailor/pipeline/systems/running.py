@@ -15,9 +15,9 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import plain_files, temporary
 from vmtailor.base.files.holes import copy_with_holes
 from vmtailor.base.output import note
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.booting import console
-from vmtailor.drivers.host import bundle_folder, terminal
+from vmtailor.drivers.host import bundle_folder, tty
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu.accelerator import best_accelerator
@@ -38,7 +38,7 @@ def run_system(options: RunOptions) -> int:
     UserInputError for options that only containers have."""
     files = bundle_folder.load_any(options.bundle)
     _refuse(options)
-    terminal.require_streams()
+    tty.require_streams()
     published = ports.chosen(options.ports)
     temporary.require_usable()
     with _disk(options, files) as disk:

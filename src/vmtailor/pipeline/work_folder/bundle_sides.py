@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.cost.side_figures import KernelFacts
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.booting import bundle as booting_bundle
 from vmtailor.booting.bundle import Chosen, Loaded
-from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES
 from vmtailor.drivers.kernel.kernel_source import SourceTree
@@ -74,7 +74,7 @@ def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
             f"the init of {loaded.folder} is of another version, and counts otherwise", hint="fit the image again"
         )
     row = named(bundle.architecture)
-    kernel = packaged.provide(asked.distribution, row, asked.store, subject.trace.kernel_release)
+    kernel = packaged_baseline.provide(asked.distribution, row, asked.store, subject.trace.kernel_release)
     options = replace(
         asked, reference=bundle.image_reference, architecture=bundle.architecture, machine=bundle.machine,
         memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=subject.trace.cpu_model,

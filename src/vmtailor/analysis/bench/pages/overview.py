@@ -16,7 +16,7 @@ from vmtailor.analysis.bench.parts import is_part
 from vmtailor.analysis.bench.wording import amount, title_of
 from vmtailor.model.bench.machines import VM
 from vmtailor.model.bench.results import HostRun, SuiteName, TestKey
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: Figures that a runtime has not, because it has no such step.
 NO_SUCH_STEP = "no such step"

@@ -24,9 +24,9 @@ from typing import IO
 from vmtailor.analysis.bench.isolation import RATIO, SILENT, T1, T2
 from vmtailor.analysis.bench.limits import parted
 from vmtailor.analysis.bench.plan import BenchTest
+from vmtailor.base import notation
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.base.process import run as done
-from vmtailor.base.words import sizes
 from vmtailor.drivers.host.bench_host import available_bytes
 from vmtailor.drivers.host.disk_limits import write_limit
 from vmtailor.drivers.runtimes.networks import Link
@@ -92,9 +92,11 @@ class Isolation(Suite):
             return ()
         limits = limits_of(run)
         disk = (
-            "no limit to disk" if limits.write is None else f"{sizes.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
+            "no limit to disk"
+            if limits.write is None
+            else f"{notation.mebibytes(WRITE_BYTES_S)}/s to {limits.write.path}"
         )
-        words = f"{limits.cpus:g} CPUs, {sizes.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
+        words = f"{limits.cpus:g} CPUs, {notation.mebibytes(MEMORY_BYTES)}, {PIDS} processes, {disk}"
         return (("isolation limits", words),)
 
     def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:

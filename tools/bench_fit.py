@@ -43,6 +43,7 @@ from vmtailor.analysis.ksource.reasons import why_set
 from vmtailor.base.cache.store import Store, cache_root, digest, locked
 from vmtailor.base.errors import BuildError, GuestError, VmtailorError
 from vmtailor.base.files import dot_config, records
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.drivers.kernel import make
 from vmtailor.model.architecture import Architecture, named, presumed
 from vmtailor.model.bundle import RUN
@@ -320,7 +321,7 @@ def deepened(result: Result, chosen: argparse.Namespace, folder: Path) -> Result
 
 
 def save(results: Sequence[Result], out: Path) -> None:
-    records.write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
+    write_atomic(out, json.dumps({r.title: r.document for r in results}, indent=1).encode())
     details = {
         r.title: {
             "timing": asdict(r.timing),
@@ -330,7 +331,7 @@ def save(results: Sequence[Result], out: Path) -> None:
         }
         for r in results
     }
-    records.write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
+    write_atomic(out.with_name(f"{out.stem}-details.json"), json.dumps(details, indent=1).encode())
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.fakes.kernel_tree import read_tree
+from tests.fakes.source_words import using
 
 import vmtailor
 from vmtailor.analysis.changes import symbol_catalogue
@@ -368,22 +369,10 @@ NAMES = re.compile(
 OTHERS = re.compile(r"aarch64|\barm64\b|ttyAMA|pl011|\bgicv|\bmips|riscv|loongson", re.IGNORECASE)
 
 
-def naming(names: re.Pattern[str], *, but: str = "data") -> list[str]:
-    """Lines of the program that name a processor, outside a folder."""
-    code = [path for path in PACKAGE.rglob("*.py") if not path.relative_to(PACKAGE).as_posix().startswith(f"{but}/")]
-    assert len(code) > 200
-    return [
-        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
-        for path in sorted(code)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if names.search(line)
-    ]
-
-
 def test_nothing_but_its_file_names_the_first_processor() -> None:
-    assert naming(NAMES) == []
+    assert using(NAMES, outside="data") == []
 
 
 def test_nothing_but_their_files_names_another_one() -> None:
     """What reads logs knows processors that machines are not fitted for, too."""
-    assert naming(OTHERS, but="analysis/bootlog") == []
+    assert using(OTHERS, outside="analysis/bootlog") == []

@@ -20,6 +20,7 @@ from typing import IO
 
 from vmtailor.base import concurrency, guard
 from vmtailor.base.errors import HostError, VmtailorError
+from vmtailor.base.package_manager import install_command
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from vmtailor.analysis.compare.rows import THRESHOLDS
 from vmtailor.analysis.statistics.significance import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import user_files
+from vmtailor.base.files import regular_files
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Table, TerminalConsole, Text
 from vmtailor.base.text import encodable, plural
@@ -94,7 +94,7 @@ def compare(
         Thresholds(threshold / 100, threshold_ms * 1000),
     )
     if output is not None:
-        user_files.write_output(output, compare_page(found).encode())
+        regular_files.write_output(output, compare_page(found).encode())
         printed.note(f"written: {output}")
     if json:
         printed.json_bytes([to_bytes(found)])

@@ -12,7 +12,7 @@ from vmtailor.analysis.compare.gate import Judged, judge, parse_budget, shown
 from vmtailor.analysis.compare.gate_document import FAILED, Document, read
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.files.user_files import read_regular
+from vmtailor.base.files.regular_files import read_regular
 from vmtailor.base.terminal import Table, TerminalConsole, Text
 
 

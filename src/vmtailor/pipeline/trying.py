@@ -15,7 +15,7 @@ from vmtailor.analysis.cost.attribution import by_table, rows_of
 from vmtailor.analysis.guests.machine_variants import countable
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records, user_files
+from vmtailor.base.files import records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import series
@@ -55,7 +55,7 @@ def on_machine(
 ) -> BootSeries:  # fmt: skip
     """Try changes on a machine with an init of its own. First one boot that shows more of itself, for what is expected.
     To judge by instructions, the kernel must be `known`."""
-    user_files.make_folder(out)
+    regular_files.make_folder(out)
     booter: Booter = plain_boot
     if judged_by is JudgedBy.INSTRUCTIONS:
         if known is None or store is None:
@@ -89,7 +89,7 @@ def on_bundle(
         raise UserInputError("a bundle's trials are judged by ready or by instructions")
     if judged_by is JudgedBy.INSTRUCTIONS:
         subject = subject.on(Clock.INSTRUCTIONS)
-    user_files.make_folder(out)
+    regular_files.make_folder(out)
     if subject.machine.clock is Clock.INSTRUCTIONS:
         predict = by_cost(_cost(subject, out), judged_by)
     else:

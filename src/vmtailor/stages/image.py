@@ -16,7 +16,7 @@ from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.base.files.user_files import open_regular
+from vmtailor.base.files.regular_files import open_regular, write_atomic
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
 from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
@@ -413,7 +413,7 @@ def _check_start(image: Image, store: Store) -> None:
         )
     check_entry_point(tree, image)
     said = _mixed(strangers(tree, image), image)
-    records.write_atomic(passed, said.encode("utf-8", "replace"), private=True)
+    write_atomic(passed, said.encode("utf-8", "replace"), private=True)
     _note(said)
 
 

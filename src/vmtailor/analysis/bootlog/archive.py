@@ -19,7 +19,7 @@ from typing import IO
 import zstandard
 
 from vmtailor.base import notation
-from vmtailor.base.files.user_files import kind_of
+from vmtailor.base.files.regular_files import kind_of
 
 CHUNK = 1 << 20
 #: How long a named pipe is waited for.

@@ -19,7 +19,7 @@ from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.analysis.timeline.boot_json import from_json
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.records import MOST_BYTES
-from vmtailor.base.files.user_files import read_regular
+from vmtailor.base.files.regular_files import read_regular
 from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.user_files import kind_of
+from vmtailor.base.files.regular_files import kind_of
 from vmtailor.base.text import plain
 
 #: A name in a folder, or in a folder of it: no way up, nothing hidden, nothing that a terminal or a shell would obey.

@@ -12,7 +12,7 @@ from vmtailor.analysis.guests.machine_variants import on_loopback, usual
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import user_files
+from vmtailor.base.files import regular_files
 from vmtailor.base.progress import step
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot as plain_boot
@@ -112,7 +112,7 @@ def _attributed(prepared: Prepared) -> BootCost:
 
 def _booted(prepared: Prepared) -> BootSeries:
     asked, machine, workload = prepared.asked, prepared.machine, prepared.workload
-    user_files.make_folder(asked.out)
+    regular_files.make_folder(asked.out)
     if asked.debug_initcalls:
         machine = profile.with_initcalls(machine)
     if asked.sample:

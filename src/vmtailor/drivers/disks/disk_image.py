@@ -16,7 +16,7 @@ import msgspec
 from vmtailor.base import figures, notation
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import temporary
-from vmtailor.base.files.user_files import open_regular
+from vmtailor.base.files.regular_files import open_regular
 from vmtailor.base.process import CommandFailed
 from vmtailor.drivers.disks.sandbox import run_shut_in
 from vmtailor.drivers.image.allowance import free_bytes, require_room

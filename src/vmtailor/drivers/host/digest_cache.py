@@ -15,7 +15,7 @@ from io import BufferedReader
 from vmtailor.base.cache.store import Store, digest, require_own
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.digests import SHA256, sha256_of_rest
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 
 _KIND = "content"
 #: Seconds for which a changed file is too new to be remembered.

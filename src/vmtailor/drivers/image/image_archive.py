@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.user_files import open_regular
+from vmtailor.base.files.regular_files import open_regular
 from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room
 from vmtailor.drivers.image.decompress import CHUNK, chunks_of, is_compressed
 from vmtailor.drivers.image.documents import DOCUMENT_BYTES, BadConfig, parse_json

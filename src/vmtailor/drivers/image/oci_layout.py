@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.user_files import kind_of, open_regular
+from vmtailor.base.files.regular_files import kind_of, open_regular
 from vmtailor.drivers.image import manifests
 from vmtailor.drivers.image.allowance import ImageLimits, too_much
 from vmtailor.drivers.image.documents import DOCUMENT_BYTES, BadConfig

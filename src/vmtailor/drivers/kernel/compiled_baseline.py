@@ -15,7 +15,8 @@ from pathlib import Path
 from vmtailor.base import process
 from vmtailor.base.cache.store import Store, digest, locked
 from vmtailor.base.errors import BuildError, UserInputError
-from vmtailor.base.files import dot_config, records
+from vmtailor.base.files import dot_config
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.notation import module_name
 from vmtailor.base.progress import step
 from vmtailor.drivers.kernel import kernel_source, make
@@ -139,7 +140,7 @@ def _whole(source: Path, work: Path, config_file: Path | None, toolchain: make.T
             raise BuildError("the kernel's own configuration step failed", details=error.details) from error
         base = dot_config.parse((work / ".config").read_text("utf-8"))
     whole = work / "baseline.config"
-    records.write_atomic(whole, dot_config.render(base | added(row)).encode(), private=True)
+    write_atomic(whole, dot_config.render(base | added(row)).encode(), private=True)
     return whole
 
 

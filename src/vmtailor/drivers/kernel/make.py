@@ -16,7 +16,8 @@ from pathlib import Path
 from vmtailor.base import figures, process
 from vmtailor.base.cache.store import cache_root, disk_full_is_a_host_error
 from vmtailor.base.errors import BuildError, HostError, UserInputError
-from vmtailor.base.files import dot_config, records
+from vmtailor.base.files import dot_config
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.progress import ProgressStep, step
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.kernel import Configured, LostSymbol
@@ -201,7 +202,7 @@ def configure(source: Path, build_dir: Path, fragment: Iterable[tuple[str, str]]
     """
     wanted = dict(fragment)
     wanted_file = build_dir / "wanted.config"
-    records.write_atomic(wanted_file, dot_config.render(wanted).encode(), private=True)
+    write_atomic(wanted_file, dot_config.render(wanted).encode(), private=True)
     env = environment() | {"KCONFIG_ALLCONFIG": str(wanted_file)}
     symbols = _resolve(source, build_dir, "allnoconfig", toolchain, env)
     return _configured(source, build_dir, symbols, lost(wanted, symbols))
@@ -214,7 +215,7 @@ def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: 
         text = config_file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserInputError(f"the configuration {config_file} cannot be read: {error}") from error
-    records.write_atomic(build_dir / ".config", text.encode(), private=True)
+    write_atomic(build_dir / ".config", text.encode(), private=True)
     symbols = _resolve(source, build_dir, "olddefconfig", toolchain, environment())
     return _configured(source, build_dir, symbols, ())
 
@@ -376,7 +377,7 @@ def _remember_objects(build_dir: Path, total_y: int, objects: int) -> None:
         seen = [pair for pair in json.loads(path.read_text()) if pair[0] != total_y]
     except (OSError, ValueError, LookupError, TypeError):
         seen = []
-    records.write_atomic(path, json.dumps([*seen, [total_y, objects]][-50:]).encode(), private=True)
+    write_atomic(path, json.dumps([*seen, [total_y, objects]][-50:]).encode(), private=True)
 
 
 def _compile_error(error: process.CommandFailed) -> BuildError | HostError:

@@ -19,7 +19,7 @@ from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import digest, writing
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import records, temporary, user_files
+from vmtailor.base.files import records, regular_files, temporary
 from vmtailor.base.text import plain
 from vmtailor.booting import bundle as booting_bundle
 from vmtailor.booting.bundle import Loaded
@@ -206,7 +206,7 @@ def _observed(request: RefitRequest, loaded: Loaded) -> ObservedRun | None:
         where = str(loaded.folder / OBSERVED)
         found.append(records.from_bytes(ObservedRun, loaded.files.data(OBSERVED, OBSERVED_BYTES), where))
     for path in request.observed:
-        data = user_files.read_regular(path, "what was refused,", OBSERVED_BYTES)
+        data = regular_files.read_regular(path, "what was refused,", OBSERVED_BYTES)
         hint = "vmtailor run --observed FILE BUNDLE writes it"
         one = records.from_bytes(ObservedRun, data, str(path), hint=hint)
         if one.image_digest != loaded.bundle.image_digest:

@@ -15,7 +15,7 @@ from vmtailor.analysis.ksource import facts as ksource_facts
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
-from vmtailor.base.files import dot_config, records, user_files
+from vmtailor.base.files import dot_config, records, regular_files
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.booting import series
@@ -113,7 +113,7 @@ def attributed(
     identity = digest(repr(machine), *(Path(file) for file in (machine.kernel, machine.initrd) if file))
     if (out / RECORD).is_file() and (saved := records.load(BootCost, out / RECORD)).machine == identity:
         return saved  # counted by a run that was interrupted, or a first one
-    user_files.make_folder(out)
+    regular_files.make_folder(out)
     folder = out / "attribution"
     # The line that ends the boot must be printed.
     words = tuple(word for word in machine.append if word != "quiet" and not word.startswith("loglevel="))

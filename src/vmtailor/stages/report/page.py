@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, counts
 from vmtailor.base import figures, pages
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun

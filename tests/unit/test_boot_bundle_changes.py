@@ -21,11 +21,11 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.figures import NARROW_SPACE
 from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
-from vmtailor.booting import bundle
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
 from vmtailor.cli.boots.asked import Asked
 from vmtailor.cli.tables.cost_table import show_cost
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction
 from vmtailor.model.boots.ending import Gathered
@@ -40,10 +40,10 @@ from vmtailor.stages import debug_kernel
 
 VM = replace(
     USUAL,
-    kind="microvm",
+    board="microvm",
     memory_bytes=64 << 20,
     kernel="/bundle/vmlinux",
-    append=("quiet",),
+    words=("quiet",),
     network=False,
     entropy=False,
 )
@@ -99,7 +99,7 @@ def test_changes_are_made_on_the_machine() -> None:
     together = change(choice.for_bundle(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
     assert together == changed and asked == [{"AUDIT": "n", "IPV6": "n"}] * 2
     words = tuple(str(setting) for setting in chosen[0].change.settings)
-    assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *words)
+    assert changed.kernel == "/other/vmlinux" and changed.words == (*VM.words, *words)
     assert change(choice.for_bundle(["memory"], "6.12"), VM, no_build) == VM
     means = Means(Path(), Path(), rebuild, {"AUDIT": "y"})
     _, made = trying.make_on_bundle([one.change for one in chosen], VM, means)
@@ -108,7 +108,7 @@ def test_changes_are_made_on_the_machine() -> None:
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             change(choice.for_bundle([name], "6.12"), VM, no_build)
-    q35 = replace(USUAL, kind="q35", kernel="/k")
+    q35 = replace(USUAL, board="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         change(choice.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
@@ -116,7 +116,7 @@ def test_changes_are_made_on_the_machine() -> None:
 
 
 def test_what_is_for_other_processors_is_refused_by_name() -> None:
-    arm64 = replace(VM, kind="virt", architecture="arm64", kernel="/bundle/Image")
+    arm64 = replace(VM, board="virt", architecture="arm64", kernel="/bundle/Image")
     names = ("input-probes", "rtc-setup", "pci-or-mmio", "firmware", "kvm-guest/configuration", "input-probes+IPV6=n")
     for name in names:
         change(choice.for_bundle(["random-trust"], "6.12"), arm64, no_build)
@@ -152,7 +152,7 @@ def test_a_configuration_changed_takes_along_what_depends_on_it() -> None:
 
 def test_a_kernel_like_the_bundles_own_is_not_compiled(tmp_path: Path) -> None:
     write_bundle(tmp_path, "CONFIG_NET=y\n# CONFIG_AUDIT is not set\n")
-    loaded = bundle.load(tmp_path)
+    loaded = bundle_folder.load_container(tmp_path)
     rebuild = rebuilding.Rebuilder(loaded, NoStore(tmp_path))  # type: ignore[arg-type]
     assert rebuild({"AUDIT": "n", "NET": "y"}) == loaded.kernel
 
@@ -190,16 +190,16 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     def make(wanted: Sequence[Change], vm: Machine) -> tuple[Machine, tuple[Change, ...]]:
         if wanted[0].id == "d":
             raise UserInputError("not here")
-        return replace(USUAL, kernel="/k", append=tuple(one.id for one in wanted)), tuple(wanted)
+        return replace(USUAL, kernel="/k", words=tuple(one.id for one in wanted)), tuple(wanted)
 
     def boot(
         machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
     ) -> tuple[Boot, Gathered]:
         assert on_progress is not None
         on_progress(1.0)
-        outcome = Outcome.WRONG if machine.append == ("c",) else Outcome.READY
+        outcome = Outcome.WRONG if machine.words == ("c",) else Outcome.READY
         marks = (Milestone("ready", wall_s=1.0),)
-        return Boot(outcome, marks, 1.0, instructions=cost[machine.append]), GATHERED
+        return Boot(outcome, marks, 1.0, instructions=cost[machine.words]), GATHERED
 
     def on_boot(variant: str, number: int, seconds: float) -> None:
         booted.append(variant)

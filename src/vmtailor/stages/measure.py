@@ -381,7 +381,7 @@ def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str],
     machine = subject.machine if clock is Clock.WALL else machine_variants.counted(subject.machine)
     version = qemu_program.installed(machine.architecture).version
     return (
-        ("machine", machine.kind),
+        ("machine", machine.board),
         ("memory", notation.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),

@@ -95,8 +95,8 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
     with step("put the image on disks"):
         volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
     machine = Machine(
-        kind=row.kinds[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
-        initrd=str(taken / systems.INITRD), append=words, disks=(own, *(Disk(str(one)) for one in volumes)),
+        board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
+        initrd=str(taken / systems.INITRD), words=words, disks=(own, *(Disk(str(one)) for one in volumes)),
         cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
     )  # fmt: skip
     known = BenchMachine(
@@ -161,7 +161,7 @@ class Inside:
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
         memory = notation.mebibytes(machine.machine.memory_bytes)
-        where = f"in Linux {machine.kernel}, {machine.machine.kind}, {memory}, {machine.digest}"
+        where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)

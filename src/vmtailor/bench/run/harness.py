@@ -159,7 +159,7 @@ def _machine_identity(job: BenchJob, machine: Booted, here: dict[str, Any]) -> R
     kernel, memory = machine.known.kernel, notation.mebibytes(machine.known.machine.memory_bytes)
     how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
     which = f", {machine.known.digest}" if machine.known.digest else ""
-    version = f"Linux {kernel}, {machine.known.machine.kind}, {memory}, {how}{which}"
+    version = f"Linux {kernel}, {machine.known.machine.board}, {memory}, {how}{which}"
     try:
         said = machine.run([BENCH, "report"]).container
         seen = instance_report.parse(said.stdout.encode()) if said is not None else None

@@ -20,10 +20,10 @@ from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import SYSTEM_MAP
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.change import Change
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock, Machine
@@ -117,10 +117,10 @@ class SystemFindings:
         given, options = self.inputs, self.options
         planned = tuple(word.id for word in made.words)
         return Machine(
-            kind=made.machine,
+            board=made.machine,
             memory_bytes=options.memory_bytes,
             kernel=kernel.image,
-            append=inputs.words(given.subject, given.row, planned),
+            words=inputs.words(given.subject, given.row, planned),
             disks=(inputs.disk_of(given.found),),
             network=made.network,
             cpu_model=options.cpu_model,
@@ -224,7 +224,7 @@ def traced(given: SystemInputs, plain_s: float) -> tuple[SystemTrace, Path]:
 
     def fill(folder: Path) -> None:
         with temporary.held_folder(given.scratch) as scratch:
-            root = exercising.root_of(given.subject, machine.append)
+            root = exercising.root_of(given.subject, machine.words)
             target = SystemTarget(machine, root, patient(given.exercise), given.natives)
             work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.base import natives
 from vmtailor.base.cache.store import Store
 from vmtailor.base.process import require_tool, run
 from vmtailor.booting import series
 from vmtailor.booting.boot import boot
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.guest.ready import parse_signal
-from vmtailor.drivers.rootfs import disk, initramfs, small_initrd
+from vmtailor.drivers.rootfs import initramfs, initrd_additions, small_initrd
 from vmtailor.drivers.rootfs.initramfs import cpio, directory, file, node
 from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.boot import Outcome
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def kernel() -> KernelBaseline:
-    return packaged.provide(choice.of_host(), presumed(), Store())
+    return packaged_baseline.provide(selection.of_host(), presumed(), Store())
 
 
 def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
         memory_bytes=256 << 20,
         kernel=kernel.vmlinuz,
         initrd=str(small),
-        append=words,
+        words=words,
         disks=(Disk(str(image), mode=DiskMode.OVERLAID),),
     )
     vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
@@ -97,7 +97,7 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
     assert timeline.kernel.version == kernel.release == release_of(Path(kernel.vmlinuz))
     processes = {p.name: p for p in timeline.processes}
     assert processes["busy child"].exclusive_us and processes["busy child"].exclusive_us > 50_000
-    assert processes[disk.COLLECTOR].observer
+    assert processes[initrd_additions.COLLECTOR].observer
 
 
 def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBaseline, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     program = (natives.locate().folder / "small-init").read_bytes()
     initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
     words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
-    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
+    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), words=words, network=False)
     found_boot, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
     assert found_boot.outcome is Outcome.PANIC
     assert "root=LABEL=x is no device" in gathered.console.decode("utf-8", "replace")
@@ -119,7 +119,7 @@ def test_a_driver_that_refuses_does_not_end_the_boot(kernel: KernelBaseline, tmp
     initrd.write_bytes(initramfs.archive([(module.stem, module.read_bytes())], program))
     vm = replace(
         USUAL, cpu_model="qemu64", memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd),
-        append=("root=LABEL=x", "console=ttyS0", "panic=-1"), network=False,
+        words=("root=LABEL=x", "console=ttyS0", "panic=-1"), network=False,
     )  # fmt: skip
     _, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
     said = gathered.console.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from vmtailor.base.process import pasteable
 from vmtailor.booting.boot import Booter, boot
 from vmtailor.drivers.qemu.qemu_command import command
 from vmtailor.model.boots.boot import Boot, Outcome
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.series import RECORD, BootSeries, SeriesBoot, Variant
 from vmtailor.model.boots.workload import Workload
 from vmtailor.model.machine import Machine
@@ -75,7 +75,7 @@ def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None
     if gathered.chart:
         header = [("version", f"vmtailor {__version__}"), ("title", title)]
         if machine.kernel is not None:
-            header.append(("system.kernel.options", " ".join(machine.append)))
+            header.append(("system.kernel.options", " ".join(machine.words)))
         for name, data in collector_stream.members(gathered.chart, header).items():
             (folder / "bootchart").mkdir(exist_ok=True)
             (folder / "bootchart" / name).write_bytes(data)

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.kernel import kernel_compiled, kernel_source
+from vmtailor.drivers.image.allowance import ImageLimits
+from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import cpu_models, qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
@@ -61,7 +61,7 @@ class FitInputs:
         kernel = self.kernel
         if modules:
             options = self.options
-            kernel = packaged.with_debug_modules(
+            kernel = packaged_baseline.with_debug_modules(
                 options.distribution, named(options.architecture), kernel, options.store, names
             )
         return replace(self, baseline=self.machine_with(modules), kernel=kernel)
@@ -92,13 +92,13 @@ def prepare(options: FitOptions) -> FitInputs:
         authfile=options.authfile,
         entrypoint=options.entrypoint,
         cmd=options.cmd,
-        limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
+        limits=None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes),
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -133,7 +133,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
         raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
@@ -172,18 +172,18 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
         row = named(options.architecture) if options.architecture else presumed()
-        return packaged.provide(options.distribution, row, options.store, options.kernel)
+        return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return kernel_compiled.provide(options.store, options.source, architecture=options.architecture)
+        return compiled_baseline.provide(options.store, options.source, architecture=options.architecture)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return kernel_compiled.provide(options.store, options.source, config, architecture=options.architecture)
+    return compiled_baseline.provide(options.store, options.source, config, architecture=options.architecture)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -208,7 +208,7 @@ def tools_volume(
         program = Path(require_tool("strace"))
         loader, libraries = tracer_volume.libraries(program)
     else:
-        folder = (distribution or choice.of_host()).program(row, "strace", "strace", store)
+        folder = (distribution or selection.of_host()).program(row, "strace", "strace", store)
         program, among = folder / "strace", folder / "lib"
         loader, libraries = tracer_volume.libraries_among(program, among)
     key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
@@ -226,7 +226,7 @@ def baseline_of(
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
     row = named(options.architecture)
-    wanted = (*initramfs.wanted_by(row.machine_type(options.machine), options.root_format), *more)
+    wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
     key = digest("2", *very, content(parts.stage1), *wanted)
@@ -235,7 +235,7 @@ def baseline_of(
         initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
-    return machines.baseline_machine(
+    return machine_variants.baseline_machine(
         row,
         options.machine,
         Path(kernel.vmlinuz),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +17,15 @@ from vmtailor.base.cache.store import Store, digest, disk_full_is_a_host_error
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.files.digests import sha256_of
-from vmtailor.base.files.regular_file import open_regular
+from vmtailor.base.files.regular_files import open_regular, write_atomic
+from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.image import documents, image_archive, image_config, layers, oci_layout, skopeo
+from vmtailor.drivers.image.allowance import Allowance, ImageLimits, Room, too_much
 from vmtailor.drivers.image.entry_point import check_entry_point, strangers
 from vmtailor.drivers.image.layers import Layer
-from vmtailor.drivers.image.limits import Allowance, Limits, Room, too_much
 from vmtailor.drivers.image.root_directory import Archived, archive_directory
 from vmtailor.model.architecture import every, of_host, of_image
+from vmtailor.model.bundle import IMAGE
 from vmtailor.model.image import DEFAULT_PATH, Image, ImageConfig
 from vmtailor.model.systems.subject import SubjectKind
 
@@ -79,6 +82,10 @@ class Reference:
         return self.rest.removeprefix(str(self.path))
 
 
+#: How the cache names folders.
+_KEY = re.compile(r"[0-9a-f]{40}")
+
+
 def host_architecture() -> str:
     """The architecture of this host as images name it. Raises HostError for one that nothing is known of."""
     return of_host().image
@@ -96,7 +103,7 @@ class ImageOptions:
     env: tuple[tuple[str, str], ...] = ()
     user: str | None = None
     working_dir: str | None = None
-    limits: Limits | None = None
+    limits: ImageLimits | None = None
     system: bool = False  # it has an init of its own: what the image says is started may be missing
     asked: bool = False  # set by `fetch`: whether the user named the architecture
 
@@ -161,7 +168,7 @@ def fetch(
     _check_options(options)
     parsed = parse_reference(reference)
     with disk_full_is_a_host_error(store.root), temporary.held_folder(store.folder("scratch")) as scratch:
-        limits = options.limits or Limits.for_disk(scratch)
+        limits = options.limits or ImageLimits.for_disk(scratch)
         if parsed == Reference(Source.DOCKER_ARCHIVE, "-"):
             spooled = _spool(stdin() if stdin else _standard_input(), scratch, limits)
             parsed = Reference(Source.DOCKER_ARCHIVE, str(spooled), shown=parsed.text)
@@ -190,7 +197,7 @@ def _check_options(options: ImageOptions) -> None:
         _require_text(word, "the word")
 
 
-def _within(image: Image, parsed: Reference, limits: Limits | None) -> None:
+def _within(image: Image, parsed: Reference, limits: ImageLimits | None) -> None:
     """What the cache has was within the limits of then."""
     if limits is not None and image.unpacked_bytes > limits.unpacked_bytes:
         raise too_much(parsed.name, limits)
@@ -204,7 +211,7 @@ def _standard_input() -> IO[bytes]:
     return sys.stdin.buffer
 
 
-def _spool(source: IO[bytes], scratch: Path, limits: Limits) -> Path:
+def _spool(source: IO[bytes], scratch: Path, limits: ImageLimits) -> Path:
     """Standard input as a file named by its content, so that the same archive is found again."""
     path = scratch / "stdin.tar"
     total, budget, room = hashlib.sha256(), Allowance(limits), Room(scratch)
@@ -281,7 +288,7 @@ def _access(options: ImageOptions) -> skopeo.Access:
     return skopeo.Access(options.authfile, options.architecture)
 
 
-def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: Path) -> str:
+def _source(parsed: Reference, options: ImageOptions, limits: ImageLimits, scratch: Path) -> str:
     """What skopeo shall copy: looked through, so that it writes to this host only what an image may have."""
     if parsed.pinned is not None:
         skopeo.check(parsed.pinned, _access(options), limits)
@@ -303,7 +310,7 @@ def _source(parsed: Reference, options: ImageOptions, limits: Limits, scratch: P
     return source
 
 
-def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
+def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path) -> Image:
     copied = scratch / "image"
     source = _source(parsed, options, limits, scratch)
     skopeo.copy(source, copied, scratch, _access(options), name=parsed.name, limits=limits)
@@ -338,7 +345,9 @@ def _from_skopeo(parsed: Reference, store: Store, options: ImageOptions, limits:
     return _stored(store.get("image", key, fill))
 
 
-def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limits: Limits, scratch: Path) -> Image:
+def _from_directory(
+    parsed: Reference, store: Store, options: ImageOptions, limits: ImageLimits, scratch: Path
+) -> Image:
     made = scratch / "rootfs.tar"
     if parsed.path.is_dir():
         archived = archive_directory(parsed.path, made, limits)
@@ -363,6 +372,28 @@ def _from_directory(parsed: Reference, store: Store, options: ImageOptions, limi
 def _stored(folder: Path) -> Image:
     image = records.load(Image, folder / "image.json")
     return replace(image, archive=str((folder / "rootfs.tar").absolute()))
+
+
+def kept(key: str, archive_sha256: str, store: Store) -> Image | None:
+    """Return the image that the cache has under a key, where it is the one with this archive. Saved records say the
+    key; they may be a stranger's."""
+    folder = store.path("image", key)
+    if not _KEY.fullmatch(key) or not (folder / "image.json").is_file():
+        return None
+    found = records.load(Image, folder / "image.json")
+    if found.archive_sha256 != archive_sha256:
+        return None
+    store.used(folder / found.archive)
+    return replace(found, archive=str((folder / found.archive).absolute()))
+
+
+def kept_for(files: BundleFolder, store: Store) -> Image | None:
+    """Return the image that a bundle was made from, where the cache has it: with the digest of the bundle's record."""
+    if not files.lists(IMAGE):
+        return None
+    said = files.record(Image, IMAGE)
+    found = kept(Path(said.archive).parent.name, said.archive_sha256, store)
+    return found if found is not None and found.digest == files.bundle.image_digest else None
 
 
 def _blob(folder: Path, blob: str) -> Path:
@@ -411,7 +442,7 @@ def _check_start(image: Image, store: Store) -> None:
         )
     check_entry_point(tree, image)
     said = _mixed(strangers(tree, image), image)
-    records.write_atomic(passed, said.encode("utf-8", "replace"), private=True)
+    write_atomic(passed, said.encode("utf-8", "replace"), private=True)
     _note(said)
 
 

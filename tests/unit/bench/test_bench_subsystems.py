@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.boot_counts import BEFORE, by_subsystem, counts, per_unit, started
 from vmtailor.bench.analysis.figure_parts import part
@@ -19,7 +19,7 @@ from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTri
 from vmtailor.bench.run.kernel_subsystems import path_of, subsystems
 from vmtailor.bench.run.machine_counts import cannot_tell
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
-from vmtailor.model.boots.frames import SourceFrame
+from vmtailor.model.boots.counters import SourceFrame
 from vmtailor.model.machine import Machine
 
 TREE = {"net/core/dev.c", "fs/ext4/inode.c", "mm/slub.c", "include/linux/list.h"}

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.fakes.program import run_program
+from tests.fakes.started import Start
 from tests.unit.systems.test_system_fitting import RIGHT, Runs, failing, given, stages
 from tests.unit.systems.test_unit_choice import TEXT
 
-from vmtailor.analysis.explain import units as explaining
+from vmtailor.analysis.explain import system_answers as explaining
 from vmtailor.analysis.explain.answers import Standing
-from vmtailor.analysis.guests.machines import USUAL
+from vmtailor.analysis.guests.machine_variants import USUAL
 from vmtailor.model.boots.boot import Milestone
 from vmtailor.model.change import ChangeKind, Figure
 from vmtailor.model.fit import FitRun
@@ -34,7 +34,7 @@ NEEDED = "helper.service"
 
 def run_of(target: SystemTarget) -> SystemRun:
     """A system that takes a second less for each unit that is masked, and fails without one of them."""
-    masks = [word.partition("=")[2] for word in target.machine.append if word.startswith("systemd.mask=")]
+    masks = [word.partition("=")[2] for word in target.machine.words if word.startswith("systemd.mask=")]
     ready = Milestone("ready", None, int((20 - len(masks)) * 1e9), 1.0, "mark")
     found = failing("step 1: no") if NEEDED in masks else RIGHT
     report = GuestReport(files=(("units", TEXT),))
@@ -48,7 +48,7 @@ def chosen(
     found = fitting.find(replace(given, options=replace(given.options, units=mode, mask=mask)))
     fitted, choice = trimming.chosen(found, repairing.fit_kernel(found), ask)
     assert fitted.verification.passed
-    return found, tuple(w for w in fitted.machine.append if w.startswith("systemd.mask=")), choice
+    return found, tuple(w for w in fitted.machine.words if w.startswith("systemd.mask=")), choice
 
 
 Stages = Callable[[Runs], list[SystemTarget]]
@@ -118,7 +118,7 @@ def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> Non
     _, masks, _ = chosen(given, UnitsMode.TRIM)
     seen = stages(run_of)
     assert chosen(given, UnitsMode.TRIM)[1] == masks
-    assert all(f"systemd.mask={NEEDED}" in target.machine.append for target in seen)  # a failure is asked again
+    assert all(f"systemd.mask={NEEDED}" in target.machine.words for target in seen)  # a failure is asked again
 
 
 @pytest.mark.parametrize(("answer", "any_masked"), [(True, True), (False, False)])
@@ -138,7 +138,7 @@ def test_what_has_no_room_on_the_command_line_stays_and_is_told(
     given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages(run_of)
-    words = len(" ".join(fitting.find(given).inputs.baseline.append)) + 400
+    words = len(" ".join(fitting.find(given).inputs.baseline.words)) + 400
     monkeypatch.setattr(trimming, "COMMAND_LINE_BYTES", words)
     names = [f"unit-{number:03}.service" for number in range(40)]
     fits = trimming.with_room(("quiet", "ro"), names)
@@ -157,8 +157,8 @@ def test_a_system_without_systemd_has_no_candidates(given: SystemInputs, stages:
 
 
 def test_what_a_system_masks_itself_stays_masked() -> None:
-    own = replace(USUAL, append=("quiet", "systemd.mask=apt-daily.timer"))
-    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).append == (*own.append, "systemd.mask=a.service")
+    own = replace(USUAL, words=("quiet", "systemd.mask=apt-daily.timer"))
+    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).words == (*own.words, "systemd.mask=a.service")
 
 
 def test_a_change_is_named_after_its_units() -> None:
@@ -174,18 +174,18 @@ def test_explain_answers_for_a_unit(given: SystemInputs, stages: Stages) -> None
     run = FitRun.__new__(FitRun)
     object.__setattr__(run, "units", choice)
     object.__setattr__(run, "trials", tuple(found.trials))
-    late, helper = explaining.answer(run, "late"), explaining.answer(run, NEEDED)
+    late, helper = explaining.unit_answer(run, "late"), explaining.unit_answer(run, NEEDED)
     assert late is not None and late.standing is Standing.OFF and late.brings_in
     assert dict(late.facts)["its start took, on the system's own kernel"] == "1.500 s"
     assert helper is not None and helper.standing is Standing.IN
     assert any(said.startswith("failed: step 1: no") for _, said in helper.facts)
     assert any(", ready -" in said for _, said in late.facts)
-    assert explaining.answer(run, "none.service") is None
+    assert explaining.unit_answer(run, "none.service") is None
     object.__setattr__(run, "units", None)
-    assert explaining.answer(run, "late") is None
+    assert explaining.unit_answer(run, "late") is None
 
 
-def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
+def test_units_are_of_systems_and_asking_needs_somebody(start: Start, tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
     for asked, words in (
@@ -194,5 +194,5 @@ def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
         (("--mask", "ssh.service"), "--mask: not for an image"),
         (("--mask", "ssh.service,a b"), "no unit is called 'a b'"),
     ):
-        ended = run_program(tmp_path / asked[1], "fit", f"rootfs:{tree}", *asked)
-        assert ended.code == 2 and words in " ".join(ended.stderr.split())
+        code, _, err = start("fit", f"rootfs:{tree}", *asked)
+        assert code == 2 and words in " ".join(err.split())

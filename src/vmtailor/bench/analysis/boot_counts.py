@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.cost.counters import FIRMWARE
+from vmtailor.analysis.cost.plugin_counts import FIRMWARE
 from vmtailor.analysis.cost.waterfall import OTHER
 from vmtailor.bench.analysis.figure_parts import part
 from vmtailor.bench.model.results import BenchFigure

@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import boots, machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import boots, machine_variants
+from vmtailor.base import notation
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.natives import Natives, elf_symbols
 from vmtailor.base.progress import step
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import plain
+from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.boot_counts import WITHIN
 from vmtailor.bench.analysis.guest_rounds import STEP, about
@@ -33,17 +33,17 @@ from vmtailor.bench.runtimes.host_runtime import able
 from vmtailor.bench.suites.bench_run import ASKED, TAG
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import Counting, counting
-from vmtailor.drivers.distribution import packaged
-from vmtailor.drivers.distribution.choice import of_host
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.drivers.guest import attendant_volume, guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
-from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs import boot_disk as disks
 from vmtailor.drivers.rootfs.rootfs import Extra, build
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.code_marks import CodeSpan
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CodeSpan
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
 from vmtailor.model.boots.workload import FIXED_KEY, Attended
 from vmtailor.model.exercise import Expect, Step, StepKind
@@ -87,7 +87,7 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
     path = check(reference)
     with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
         row = named(found.subject.architecture)
-        kernel = packaged.provide(of_host(), row, store, found.subject.kernel)
+        kernel = packaged_baseline.provide(of_host(), row, store, found.subject.kernel)
         taken = systems.taken_out(found, guest_programs.of(row.name), store)
         systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
         words = systems.words(found.subject, row)
@@ -96,8 +96,8 @@ def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_
     with step("put the image on disks"):
         volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
     machine = Machine(
-        kind=row.kinds[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
-        initrd=str(taken / systems.INITRD), append=words, disks=(own, *(Disk(str(one)) for one in volumes)),
+        board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
+        initrd=str(taken / systems.INITRD), words=words, disks=(own, *(Disk(str(one)) for one in volumes)),
         cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
     )  # fmt: skip
     known = BenchMachine(
@@ -166,8 +166,8 @@ class GuestEngine:
         sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
         sayings += [Saying(_VERSION, asked.version)] if asked.version else []
         machine = self.known.machine
-        memory = sizes.mebibytes(machine.machine.memory_bytes)
-        where = f"in Linux {machine.kernel}, {machine.machine.kind}, {memory}, {machine.digest}"
+        memory = notation.mebibytes(machine.machine.memory_bytes)
+        where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
         try:
             found, gathered = self.driven(exercise_of(asked), sayings)
             _right(found, gathered)
@@ -192,7 +192,7 @@ class GuestEngine:
         """Boot the machine, and have its attendant drive it; whatever came of it. `by_step`: what each step of the load
         costs is counted, too; `patience_s`: of processor time."""
         known = self.known
-        machine = machines.countable(known.machine.machine)
+        machine = machine_variants.countable(known.machine.machine)
         parts = guest_programs.of(machine.architecture)
         root = SystemRoot(known.root, known.root_type, known.writable, known.init)
         self.scratch.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import boots, machines
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import boots, machine_variants
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files.records import to_bytes
@@ -19,13 +19,15 @@ from vmtailor.base.progress import step
 from vmtailor.bench.analysis.boot_counts import OWN_STARTS, OWN_WORK
 from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
-from vmtailor.booting import bundle
+from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot
+from vmtailor.booting.bundle_booter import BundleBooter
 from vmtailor.booting.counting import Counting, counting
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.ending import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock
@@ -49,7 +51,7 @@ def check(names: Sequence[str]) -> None:
                 raise UserInputError(
                     f"{name}: no such bundle", hint="vm:stock, or vm:FOLDER of a bundle of the benchmarks' image"
                 )
-            bundle.load(Path(name.removeprefix(VM)))
+            bundle_folder.load_container(Path(name.removeprefix(VM)))
 
 
 def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
@@ -67,8 +69,8 @@ def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine,
             found.append(stock)
             continue
         folder = Path(name.removeprefix(VM)).absolute()
-        one = bundle.load(folder, store)
-        machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
+        one = bundle_folder.load_container(folder, store)
+        machine = fitted_machine.machine_of(one, fitted_machine.Chosen(clock=Clock.INSTRUCTIONS))
         which = digest(to_bytes(one.bundle))[:12]
         found.append(
             BenchMachine(
@@ -114,12 +116,12 @@ class ImageMachine:
         """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
         when that fails."""
         work = _work(words)
-        machine = machines.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
+        machine = machine_variants.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
         work = work.unhurried(machine.clock)
         parts = guest_programs.of(machine.architecture)
         if self.known.folder:
-            loaded = bundle.load(Path(self.known.folder))
-            return _right(*bundle.BundleBooter(loaded, parts)(machine, work, self._folder()))
+            loaded = bundle_folder.load_container(Path(self.known.folder))
+            return _right(*BundleBooter(loaded, parts)(machine, work, self._folder()))
         return _right(*boot(machine, work, self._folder(), counting=_counting(self.known, parts)))
 
     def _folder(self) -> Path:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from vmtailor.base import notation
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.natives import locate
-from vmtailor.base.words import sizes
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.benchmarks import INDEX, SCORE, BenchTest, benchmark
 from vmtailor.bench.analysis.boot_counts import timed_start
@@ -121,7 +121,7 @@ class MachineRow:
     def identity(self) -> RuntimeIdentity:
         known, job = self._machine.known, self._run.job
         how = "counted under emulation, timed with KVM" if job.kvm else "emulated"
-        words = [f"Linux {known.kernel}", known.machine.kind, sizes.mebibytes(known.machine.memory_bytes), how]
+        words = [f"Linux {known.kernel}", known.machine.board, notation.mebibytes(known.machine.memory_bytes), how]
         version = ", ".join([*words, *([known.digest] if known.digest else [])])
         try:
             said = self._machine.run([BENCH, "report"]).container

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.base.words import sizes
+from vmtailor.base import notation
 from vmtailor.bench.analysis.benchmarks import BenchTest, Values, benchmark
 from vmtailor.bench.model.instance import BENCH, Limits
 from vmtailor.bench.model.job import BenchJob
@@ -51,7 +51,7 @@ def _idle(run: BenchRun, test: BenchTest, runtime: str) -> Values:
 def _least(run: BenchRun, _: BenchTest, runtime: str) -> Values:
     low, high = LEAST, MOST  # starts in `high`, as far as we know; not in `low`
     if not _starts(run, runtime, high):
-        raise TrialFailed(f"it does not start in {sizes.mebibytes(high)}")
+        raise TrialFailed(f"it does not start in {notation.mebibytes(high)}")
     while high - low > max(STEP, high // 16):
         middle = (low + high) // 2 // STEP * STEP
         low, high = (low, middle) if _starts(run, runtime, middle) else (middle, high)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vmtailor.analysis.guests import machines
+from vmtailor.analysis.guests import machine_variants
 from vmtailor.base.errors import UserInputError
 from vmtailor.cli.options.sizes import parse_image_size, parse_memory
 from vmtailor.model import architecture
@@ -44,7 +44,7 @@ ArchitectureOption = Annotated[
 MachineOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Machine type of the target ({', '.join(architecture.every_kind())}). Default: the processor's first.",
+        help=f"Machine type of the target ({', '.join(architecture.every_board())}). Default: the processor's first.",
         show_default=False,
     ),
 ]
@@ -138,12 +138,12 @@ def margins(given: Sequence[str] | None) -> tuple[Margin, ...] | None:
 def require_machine(arch: str | None, machine: str | None) -> None:
     """Raise UserInputError for an architecture, or a machine of it, that nothing is known of."""
     if arch is not None and machine is not None:
-        architecture.named(arch).machine_type(machine)
+        architecture.named(arch).board_named(machine)
     elif arch is not None:
         architecture.named(arch)
-    elif machine is not None and machine not in architecture.every_kind():
+    elif machine is not None and machine not in architecture.every_board():
         raise UserInputError(
-            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_kind())}"
+            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_board())}"
         )
 
 
@@ -179,7 +179,7 @@ BundleExerciseOption = Annotated[
 
 def default_memory(reference: str) -> int:
     """Bytes of memory of a machine where the user says nothing."""
-    return machines.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY
+    return machine_variants.USUAL.memory_bytes if subjects.disk_path(reference) is not None else IMAGE_MEMORY
 
 
 def subject(

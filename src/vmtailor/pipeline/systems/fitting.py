@@ -13,17 +13,17 @@ from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
-from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
-from vmtailor.analysis.guests import kernel_log
-from vmtailor.analysis.guests.degraded import new_units
+from vmtailor.analysis.explain.presence import AskedKernel, Has, findings
+from vmtailor.analysis.guests import kernel_complaints
+from vmtailor.analysis.guests.system_losses import new_units
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.errors import GuestError
 from vmtailor.base.files import records, temporary
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import SYSTEM_MAP
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.change import Change
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.machine import Clock, Machine
@@ -117,10 +117,10 @@ class SystemFindings:
         given, options = self.inputs, self.options
         planned = tuple(word.id for word in made.words)
         return Machine(
-            kind=made.machine,
+            board=made.machine,
             memory_bytes=options.memory_bytes,
             kernel=kernel.image,
-            append=inputs.words(given.subject, given.row, planned),
+            words=inputs.words(given.subject, given.row, planned),
             disks=(inputs.disk_of(given.found),),
             network=made.network,
             cpu_model=options.cpu_model,
@@ -172,7 +172,7 @@ def target_of(given: SystemInputs, machine: Machine) -> SystemTarget:
 def _built_in(machine: Machine) -> frozenset[str]:
     """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
     symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
-    return kernel_log.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
+    return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
 
 
 def run_key(given: SystemInputs, target: SystemTarget, *more: str) -> str:
@@ -224,7 +224,7 @@ def traced(given: SystemInputs, plain_s: float) -> tuple[SystemTrace, Path]:
 
     def fill(folder: Path) -> None:
         with temporary.held_folder(given.scratch) as scratch:
-            root = exercising.root_of(given.subject, machine.append)
+            root = exercising.root_of(given.subject, machine.words)
             target = SystemTarget(machine, root, patient(given.exercise), given.natives)
             work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmtailor.analysis.timeline.analyze import analyze
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.rootfs import disk
+from vmtailor.drivers.rootfs import initrd_additions
 from vmtailor.model.boots.timeline import Timeline
 from vmtailor.model.machine import Machine
 
@@ -21,7 +21,7 @@ UNITS = ("systemd.log_target=kmsg", "printk.devkmsg=on")
 
 def with_words(machine: Machine, words: Sequence[str]) -> Machine:
     """The machine with more words on its kernel command line; what is there already stays once."""
-    return replace(machine, append=(*machine.append, *(word for word in words if word not in machine.append)))
+    return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
 
 def with_initcalls(machine: Machine) -> Machine:
@@ -39,9 +39,9 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
     if machine.initrd is None:
         raise UserInputError("processes can be sampled only with --initrd")
     folder.mkdir(parents=True, exist_ok=True)
-    initrd = disk.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
-    words = tuple(word for word in machine.append if not word.startswith("rdinit="))
-    return replace(machine, initrd=str(initrd.absolute()), append=(*words, f"rdinit=/{disk.COLLECTOR}"))
+    initrd = initrd_additions.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
+    words = tuple(word for word in machine.words if not word.startswith("rdinit="))
+    return replace(machine, initrd=str(initrd.absolute()), words=(*words, f"rdinit=/{initrd_additions.COLLECTOR}"))
 
 
 def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:

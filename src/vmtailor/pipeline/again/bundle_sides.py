@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both machines of a bundle, measured again: its own, and the baseline that it was traced on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.cost.side_figures import KernelFacts
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import dot_config
+from vmtailor.booting.fitted_machine import Chosen, machine_of
+from vmtailor.drivers.distribution import packaged_baseline
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.host import bundle_folder
+from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel.kernel_source import SourceTree
+from vmtailor.model.architecture import named
+from vmtailor.model.bundle import RUN
+from vmtailor.model.fit import FitRun, Side
+from vmtailor.model.image import Image
+from vmtailor.model.machine import Clock
+from vmtailor.pipeline import fitting
+from vmtailor.pipeline.again.refitting import fitted_with
+from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
+from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline.options import FitOptions
+from vmtailor.pipeline.work_folder.content import BothSides
+
+
+def measure(folder: Path, asked: FitOptions) -> BothSides:
+    """Both sides of a bundle. Its files are checked, and what it says of the sizes of its kernels is taken as it is.
+
+    Raises UserInputError for a bundle that is damaged, or whose init is another version's; HostError and UserInputError
+    where this host cannot have the baseline's kernel."""
+    loaded = bundle_folder.load_container(folder, asked.store)
+    run, record = loaded.record(FitRun, RUN), loaded.trace
+    inputs = _inputs(loaded, asked)
+    chosen = Chosen(cpu_model=record.cpu_model, clock=Clock.INSTRUCTIONS)
+    tailored = replace(machine_of(loaded, chosen), network=False)  # measured without, as its baseline is
+    table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), loaded.bundle.architecture)
+    before, after = machines.both(
+        fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
+        fit_sides.asked_of(inputs, tailored, table, fit_sides.TAILORED),
+    )
+    return BothSides(
+        fit_sides.side_of(inputs, _facts(run.baseline), "baseline", inputs.baseline, before, {}),
+        fit_sides.side_of(inputs, _facts(run.tailored), "tailored", tailored, after, {}),
+    )
+
+
+def _facts(side: Side) -> KernelFacts:
+    return KernelFacts(
+        label=side.kernel,
+        file=side.kernel_file,
+        symbols_y=side.symbols_y,
+        symbols_prompted=side.symbols_prompted,
+        bytes=side.kernel_bytes,
+        compressed_bytes=side.kernel_compressed_bytes,
+    )
+
+
+def _inputs(loaded: BundleFolder, asked: FitOptions) -> FitInputs:
+    """What the fit began with, the very kernel by its release."""
+    bundle, record, parts = loaded.bundle, loaded.trace, guest_programs.of(loaded.bundle.architecture)
+    if loaded.init != parts.init.read_bytes():
+        raise UserInputError(
+            f"the init of {loaded.path} is of another version, and counts otherwise", hint="fit the image again"
+        )
+    row = named(bundle.architecture)
+    kernel = packaged_baseline.provide(asked.distribution, row, asked.store, record.kernel_release)
+    options, root = fitted_with(loaded, asked), Path(loaded.root.path)
+    inputs = FitInputs(
+        options=options,
+        image=Image(bundle.image_reference, bundle.image_digest, bundle.image, "", "", 0, 0),
+        exercise=loaded.exercise,
+        kernel=kernel,
+        source=SourceTree(Path(kernel.source_dir), kernel.source_digest),
+        natives=parts,
+        root=root,
+        tools=tools_volume(asked.store, bundle.root_format, bundle.architecture),
+        baseline=baseline_of(options, kernel, parts, root),
+        table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
+        config=dot_config.parse(Path(kernel.config).read_text()),
+    )
+    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(record)))

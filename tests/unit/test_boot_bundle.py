@@ -16,7 +16,7 @@ from vmtailor.base.files import records
 from vmtailor.base.natives import Natives
 from vmtailor.base.terminal import Console
 from vmtailor.booting import bundle
-from vmtailor.cli.tables.boot_table import document, show
+from vmtailor.cli.tables.series_table import document, show
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.boot import Milestone, Outcome
 from vmtailor.model.boots.series import BootSeries, JudgedBy, SeriesBoot, Variant

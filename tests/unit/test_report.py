@@ -26,8 +26,8 @@ from vmtailor.model.syscalls import Absence, FailedCall
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline.systems.trimming import change_of
-from vmtailor.stages.report import fit_document, missing, page, show, timeline, views, waterfall
-from vmtailor.stages.report.figures import groups
+from vmtailor.stages.report import figure_rows, fit_document, ledger_waterfall, page, pictures, report_page, show
+from vmtailor.stages.report.figure_rows import groups
 
 SIDE_KEYS = {
     "symbols_y",
@@ -238,9 +238,9 @@ def test_a_record_of_an_older_format_says_what_to_do() -> None:
 
 
 def test_waterfall_ends_where_the_tailored_machine_is() -> None:
-    found = waterfall.of(fit_run())
+    found = ledger_waterfall.of(fit_run())
     assert found is not None
-    bars = waterfall.bars(found)
+    bars = ledger_waterfall.bars(found)
     assert bars[0].kind == bars[-1].kind == "total"
     assert bars[-1].width == pytest.approx(100 * 26_902_130 / 1_244_990_804)
     assert all(bar.x >= 0 and bar.x + bar.width <= 100.001 for bar in bars)
@@ -251,7 +251,7 @@ def test_waterfall_ends_where_the_tailored_machine_is() -> None:
 def test_waterfall_adds_up() -> None:
     """Rows to what was measured, symbols and the remainder to the same, and the parts to the remainder."""
     run = fit_run()
-    found = waterfall.of(run)
+    found = ledger_waterfall.of(run)
     assert found is not None
     assert found.measured == found.end - found.start == 26_902_130 - 1_244_990_804
     assert found.expected + found.remainder == found.measured
@@ -262,9 +262,9 @@ def test_waterfall_adds_up() -> None:
 
 @pytest.mark.parametrize("most", range(1, 8))
 def test_what_a_short_waterfall_leaves_out_is_one_row(most: int) -> None:
-    found = waterfall.of(fit_run())
+    found = ledger_waterfall.of(fit_run())
     assert found is not None
-    rows = waterfall.shortened(found.rows, most)
+    rows = ledger_waterfall.shortened(found.rows, most)
     assert len(rows) <= most + 1
     assert sum(row.measured for row in rows) == found.measured and sum(row.expected for row in rows) == found.expected
     assert {name for row in rows for name, _ in row.symbols} == {n for row in found.rows for n, _ in row.symbols}
@@ -284,30 +284,30 @@ def test_no_row_of_the_waterfall_is_without_figures() -> None:
 
 
 def test_without_figures_there_is_no_waterfall() -> None:
-    assert waterfall.of(fit_run(ledger=())) is None
+    assert ledger_waterfall.of(fit_run(ledger=())) is None
     assert 'id="changes"' not in page(fit_run(ledger=()))
 
 
 def test_cost_lists_keep_the_whole() -> None:
-    for found in views.cost_lists(fit_run()):
+    for found in report_page.cost_lists(fit_run()):
         for side in (0, 1):
             assert sum(row.costs[side] or 0 for row in found.rows) <= max(found.totals[side], 1) * 2
             assert all(0 <= row.shares[side] <= 100 for row in found.rows)
-    subsystem = views.cost_lists(fit_run())[0]
+    subsystem = report_page.cost_lists(fit_run())[0]
     assert sum(row.costs[0] or 0 for row in subsystem.rows) == subsystem.totals[0]
 
 
 def test_long_cost_lists_end_in_a_sum_of_the_rest() -> None:
     run = fit_run()
     many = dataclasses.replace(run.baseline, subsystems=tuple((f"d{i}", 1000 - i) for i in range(40)))
-    rows = views.cost_lists(dataclasses.replace(run, baseline=many))[0].rows
-    assert len(rows) == views.MOST_ROWS + 1
+    rows = report_page.cost_lists(dataclasses.replace(run, baseline=many))[0].rows
+    assert len(rows) == report_page.MOST_ROWS + 1
     assert sum(row.costs[0] or 0 for row in rows) == sum(1000 - i for i in range(40))
 
 
 def test_timeline_fills_the_width_and_enlarges_the_smaller_boot() -> None:
     run = fit_run()
-    picture = timeline.picture(run.baseline, run.tailored)
+    picture = pictures.boot_picture(run.baseline, run.tailored)
     assert picture is not None and picture.zoomed is not None
     assert picture.bars[0].width == pytest.approx(100)
     assert picture.zoomed.width == pytest.approx(100)
@@ -319,7 +319,7 @@ def test_timeline_fills_the_width_and_enlarges_the_smaller_boot() -> None:
 
 @given(st.integers(1, 10**13))
 def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
-    ticks = timeline._ticks(scale)
+    ticks = pictures._ticks(scale)
     assert 2 <= len(ticks) <= 13
     assert all(0 <= x <= 100.0001 for x, _ in ticks)
     assert len({label for _, label in ticks}) == len(ticks)
@@ -337,7 +337,7 @@ def test_an_axis_has_a_few_round_ticks(scale: int) -> None:
     ],
 )
 def test_short_name(reference: str, name: str) -> None:
-    assert views.subject_name(fit_run(reference=reference)) == name
+    assert report_page.subject_name(fit_run(reference=reference)) == name
 
 
 def side_without(run: FitRun, **gone: Any) -> FitRun:
@@ -369,7 +369,7 @@ def test_every_figure_of_the_document_that_is_null_has_its_reason() -> None:
     for run in (fit_run(), empty):
         for side in (fit_document(run)["baseline"], fit_document(run)["tailored"]):
             assert {name for name, value in side.items() if value is None} <= side["unmeasured"].keys()
-    assert names == set(missing.FIGURES)
+    assert names == set(figure_rows.FIGURES)
 
 
 def test_terminal_and_page_say_why_and_what_is_harmlessly_absent() -> None:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from vmtailor.analysis.compare import processors
-from vmtailor.analysis.compare.compare import compare_sides, load_side, side_names
-from vmtailor.analysis.compare.compare_page import compare_page
-from vmtailor.analysis.compare.rows import THRESHOLDS
+from vmtailor.analysis.comparison import processors
+from vmtailor.analysis.comparison.boot_differences import THRESHOLDS, compare_sides
+from vmtailor.analysis.comparison.comparison_page import compare_page
+from vmtailor.analysis.comparison.sides import load_side, side_names
 from vmtailor.analysis.statistics.stats import Thresholds
 from vmtailor.base import output as printed
 from vmtailor.base.errors import UserInputError
@@ -20,7 +20,7 @@ from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Console, Table, Text
 from vmtailor.base.words.text import encodable, plural
 from vmtailor.cli.tables import processors_table
-from vmtailor.cli.tables.boot_view import duration
+from vmtailor.cli.tables.timeline_table import duration
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
 _COLOURS = {

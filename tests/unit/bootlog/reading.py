@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.timeline.analyze import analyze
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.model.boots.timeline import Initcall, Probe, Timeline, Unit
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "boot"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bootlog.reading import timeline_of, unit
 
-from vmtailor.analysis.timeline.units import TOLERANCE_US, critical_path, own_time
+from vmtailor.analysis.timeline.own_time import TOLERANCE_US, critical_path, own_time
 from vmtailor.model.boots.timeline import Unit
 
 

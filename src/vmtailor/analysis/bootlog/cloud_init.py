@@ -6,8 +6,8 @@ from __future__ import annotations
 import datetime
 import re
 
-from vmtailor.analysis.bootlog.clean import printable
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.boot_record import Observed
+from vmtailor.analysis.bootlog.log_lines import Content, printable
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
@@ -46,9 +46,10 @@ def is_dump(document: object) -> bool:
     )  # fmt: skip
 
 
-def read_text(path: str, text: str) -> Observed:
+def read_text(content: Content) -> Observed:
     """Read show, blame or boot. Of several boot records the last counts."""
-    observed = Observed(path, "cloud-init analyze", relative=True)
+    text = content.text
+    observed = Observed(content.path, relative=True, has_stages=True)
     records = _RECORD.split(text)
     # Outputs of several commands, one behind the other, have the same records twice.
     numbers = list(dict.fromkeys(records[1::2]))
@@ -142,12 +143,12 @@ def _boot(observed: Observed, text: str) -> None:
             observed.mark("cloud-init-activated", moments[name] - kernel, name)
 
 
-def read_dump(path: str, rows: list[object]) -> Observed:
+def read_dump(content: Content) -> Observed:
     """Read `dump`: pairs of start and finish events with wall-clock stamps."""
-    observed = Observed(path, "cloud-init analyze dump", epoch=True)
+    observed = Observed(content.path, epoch=True, has_stages=True)
     begun: dict[str, int] = {}
     odd = 0
-    for row in rows:
+    for row in content.document if isinstance(content.document, list) else ():
         if not isinstance(row, dict):
             odd += 1
             continue

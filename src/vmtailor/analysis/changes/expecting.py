@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from vmtailor.analysis.bootlog.silences import named_within
 from vmtailor.analysis.changes.known import Candidate
-from vmtailor.analysis.signs.gap_sums import named_within
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.timeline import PhaseName, Timeline
 from vmtailor.model.change import Effect, Figure, exact

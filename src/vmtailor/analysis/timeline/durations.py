@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from vmtailor.analysis.bootlog.observed import Observed, RawCall
+from vmtailor.analysis.bootlog.boot_record import Observed, RawCall
 from vmtailor.base.words.versions import version_key
 from vmtailor.model.boots.timeline import ConsoleCost, DurationSource
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from vmtailor.analysis.bootlog.kernel_build import system_map
-from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
+from vmtailor.analysis.bootlog import kernel_build
+from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
 from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
 
 #: The units that cloud-init's first stage runs in.
@@ -39,7 +39,7 @@ def join(sources: Sequence[Observed]) -> Observed:
 
 def _named(whole: Observed) -> None:
     """Initcalls that the log has by address get their names, where a table of symbols is beside it."""
-    if whole.symbols and not system_map.give_names(whole.initcalls, whole.symbols):
+    if whole.symbols and not kernel_build.give_names(whole.initcalls, whole.symbols):
         whole.warn(
             WarningCode.DIFFERENT_BOOTS,
             "the table of symbols has none of the addresses by which initcalls are logged: it is another kernel's",
@@ -48,7 +48,7 @@ def _named(whole: Observed) -> None:
 
 def _best_of_cloud_init(sources: Sequence[Observed]) -> None:
     """Its commands say the same of one boot, under other names: the units of the best are kept."""
-    known = [s for s in sources if s.format.startswith("cloud-init analyze") and s.units]
+    known = [s for s in sources if s.has_stages and s.units]
     best = max(known, key=lambda s: (any(u.start_us is not None for u in s.units), s.epoch), default=None)
     for source in known:
         if source is not best:
@@ -109,7 +109,7 @@ def _shift(source: Observed, whole: Observed, zero: int | None) -> int:
         )
         return -min(starts, default=0)
     if source.relative:
-        stages = source.format.startswith("cloud-init analyze")
+        stages = source.has_stages
         first = next((u.start_us for u in whole.units if stages and u.name in FIRST_STAGES and u.start_us), None)
         if first is not None:
             return first

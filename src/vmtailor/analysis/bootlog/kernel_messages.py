@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice
 
 from vmtailor.analysis.bootlog import stamps
-from vmtailor.analysis.bootlog.clean import Cleaner, decode
+from vmtailor.analysis.bootlog.boot_record import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MIN_GAP_US,
+    RESOLVED_US,
+    ROUGH_GAP_US,
+    Observed,
+)
 from vmtailor.analysis.bootlog.host_clock import HostClock, place_early, place_loader, without_arrivals
 from vmtailor.analysis.bootlog.initcall_lines import (
     CALLING,
@@ -22,6 +29,7 @@ from vmtailor.analysis.bootlog.initcall_lines import (
     broken,
     ends_within,
 )
+from vmtailor.analysis.bootlog.log_lines import Cleaner, Content, decode
 from vmtailor.analysis.bootlog.milestones import (
     AFTER_RESET,
     FIRMWARE,
@@ -31,16 +39,8 @@ from vmtailor.analysis.bootlog.milestones import (
     LOGIN,
     guess_arch,
 )
-from vmtailor.analysis.bootlog.observed import (
-    MAX_MESSAGES,
-    MAX_TEXT,
-    MIN_GAP_US,
-    RESOLVED_US,
-    ROUGH_GAP_US,
-    Observed,
-    Silences,
-)
-from vmtailor.analysis.bootlog.systemd_text import is_whole
+from vmtailor.analysis.bootlog.silences import Silences
+from vmtailor.analysis.bootlog.systemd_analyze import is_whole
 from vmtailor.model.boots.timeline import WarningCode
 
 #: Lines looked at to recognise the shape.
@@ -468,10 +468,10 @@ class KernelLog:
         return chosen
 
 
-def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Observed:
-    """Read a kernel log from chunks of bytes; `sample` is its first part, only looked at."""
-    cleaner = Cleaner(sample)
-    blocks = cleaner.blocks(chunks)
+def read(content: Content) -> Observed:
+    """Read a kernel log."""
+    cleaner = Cleaner(content.sample)
+    blocks = cleaner.blocks(content.stream())
     head: list[list[bytes]] = []
     seen = 0
     for block in blocks:
@@ -480,7 +480,7 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
         if seen >= SAMPLE_LINES:
             break
     first = list(islice(chain.from_iterable(head), SAMPLE_LINES))
-    log = KernelLog(path, first, boot)
+    log = KernelLog(content.path, first, content.boot)
     for block in chain(head, blocks):
         log.feed(block)
     observed = log.finish()
@@ -493,5 +493,5 @@ def read(path: str, chunks: Iterable[bytes], sample: bytes, boot: int = 0) -> Ob
     if observed.arch is None:
         observed.arch = guess_arch(observed)
     if not (observed.stamped or observed.version or observed.initcalls or observed.probes or observed.phases):
-        observed.format = "not recognised"
+        observed.format, observed.is_log = "not recognised", False
     return observed

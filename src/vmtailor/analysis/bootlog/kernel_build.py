@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel's table of symbols: System.map, /proc/kallsyms, what `nm` prints. A kernel without KALLSYMS logs its
-initcalls by address; with its table beside the log they have names."""
+"""Read what a kernel's build leaves beside it: its configuration and its table of symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +7,57 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from vmtailor.analysis.bootlog.observed import RawCall
+from vmtailor.analysis.bootlog.boot_record import Observed, RawCall, architecture
+from vmtailor.analysis.bootlog.log_lines import Content, decode
+from vmtailor.base.files import dot_config
+from vmtailor.model.architecture import every
+
+_TITLES = {"riscv": "riscv64"} | {word: name for row in every() for word, name in row.log.titles.items()}
+_TITLE = re.compile(rb"# Linux/(\S{1,30}) (\S{1,60}) Kernel Configuration")
+
+
+def is_config(sample: bytes) -> bool:
+    """Whether this is a .config by itself."""
+    return sample.startswith(b"#") and _TITLE.search(sample[:400]) is not None
+
+
+def parse_config(lines: Iterable[bytes]) -> dict[str, str]:
+    """Symbol (without CONFIG_) → value, without the quotes of strings. What is not set is not there."""
+    text = "\n".join(decode(line.strip(), 1200) for line in lines if b"CONFIG_" in line)
+    return {name: value for name, value in dot_config.parse(text).items() if value != "n"}
+
+
+def read_config(content: Content) -> Observed:
+    """Read a configuration."""
+    lines = list(content.lines())
+    observed = Observed(content.path)
+    observed.config, observed.arch = parse_config(lines), arch_of(lines)
+    observed.version = version_of(b"\n".join(lines[:10]))
+    return observed
+
+
+def read_symbols(content: Content) -> Observed:
+    """Read a table of symbols."""
+    observed = Observed(content.path)
+    observed.symbols = parse_symbols(content.lines())
+    return observed
+
+
+def arch_of(lines: Iterable[bytes]) -> str | None:
+    """The architecture of the title, `# Linux/arm 6.13.9 Kernel Configuration`."""
+    for line in lines:
+        match = _TITLE.match(line)
+        if match:
+            name = decode(match[1], 30)
+            return _TITLES.get(name, architecture(name))
+    return None
+
+
+def version_of(sample: bytes) -> str | None:
+    """The kernel version of the title."""
+    match = _TITLE.search(sample[:400])
+    return decode(match[2], 60) if match else None
+
 
 #: Address, nm's letter for the kind, name, and the module in /proc/kallsyms.
 _LINE = re.compile(
@@ -25,13 +74,13 @@ _MOVES_BY = 1 << 16
 _FIRST = 8
 
 
-def recognise(sample: bytes) -> bool:
+def is_symbols(sample: bytes) -> bool:
     """Whether this is a table of symbols: its first lines are, all of them."""
     lines = sample.split(b"\n", _ENOUGH)[:_ENOUGH]
     return len(lines) == _ENOUGH and all(_LINE.match(line) for line in lines)
 
 
-def parse(lines: Iterable[bytes]) -> dict[int, str]:
+def parse_symbols(lines: Iterable[bytes]) -> dict[int, str]:
     """Address → name of the functions; of several at one address the first that is no mark of a section's begin. Zeros
     are what /proc/kallsyms shows to whoever may not know."""
     found: dict[int, str] = {}

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import msgspec
 
-from vmtailor.analysis.bootlog import stamps
-from vmtailor.analysis.bootlog.clean import decode
+from vmtailor.model.architecture import every
 from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
 
 #: Messages kept for matching against the catalogue of advice; a log can have millions.
@@ -21,8 +17,6 @@ MAX_MESSAGES = 20_000
 LATE_US = 1_000_000
 #: Shorter silences are not worth a row.
 MIN_GAP_US = 1000
-#: At most so many are kept, the longest.
-MAX_GAPS = 200
 #: Between stamps of whole seconds, shorter stretches say nothing: each may be off by a second.
 RESOLVED_US = 2_000_000
 #: And shorter silences are not worth a row.
@@ -31,6 +25,14 @@ ROUGH_GAP_US = 5_000_000
 PRINTED_EVERY_US, MOST_PRINTED = 10_000, 20_000
 #: Characters kept of one message.
 MAX_TEXT = 400
+
+
+_ARCHES = {"aarch64": "arm64"} | {word: name for row in every() for word, name in row.log.names.items()}
+
+
+def architecture(word: str) -> str:
+    """One name for one architecture, as `uname -m` and Kconfig call it: arm64, arm, riscv64 …"""
+    return _ARCHES.get(word, word)
 
 
 class RawCall(msgspec.Struct, gc=False):
@@ -69,47 +71,6 @@ class Gap(msgspec.Struct, gc=False):
     after: str = ""
 
 
-class Silences:
-    """The longest stretches without a message."""
-
-    def __init__(self) -> None:
-        self._kept: list[tuple[int, int, int, str, str]] = []
-
-    def add(self, start_us: int, end_us: int, before: bytes, after: bytes) -> None:
-        """Keep one, if it is among the longest; `before` and `after` are the lines around it."""
-        length = end_us - start_us
-        if len(self._kept) >= MAX_GAPS and length <= self._kept[0][0]:
-            return
-        entry = (length, start_us, end_us, _message(before), _message(after))
-        if len(self._kept) < MAX_GAPS:
-            heapq.heappush(self._kept, entry)
-        else:
-            heapq.heapreplace(self._kept, entry)
-
-    def add_all(self, lines: Sequence[tuple[int, bytes]], shift_us: int) -> None:
-        """Keep those between lines that were not looked at one by one."""
-        for (start_us, before), (end_us, after) in pairwise(lines):
-            if end_us - start_us >= MIN_GAP_US:
-                self.add(start_us + shift_us, end_us + shift_us, before, after)
-
-    def moved(self, shift_us: int) -> Silences:
-        """The same on another clock."""
-        other = Silences()
-        other._kept = [
-            (size, start + shift_us, end + shift_us, before, after) for size, start, end, before, after in self._kept
-        ]
-        return other
-
-    def longest(self) -> list[Gap]:
-        """All that were kept, the longest first."""
-        return [Gap(*entry[1:]) for entry in sorted(self._kept, reverse=True)]
-
-
-def _message(line: bytes) -> str:
-    stamp = stamps.KERNEL.match(line)
-    return decode(stamp[4] if stamp else line, 120)
-
-
 @dataclass
 class Observed:
     """Everything one reader found. Times in microseconds on the kernel's clock, unless `epoch` is set: then on the wall
@@ -117,7 +78,8 @@ class Observed:
     first event."""
 
     path: str
-    format: str
+    format: str = ""  # as it is shown
+    is_log: bool = True  # False: it says nothing about a boot
     version: str | None = None
     arch: str | None = None
     command_line: str | None = None
@@ -152,6 +114,7 @@ class Observed:
     printed: list[tuple[int, int]] = field(default_factory=list)  # moment, and characters before it; not every line's
     epoch: bool = False
     relative: bool = False
+    has_stages: bool = False  # its units are the stages of cloud-init
     charted_total_us: int | None = None  # what a bootchart shows: from the first process to the last sample
     printed_total_us: int | None = None  # what systemd gave as the sum of its phases
     epoch_zero_us: int | None = None  # wall-clock microseconds of the kernel clock's zero, where the file tells

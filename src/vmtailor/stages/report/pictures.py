@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two boots as bars by phase: positions in percent of the width, so that a picture grows and shrinks with the page."""
+"""Draw two boots by phase and the memory of both machines, as bars in percent of a width."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vmtailor.base.words import figures
 from vmtailor.model.boots.boot import Phase, PhaseCounts
 from vmtailor.model.fit import Side
+from vmtailor.model.memory import MemoryPart
 
 #: What each phase is, for the legend.
 MEANING = {
@@ -55,9 +56,9 @@ class Picture:
     times: str
 
 
-def picture(baseline: Side, tailored: Side) -> Picture | None:
+def boot_picture(baseline: Side, tailored: Side) -> Picture | None:
     """The picture of two sides; None where no boot counted anything."""
-    totals = (_total(baseline), _total(tailored))
+    totals = (_instructions(baseline), _instructions(tailored))
     scale = max(totals)
     if min(totals) <= 0:
         return None
@@ -72,7 +73,7 @@ def cost(phase: PhaseCounts) -> int:
     return phase.kernel + phase.user + phase.client_kernel + phase.client_user
 
 
-def _total(side: Side) -> int:
+def _instructions(side: Side) -> int:
     return sum(cost(phase) for phase in side.phases)
 
 
@@ -102,7 +103,7 @@ def _bar(side: Side, scale: int) -> Bar:
                 owners.append(TimelineSegment(inner, share, kind, text))
                 inner += share
         at += width
-    return Bar(side.name, _total(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)
+    return Bar(side.name, _instructions(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)
 
 
 def _round(mark: float) -> str:
@@ -116,3 +117,84 @@ def _ticks(scale: int) -> tuple[tuple[float, str], ...]:
         step /= 2 if str(step)[0] in "12" else 2.5
     marks = [i * step for i in range(int(scale / step) + 1)]
     return tuple((100 * mark / scale, "0" if mark == 0 else _round(mark)) for mark in marks)
+
+
+#: Colour class of each part; what is not here has that of the rest.
+_KINDS = {
+    "kernel": "kernel",
+    "page descriptors": "init",
+    "reserved": "firmware",
+    "firmware": "firmware",
+    "kernel's objects": "start-up",
+    "container": "load",
+    "caches": "settle",
+    "free": "free",
+}
+_REST = "stop"
+
+
+@dataclass(frozen=True)
+class MemoryBar:
+    """The smallest machine of one side. `parts`: as segments of the larger one's width."""
+
+    name: str
+    machine_bytes: int
+    parts: tuple[TimelineSegment, ...]
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One part in both machines; None where a machine has no such part, or is not known. `kind`: its colour class."""
+
+    name: str
+    what: str
+    kind: str
+    bytes: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class MemoryPicture:
+    bars: tuple[MemoryBar, ...]
+    rows: tuple[MemoryRow, ...]
+
+
+def memory_picture(baseline: Side, tailored: Side) -> MemoryPicture | None:
+    """The picture of two sides; None where neither is known."""
+    known = [(side.name, side.memory) for side in (baseline, tailored) if side.memory is not None]
+    if not known:
+        return None
+    scale = max(memory.machine_bytes for _, memory in known)
+    bars = tuple(MemoryBar(name, memory.machine_bytes, _segments(name, memory.parts, scale)) for name, memory in known)
+    return MemoryPicture(bars, memory_rows(baseline, tailored))
+
+
+def memory_rows(baseline: Side, tailored: Side) -> tuple[MemoryRow, ...]:
+    """Every part of either machine."""
+    sides = [{} if side.memory is None else {p.name: p for p in side.memory.parts} for side in (baseline, tailored)]
+    # Both orders agree; a part that one of them lacks stands where the other has it.
+    names = [name for name in _KINDS if any(name in side for side in sides)]
+    names += [name for side in sides for name in side if name not in names]
+    return tuple(
+        MemoryRow(
+            name,
+            next(side[name].what for side in sides if name in side),
+            _KINDS.get(name, _REST),
+            (_bytes(sides[0], name), _bytes(sides[1], name)),
+        )
+        for name in dict.fromkeys(names)
+    )
+
+
+def _bytes(parts: dict[str, MemoryPart], name: str) -> int | None:
+    return parts[name].bytes if name in parts else None
+
+
+def _segments(side: str, parts: tuple[MemoryPart, ...], scale: int) -> tuple[TimelineSegment, ...]:
+    segments, at = [], 0.0
+    for part in parts:
+        width = 100 * max(0, part.bytes) / scale
+        label = part.name if width > 2.2 + 0.85 * len(part.name) else ""
+        tip = f"{side}, {part.name}: {figures.memory_bytes(part.bytes)}\n{part.what}"
+        segments.append(TimelineSegment(at, width, _KINDS.get(part.name, _REST), tip, label))
+        at += width
+    return tuple(segments)

@@ -1,98 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two sides of boots: each phase and each item gone, new, faster, slower, moved, the same, or not to be told."""
+"""Compare two sides of boots: each phase and item is gone, new, faster, slower, moved, the same, or undecided."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import bisect
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from vmtailor.analysis.bootlog.bootchart import MEMBERS
-from vmtailor.analysis.compare.compare_saved import Samples, Saved, find
-from vmtailor.analysis.compare.compare_saved import load as load_saved
-from vmtailor.analysis.compare.rows import EXACT, THRESHOLDS, Item, Key, moved, row, usual_path, with_modes
-from vmtailor.analysis.compare.saved_boots import saved_boots
-from vmtailor.analysis.statistics.stats import Thresholds, can_decide, exact, least_values
-from vmtailor.analysis.timeline.analyze import analyze
-from vmtailor.analysis.timeline.boot_json import from_json
+from vmtailor.analysis.comparison.sides import Samples, Saved
+from vmtailor.analysis.statistics import modes
+from vmtailor.analysis.statistics.stats import Difference, Thresholds, can_decide, exact, least_values, shift
+from vmtailor.analysis.statistics.stats import compare as judge
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.records import MOST_BYTES
-from vmtailor.base.files.regular_file import read_regular
-from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowVerdict
-from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn, WarningCode
+from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowMode, RowVerdict
+from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn
+from vmtailor.model.verdict import Verdict
+
+#: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
+THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)
+#: An item that a side has in no more than this share of its boots comes and goes: its durations say little.
+SELDOM = 0.5
+
+Key = tuple[str, str, int]
+
+EXACT = {Verdict.BETTER: RowVerdict.FASTER, Verdict.WORSE: RowVerdict.SLOWER, Verdict.SAME: RowVerdict.SAME}
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item of one boot."""
+
+    duration_us: int
+    start_us: int | None
+    path: str
+
+
+def row(key: Key, left: Sequence[float], right: Sequence[float], of: tuple[int, int], thresholds: Thresholds) -> Row:
+    """The row of one item, whose values of each side are given; `of` is how many boots each side has. Raises ValueError
+    without any value."""
+    boots = (len(left), len(right))
+    if not left or not right:
+        count, all_of = (boots[1], of[1]) if not left else (boots[0], of[0])
+        verdict = RowVerdict.NEW if not left else RowVerdict.GONE
+        us = statistics.median(left or right)
+        return Row(
+            *key,
+            us if left else None,
+            us if right else None,
+            us if not left else -us,
+            None,
+            None,
+            None,
+            verdict if count >= all_of else RowVerdict.PARTLY,
+            boots=boots,
+            of=of,
+        )
+    found: Difference = judge(left, right, thresholds)
+    low, high = found.low, found.high
+    if low is not None and found.verdict is Verdict.SAME:
+        _, low, high = shift(left, right)
+    verdict, direction = _verdict_of(found, (low, high), boots, thresholds)
+    if any(count <= SELDOM * whole for count, whole in zip(boots, of, strict=True)):
+        verdict, direction = RowVerdict.PARTLY, ""
+    return Row(
+        *key, found.before, found.after, found.change, low, high, found.p, verdict, direction, False, boots, of=of
+    )
+
+
+def _verdict_of(
+    found: Difference, interval: tuple[float | None, float | None], boots: tuple[int, int], thresholds: Thresholds
+) -> tuple[RowVerdict, str]:
+    """The verdict, and which way it leans or is."""
+    low, high = interval
+    leaning = RowVerdict.FASTER.value if found.change < 0 else RowVerdict.SLOWER.value
+    small = abs(found.change) < thresholds.least(found.before)
+    if low is None or high is None:
+        if small:
+            return (RowVerdict.BELOW if found.change else RowVerdict.SAME), ""
+        return RowVerdict.UNDECIDED, leaning
+    if low == high == 0:
+        return RowVerdict.SAME, ""
+    clear = (low > 0 or high < 0) and can_decide(*boots)
+    if (clear and small) or found.verdict is Verdict.SAME:
+        return RowVerdict.BELOW, leaning if clear else ""
+    if found.verdict is Verdict.UNDECIDED:
+        return RowVerdict.UNDECIDED, leaning
+    return EXACT[found.verdict], ""
+
+
+def with_modes(found: Row, left: Sequence[float], right: Sequence[float]) -> Row:
+    """The row with the two groups that the boots of a side fall into, where they do."""
+    groups = [modes.find(values) for values in (left, right)]
+    before, after = (
+        tuple(RowMode(mode.median, mode.count) for mode in found) if len(found) == 2 else () for found in groups
+    )
+    return msgspec.structs.replace(found, before_modes=before, after_modes=after) if before or after else found
+
+
+def usual_path(items: Sequence[Item]) -> str:
+    """The path that most boots have it on; "" where there is none."""
+    return Counter(item.path for item in items).most_common(1)[0][0] if items else ""
+
+
+def moved(left: Mapping[Key, int], right: Mapping[Key, int]) -> set[Key]:
+    """Items of both sides that are not in the longest run of items in the same order: what was taken out and put
+    elsewhere. Given is when each began, in one boot of each side: only within a boot is there an order."""
+    known = sorted(
+        ((key, at, right[key]) for key, at in left.items() if key in right and key[0] in ("initcall", "unit")),
+        key=lambda entry: (entry[1], entry[2]),
+    )
+    tails: list[int] = []
+    tail_index: list[int] = []
+    back: list[int] = []
+    for n, (_, _, b) in enumerate(known):
+        at = bisect.bisect_right(tails, b)
+        back.append(tail_index[at - 1] if at else -1)
+        if at == len(tails):
+            tails.append(b)
+            tail_index.append(n)
+        else:
+            tails[at], tail_index[at] = b, n
+    kept: set[int] = set()
+    n = tail_index[-1] if tail_index else -1
+    while n >= 0:
+        kept.add(n)
+        n = back[n]
+    return {key for n, (key, _, _) in enumerate(known) if n not in kept}
+
 
 #: Items that never reach this are left out of the comparison, unless they are gone or new.
 WORTH_US = 100
-
-
-def _load(path: Path) -> tuple[list[Timeline], list[str]]:
-    """The boots at a path, and the names of files that hold none. A path is a log, a chart, a saved `analyze --json`, a
-    folder with one boot a file or a folder, or what `boot` saved: its folder (the machine as it was), or
-    FOLDER/VARIANT."""
-    saved = saved_boots(path)
-    if saved:
-        return [analyze(files) for files in saved], []
-    if path.is_dir() and not {entry.name for entry in path.iterdir()} & MEMBERS:
-        boots: list[Timeline] = []
-        left_out: list[str] = []
-        for entry in sorted(path.iterdir()):
-            if entry.name.startswith("."):
-                continue
-            inner = sorted(one for one in entry.iterdir() if one.is_file()) if entry.is_dir() else []
-            found = [analyze(inner)] if inner else _load(entry)[0] if entry.is_file() else []
-            timed = [boot for boot in found if not any(w.code == WarningCode.NOTHING_FOUND for w in boot.warnings)]
-            boots.extend(timed)
-            left_out += [] if timed else [entry.name]
-        if not boots:
-            raise UserInputError(f"{path} holds no boots", hint="give a log, or a folder with one log a boot")
-        return boots, left_out
-    if path.is_file():
-        with path.open("rb") as file:
-            head = file.read(4096).lstrip()
-        if head.startswith(b"{") and b'"vmtailor/timeline/' in head[:200]:
-            return [from_json(read_regular(path, "the timeline", MOST_BYTES), str(path))], []
-    return [analyze([path])], []
-
-
-def load_side(paths: Sequence[Path]) -> Saved:
-    """All that several paths hold of one side: boots, saved series and runs. Raises UserInputError where times of
-    different clocks would become one side."""
-    side = Saved()
-    for path in paths:
-        record = find(path)
-        if record is None:
-            boots, left_out = _load(path)
-            side.timelines.extend(boots)
-            side.left_out.extend(left_out)
-            continue
-        saved = load_saved(record)
-        side.timelines.extend(saved.timelines)
-        side.config = side.config or saved.config
-        side.version = side.version or saved.version
-        if side.clocks and saved.clocks not in ("", side.clocks):
-            raise UserInputError(
-                f"one side's boots are of different clocks: {side.clocks}, and {saved.clocks} in {path}",
-                hint="name them apart",
-            )
-        side.clocks = side.clocks or saved.clocks
-        for key, values in saved.samples.items():
-            side.samples.setdefault(key, []).extend(values)
-    return side
-
-
-def side_names(before: Path, after: Path) -> tuple[str, str]:
-    """What two sides are called: the shortest ends of their paths that differ, such as the names of their folders."""
-    left, right = before.absolute().parts, after.absolute().parts
-    for count in range(1, max(len(left), len(right)) + 1):
-        if left[-count:] != right[-count:]:
-            one, other = left[-count:], right[-count:]
-            # What both end in says nothing: a/boots.json and b/boots.json are a and b.
-            while len(one) > 1 and len(other) > 1 and one[-1] == other[-1]:
-                one, other = one[:-1], other[:-1]
-            return "/".join(one), "/".join(other)
-    return before.name or str(before), after.name or str(after)
 
 
 #: What boots consist of, as rows name it.
@@ -180,9 +221,9 @@ def compare_boots(
         warnings.append(Warn("unlike", f"the sides are of different architectures: {', '.join(sorted(arches))}"))
     phases = tuple(_phases(before, after, thresholds))
     for one in phases:
-        for side, modes in ((names[0], one.before_modes), (names[1], one.after_modes)):
-            if modes:
-                groups = " and ".join(f"{mode.median / 1e6:.3f} s ({mode.boots} boots)" for mode in modes)
+        for side, groups_of in ((names[0], one.before_modes), (names[1], one.after_modes)):
+            if groups_of:
+                groups = " and ".join(f"{mode.median / 1e6:.3f} s ({mode.boots} boots)" for mode in groups_of)
                 warnings.append(Warn("two-modes", f"{one.name} of {side} is {groups}, mixed: its median is of neither"))
     lacking = {kind: title for kind in _KINDS for title in _lacking(kind, before, after, names)}
     warnings += [

@@ -14,12 +14,12 @@ from vmtailor.base.words.text import plural
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
-from vmtailor.stages.report import margins, memory, tuned, waterfall
+from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
-from vmtailor.stages.report.figures import Group as FigureGroup
-from vmtailor.stages.report.figures import Pair, groups
-from vmtailor.stages.report.page import PAGE
-from vmtailor.stages.report.waterfall import Waterfall
+from vmtailor.stages.report.figure_rows import Group as FigureGroup
+from vmtailor.stages.report.figure_rows import Pair, groups
+from vmtailor.stages.report.ledger_waterfall import Waterfall
+from vmtailor.stages.report.report_page import PAGE
 
 #: Folders and symbols that are named on a terminal.
 MOST_FOLDERS, MOST_SYMBOLS = 8, 2
@@ -45,7 +45,7 @@ def show_figures(pair: Pair) -> None:
 
 def _parts(run: FitRun) -> list[RenderableType]:
     parts: list[RenderableType] = [_verdict(run), *_margin(run), Text(), *_both_sides(run)]
-    if (found := waterfall.of(run)) is not None:
+    if (found := ledger_waterfall.of(run)) is not None:
         parts.append(_waterfall(found))
     parts.append(_causes(run))
     if run.prices:
@@ -60,9 +60,9 @@ def _parts(run: FitRun) -> list[RenderableType]:
 def _margin(run: FitRun) -> list[RenderableType]:
     """The margin's price, and where the kernel came from: a line each."""
     lines: list[RenderableType] = []
-    if line := margins.price_line(run):
+    if line := margin_prices.price_line(run):
         lines.append(Text.assemble(("margin  ", "bold"), line))
-    if run.found_kernel is not None and (line := margins.kernel_line(run.found_kernel)):
+    if run.found_kernel is not None and (line := margin_prices.kernel_line(run.found_kernel)):
         lines.append(Text.assemble(("kernel  ", "bold"), line))
     return lines
 
@@ -138,7 +138,7 @@ def _loops(run: Pair) -> Group:
 
 def _memory(run: Pair) -> Group:
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
-    for row in memory.rows(run.baseline, run.tailored):
+    for row in pictures.memory_rows(run.baseline, run.tailored):
         table.add_row(Text(row.name), *(figures.memory_bytes(value) for value in row.bytes))
     return _titled(
         "Where the memory of the smallest machine goes", table, "after the load; the report says what each part is"
@@ -148,15 +148,15 @@ def _memory(run: Pair) -> Group:
 def _waterfall(found: Waterfall) -> Group:
     heads = ("measured", "expected", "remainder")
     table = _table("", *heads, "expected of", numbers=heads)
-    for row in waterfall.shortened(found.rows, MOST_FOLDERS):
-        some, more = waterfall.named(row, MOST_SYMBOLS)
+    for row in ledger_waterfall.shortened(found.rows, MOST_FOLDERS):
+        some, more = ledger_waterfall.named(row, MOST_SYMBOLS)
         names = ", ".join(name for name, _ in some) + (f" and {more} more" if more else "")
-        cells = (waterfall.signed(value) for value in (row.measured, row.expected, row.remainder))
+        cells = (ledger_waterfall.signed(value) for value in (row.measured, row.expected, row.remainder))
         table.add_row(Text(row.name), *cells, Text(names, "dim"))
-    cells = (waterfall.signed(value) for value in (found.measured, found.expected, found.remainder))
+    cells = (ledger_waterfall.signed(value) for value in (found.measured, found.expected, found.remainder))
     table.add_row(Text("in all", "bold"), *cells, Text())
     parts = "; ".join(
-        f"{part.name} {waterfall.signed(part.after - part.before)}"
+        f"{part.name} {ledger_waterfall.signed(part.after - part.before)}"
         + (f" ({', '.join(name for name, _ in part.functions[:MOST_SYMBOLS])})" if part.functions else "")
         for part in found.parts
     )
@@ -176,7 +176,7 @@ def _prices(run: FitRun) -> Group:
     heads = ("symbols", "in all", "calls", "kernel", "to init", "memory")
     table = _table("margin", *heads, numbers=heads)
     without: dict[str, list[str]] = {}
-    for row in margins.price_rows(run):
+    for row in margin_prices.price_rows(run):
         style = "bold" if row.chosen else ""
         name = f"{row.name} (chosen)" if row.chosen else row.name
         table.add_row(Text(name, style), *(Text(cell, style) for cell in row.figures))
@@ -205,10 +205,10 @@ def _trials(run: FitRun) -> Group:
 
 def _tuned(run: FitRun) -> Group:
     table = _table("change", "expected", "measured", "", "what it sets", numbers=("expected", "measured"))
-    for row in tuned.rows(run):
+    for row in tuned_changes.rows(run):
         outcome = Text(row.outcome, "green" if row.kept else "")
         table.add_row(Text(row.id), row.expected, row.measured, outcome, Text(row.settings))
-    return _titled("Beside the kernel", table, tuned.MEANING)
+    return _titled("Beside the kernel", table, tuned_changes.MEANING)
 
 
 def _doubts(run: FitRun) -> list[RenderableType]:
@@ -222,8 +222,8 @@ def _doubts(run: FitRun) -> list[RenderableType]:
     for one in run.absent:
         what = f"{one.call.name}({one.call.arguments}) answers {one.call.error}: {one.reason}"
         lines.append(line("absent", f"{what} [{one.id}]", "bold"))
-    near = margins.near(run.lacks)
-    lines += [line("lacks", margins.lack_line(lack)) for lack in near[:MOST_LACKS]]
+    near = margin_prices.near(run.lacks)
+    lines += [line("lacks", margin_prices.lack_line(lack)) for lack in near[:MOST_LACKS]]
     if left := len(run.lacks) - len(near[:MOST_LACKS]):
         least = f"{plural(left, 'further symbol')} that files of the image could ask for: the report lists them"
         lines.append(line("lacks", least, "bold"))

@@ -7,11 +7,19 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
 
+from vmtailor.analysis.bootlog.stamps import has_stamps
 from vmtailor.base.words import escapes
+from vmtailor.base.words.json_text import decoded
 
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384
+#: How much of a file is looked at to recognise it.
+SAMPLE = 128 << 10
+#: What is no stream of lines is small; of a longer file no more than this is read.
+MAX_TEXT = 64 << 20
 
 _TEXT_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _EQUALS = re.compile(rb"=(?:([0-9A-F]{2})|(\r?\n)|)")
@@ -117,3 +125,114 @@ class Cleaner:
         if lines and not lines[-1]:
             lines.pop()
         return lines
+
+
+class Content:
+    """The content of one file, as formats are recognised by it and read. `boot` is the one that is asked for, of a log
+    with several. `cut`: how a reader saw it end where it should not."""
+
+    def __init__(self, path: str, chunks: Iterator[bytes], boot: int = 0) -> None:
+        self.path = path
+        self.boot = boot
+        self.cut = ""
+        head: list[bytes] = []
+        size = 0
+        for chunk in chunks:
+            head.append(chunk)
+            size += len(chunk)
+            if size >= SAMPLE:
+                break
+        self.sample = b"".join(head)[:SAMPLE]
+        self._chunks: Iterator[bytes] = chain(head, chunks)
+
+    @cached_property
+    def clean(self) -> bytes:
+        """The beginning as clean lines."""
+        return b"\n".join(Cleaner(self.sample).lines(iter([self.sample])))
+
+    @cached_property
+    def beginning(self) -> str:
+        """The beginning as text."""
+        return self.clean.decode("utf-8", "replace")
+
+    @cached_property
+    def is_drawing(self) -> bool:
+        """Whether it begins as an SVG."""
+        return self.clean.lstrip()[:1] == b"<" and "<svg" in self.beginning[:6000]
+
+    @cached_property
+    def is_json(self) -> bool:
+        """Whether it begins as JSON, and not as a log whose stamps stand in brackets."""
+        return self.clean.lstrip()[:1] in (b"[", b"{") and not has_stamps(self.clean.split(b"\n")[:50])
+
+    @cached_property
+    def is_prose(self) -> bool:
+        """Whether it is neither JSON nor a log with stamps."""
+        return not self.is_json and has_stamps(self.clean.split(b"\n")[:2000]) < 3
+
+    def whole(self, limit: int) -> bytes:
+        """Return all bytes, up to a limit."""
+        pieces, size = [], 0
+        for chunk in self._chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size >= limit:
+                break
+        data = b"".join(pieces)
+        self._chunks = chain([data[limit:]] if size > limit else [], self._chunks)
+        return data[:limit]
+
+    @cached_property
+    def data(self) -> bytes:
+        """All of it, up to MAX_TEXT."""
+        return self.whole(MAX_TEXT)
+
+    def stream(self) -> Iterator[bytes]:
+        """Return all bytes in pieces, for readers that need one at a time; to be called once."""
+        return chain([self.data] if "data" in self.__dict__ else [], self._chunks)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is left that was not read."""
+        return next(self._chunks, b"") != b""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the clean lines of all that `data` has."""
+        return Cleaner(self.sample).lines(iter([self.data]))
+
+    @cached_property
+    def text(self) -> str:
+        """All that `data` has, as clean text."""
+        return "\n".join(line.decode("utf-8", "replace") for line in self.lines())
+
+    @cached_property
+    def drawing(self) -> str:
+        """All that `data` has, as the text of a drawing."""
+        if "</svg>" not in self.text[-1000:]:
+            self.cut = "the drawing ends in its middle"
+        return self.text
+
+    @cached_property
+    def document(self) -> object:
+        """The document, where it is one of JSON, as far as it goes; None elsewhere."""
+        if not self.is_json:
+            return None
+        document = decoded(self.data)
+        if document is None and (document := _decoded_as_far(self.data)) is not None:
+            self.cut = "the document ends in its middle"
+        return document
+
+
+def _decoded_as_far(data: bytes) -> object:
+    """JSON whose end was lost: a list of objects, or one of them in an object, as far as its elements go. None when
+    it is not that."""
+    whole = data[: data.rfind(b"}") + 1]
+    start = data.lstrip()[:1]
+    for _ in range(2):
+        if not whole or start not in (b"[", b"{"):
+            return None
+        document = decoded(whole + (b"]" if start == b"[" else b"]}"))
+        if document is not None:
+            return document
+        whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]
+    return None

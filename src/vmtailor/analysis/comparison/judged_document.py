@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from vmtailor.analysis.compare.gate import metrics_of
-from vmtailor.analysis.timeline.analyze import analyze, require_log
+from vmtailor.analysis.comparison.budgets import metrics_of
 from vmtailor.analysis.timeline.boot_json import json_chunks
+from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files
 from vmtailor.base.files.digests import sha256_of, sha256_of_rest
@@ -68,7 +68,7 @@ def read(path: Path) -> Document:
         _require_readable(content, path)
         metrics = {**metrics_of(content), **samples(content)}
         return Document(path, hashlib.sha256(data).hexdigest(), metrics, tuple(facts(content, path.parent)))
-    content = msgspec.json.decode(b"".join(json_chunks(require_log(analyze([path])))))
+    content = msgspec.json.decode(b"".join(json_chunks(analyze([path], needs_log=True))))
     digest = sha256_of(path) if path.is_file() else ""
     return Document(path, digest, metrics_of(content), (("document", _LOGS), *facts(content, path.parent)))
 

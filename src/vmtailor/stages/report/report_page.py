@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a record of a fit for the page: what the template loops over, worked out here and not in the template."""
+"""Write the record of a fit as one HTML file that opens offline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.causes import cause_of
+from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
+from vmtailor.base import pages
+from vmtailor.base.files.records import write_atomic
 from vmtailor.base.words import figures
+from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
+from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun, Side
+from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
+from vmtailor.stages.report.document import fit_document, repairs
+from vmtailor.stages.report.figure_rows import groups
 
 #: Rows of a list of costs; what follows is summed up in a last row.
 MOST_ROWS = 18
@@ -172,3 +180,56 @@ def table_data(run: FitRun) -> dict[str, Any]:
             for call in run.calls
         ],
     }
+
+
+#: The page's name in a bundle.
+PAGE = "report.html"
+
+
+def page(run: FitRun) -> str:
+    """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
+    before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))
+    found = counts(run.plan.symbols)
+    down = ledger_waterfall.of(run)
+    return pages.render(
+        "report.html",
+        styles=("report.css",),
+        scripts=("report.js",),
+        data={"fit": fit_document(run), **table_data(run)},
+        values={
+            "run": run,
+            "name": subject_name(run),
+            "measures": measures(run),
+            "groups": groups(run),
+            "picture": pictures.boot_picture(run.baseline, run.tailored),
+            "memory": pictures.memory_picture(run.baseline, run.tailored),
+            "phase_meaning": pictures.MEANING,
+            "phases": [(phase, before.get(phase), after.get(phase)) for phase in Phase],
+            "phase_cost": pictures.cost,
+            "waterfall": down,
+            "bars": ledger_waterfall.bars(down) if down is not None else (),
+            "named": ledger_waterfall.named,
+            "signed": ledger_waterfall.signed,
+            "remainder": ledger_waterfall.REMAINDER,
+            "costs": cost_lists(run),
+            "causes": [(cause, number, MEANING[cause]) for cause, number in found.items()],
+            "cause_order": ORDER,
+            "kept": sum(found.values()),
+            "repairs": repairs(run),
+            "worked": run.proof in (Proof.LOAD, Proof.ENDED),
+            "margin_line": margin_prices.price_line(run),
+            "kernel_line": margin_prices.kernel_line(run.found_kernel) if run.found_kernel is not None else "",
+            "price_heads": margin_prices.HEADS,
+            "prices": margin_prices.price_rows(run),
+            "lacks": [(lack, margin_prices.lack_line(lack)) for lack in run.lacks],
+            "tuned": tuple(tuned_changes.rows(run)),
+            "tuned_meaning": tuned_changes.MEANING,
+            "percent": figures.percent,
+            "ratio": figures.ratio,
+        },
+    )
+
+
+def write_page(run: FitRun, path: Path) -> None:
+    """Write the page to a file, whole or not at all."""
+    write_atomic(path, page(run).encode())

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-from vmtailor.analysis.bootlog.observed import Observed
+from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.base.errors import VmtailorError
 from vmtailor.model.boots.timeline import MachineInfo, MachineKind
 

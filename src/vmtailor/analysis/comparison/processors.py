@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmtailor.analysis.compare import compare_saved
+from vmtailor.analysis.comparison import sides
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.model.bundle import RUN
@@ -36,7 +36,7 @@ def runs_of(paths: Sequence[Path]) -> tuple[FitRun, ...] | None:
     """The runs of fit at these paths, where all are, and not all of one processor; None otherwise.
 
     Raises UserInputError for a record that is damaged or of another version."""
-    found = [compare_saved.find(path) for path in paths]
+    found = [sides.find(path) for path in paths]
     if any(one is None or one.name != RUN for one in found):
         return None
     runs = tuple(records.load(FitRun, one) for one in found if one is not None)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what files say to the timeline of one boot: joined on one clock, durations chosen, nested, shared out,
-ranked."""
+"""Build the timeline of one boot from its files: read, joined on one clock, nested, shared out, ranked, advised."""
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path as FilePath
 
-from vmtailor.analysis.bootlog.observed import RESOLVED_US, Observed
-from vmtailor.analysis.signs.boot_facts import machine_of
-from vmtailor.analysis.signs.gaps import gaps_of, shown_end
+from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
+from vmtailor.analysis.bootlog.formats import read_path
+from vmtailor.analysis.bootlog.log_lines import printable
+from vmtailor.analysis.bootlog.machine_facts import machine_of
+from vmtailor.analysis.bootlog.silences import gaps_of, shown_end
+from vmtailor.analysis.changes.advice import advise
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
@@ -23,9 +27,9 @@ from vmtailor.analysis.timeline.durations import (
 )
 from vmtailor.analysis.timeline.hotspots import rank
 from vmtailor.analysis.timeline.join import join
-from vmtailor.analysis.timeline.nesting import MAIN, Span, nest
+from vmtailor.analysis.timeline.own_time import MAIN, Span, critical_path, nest, own_time
 from vmtailor.analysis.timeline.phases import phases_of, printed_total
-from vmtailor.analysis.timeline.units import critical_path, own_time
+from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.timeline import (
     ConsoleCost,
     Deferral,
@@ -41,6 +45,29 @@ from vmtailor.model.boots.timeline import (
     Timeline,
     WarningCode,
 )
+
+
+def analyze(paths: Sequence[FilePath], boot: int = 0, *, needs_log: bool = False) -> Timeline:
+    """Return the timeline of one boot from its files. `boot` chooses among several in one log: 1 the first, 0 the last.
+
+    Raises UserInputError for files that cannot be read and, with `needs_log`, where none of them is a log or a chart.
+    What cannot be understood becomes a warning in the timeline."""
+    enabled = gc.isenabled()
+    gc.disable()  # a long log makes a million rows that live to the end: looking for cycles among them doubles the time
+    try:
+        sources = [source for path in paths for source in read_path(path, boot)]
+        if needs_log and sources and not any(source.is_log for source in sources):
+            what = ", ".join(f"{source.path} ({source.format})" for source in sources[:4])
+            raise UserInputError(
+                f"no log and no chart of a boot: {printable(what)}",
+                hint="docs/reference/boot-formats.md lists what can be read",
+            )
+        messages = [message for source in sources for message in source.messages]
+        return advise(build(sources), messages)
+    finally:
+        if enabled:
+            gc.enable()
+
 
 CRITICAL, BESIDE = Path.CRITICAL.value, Path.BESIDE.value
 

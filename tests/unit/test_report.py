@@ -26,7 +26,7 @@ from vmtailor.model.syscalls import Absence, FailedCall
 from vmtailor.model.systems.units import UnitChoice, UnitFate, UnitsMode, UnitStanding
 from vmtailor.model.trial import Purpose, Trial
 from vmtailor.pipeline.systems.trimming import change_of
-from vmtailor.stages.report import figure_rows, fit_document, ledger_waterfall, page, pictures, report_page, show
+from vmtailor.stages.report import figure_rows, fit_document, ledger_waterfall, pictures, report_page, show
 from vmtailor.stages.report.figure_rows import groups
 
 SIDE_KEYS = {
@@ -186,13 +186,13 @@ def test_a_figure_that_is_missing_becomes_a_dash() -> None:
     )
     run = dataclasses.replace(run, tailored=side)
     assert "–" in printed(run)
-    assert "there is no picture" in page(run)
+    assert "there is no picture" in report_page.page(run)
     assert fit_document(run)["tailored"]["init_instructions"] is None
 
 
 def test_page_holds_the_document_and_every_symbol() -> None:
     run = fit_run()
-    data = embedded(page(run))
+    data = embedded(report_page.page(run))
     assert data["fit"] == fit_document(run)
     symbols = data["symbols"]
     assert isinstance(symbols, list) and len(symbols) == len(run.plan.symbols)
@@ -200,7 +200,7 @@ def test_page_holds_the_document_and_every_symbol() -> None:
 
 def test_page_names_no_address_outside_itself() -> None:
     parser = Tags()
-    parser.feed(page(fit_run()))
+    parser.feed(report_page.page(fit_run()))
     links = [value for name, value in parser.attributes if name in ("src", "href", "action", "srcset")]
     assert all(value is not None and (value.startswith("#") or value == "data:,") for value in links)
     assert not [name for name, _ in parser.attributes if name == "style" or name.startswith("on")]
@@ -209,7 +209,7 @@ def test_page_names_no_address_outside_itself() -> None:
 @pytest.mark.attack
 def test_hostile_names_add_no_element_to_the_page() -> None:
     parser = Tags()
-    html = page(hostile_run())
+    html = report_page.page(hostile_run())
     parser.feed(html)
     assert "window.hacked=1</script>" not in html
     assert parser.tags.count("script") == 2 and "img" not in parser.tags
@@ -271,7 +271,7 @@ def test_what_a_short_waterfall_leaves_out_is_one_row(most: int) -> None:
 
 
 def test_no_row_of_the_waterfall_is_without_figures() -> None:
-    html = page(fit_run())
+    html = report_page.page(fit_run())
     section = html[html.index('id="changes"') : html.index('id="costs"')]
     assert "not alone" not in section and "undecided" not in section
     assert "CRYPTO_MANAGER_EXTRA_TESTS" in section and "What the remainder is" in section
@@ -285,7 +285,7 @@ def test_no_row_of_the_waterfall_is_without_figures() -> None:
 
 def test_without_figures_there_is_no_waterfall() -> None:
     assert ledger_waterfall.of(fit_run(ledger=())) is None
-    assert 'id="changes"' not in page(fit_run(ledger=()))
+    assert 'id="changes"' not in report_page.page(fit_run(ledger=()))
 
 
 def test_cost_lists_keep_the_whole() -> None:
@@ -376,7 +376,7 @@ def test_terminal_and_page_say_why_and_what_is_harmlessly_absent() -> None:
     call = FailedCall("openat", "/sys/devices/system/node, O_RDONLY", "ENOENT", 1)
     absent = (Absence(call, "memory-nodes", "one node"),)
     run = dataclasses.replace(side_without(fit_run(), boots=0, min_memory_bytes=None), absent=absent)
-    for text in (" ".join(printed(run).split()), page(run)):
+    for text in (" ".join(printed(run).split()), report_page.page(run)):
         assert "not measured: the tailored machine is not verified" in text
         assert "/sys/devices/system/node" in text and "one node" in text
     assert fit_document(run)["absent"][0]["id"] == "memory-nodes"
@@ -394,4 +394,4 @@ def test_units_and_trials_of_them_are_shown() -> None:
     assert document["units"][0] == {
         "name": "late.service", "fate": "masked", "reason": "nobody wanted it", "start_s": 1.5
     }  # fmt: skip
-    assert "−late.service, other.socket" in page(run)
+    assert "−late.service, other.socket" in report_page.page(run)

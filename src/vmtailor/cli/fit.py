@@ -18,6 +18,7 @@ from vmtailor.base.errors import AnswerNo, UserInputError
 from vmtailor.base.files.regular_file import open_regular
 from vmtailor.base.words.text import plural
 from vmtailor.cli.options import common
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit
 from vmtailor.pipeline.options import Effort, FitOptions
@@ -103,15 +104,8 @@ def fit(
         result = run_system_fit(options, partition, _may_be_masked)
     elif partition is not None:
         raise UserInputError("--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE")
-    elif tries or try_file:
-        raise UserInputError(
-            f"{'--try' if tries else '--try-file'} is for systems with an init of their own",
-            hint="vmtailor boot BUNDLE --try tries changes on a bundle",
-        )
-    elif units is not UnitsMode.KEEP or mask:
-        name = "--mask" if units is UnitsMode.KEEP else "--units"
-        raise UserInputError(f"{name} is for systems with an init of their own", hint="leave it out")
     else:
+        refuse(options, OptionSubject.IMAGE, options.reference)
         result = run_fit(options)
     report_stage.show(result, json=json)
     if not result.verified:

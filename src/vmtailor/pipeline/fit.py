@@ -23,6 +23,7 @@ from vmtailor.model.boots.boot import Boot
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.fit import FitRun, Side, Warning
 from vmtailor.model.kernel import FoundKernel, KernelUse, KernelUses
+from vmtailor.model.option import result_key
 from vmtailor.pipeline import bundling, fitting, keys, reducing, repairing
 from vmtailor.pipeline.fitting import Built, Findings, Fitted, Fitting
 from vmtailor.pipeline.inputs import FitInputs, prepare
@@ -68,7 +69,6 @@ def _copy(made: Path, folder: Path) -> None:
 
 def fit_key(inputs: FitInputs) -> str:
     """Everything that a finished fit depends on, this program's own code included."""
-    options = inputs.options
     return digest(
         keys.code(),
         fitting.trace_key(inputs),
@@ -76,12 +76,7 @@ def fit_key(inputs: FitInputs) -> str:
         records.to_bytes(inputs.image),
         inputs.source.digest,
         kbuild.Toolchain.of(named(inputs.options.architecture)).describe(),
-        repr(
-            (
-                *(options.machine, options.cpus, options.keep, options.drop, options.terminal),
-                *(options.boots, options.budget, options.effort, options.margins, options.price_margins),
-            )
-        ),
+        result_key(inputs.options),
     )
 
 

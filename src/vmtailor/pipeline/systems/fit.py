@@ -17,6 +17,7 @@ from vmtailor.drivers.kernel import kbuild
 from vmtailor.model.bundle import RUN
 from vmtailor.model.change import Change
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
+from vmtailor.model.option import result_key
 from vmtailor.model.systems.subject import InitKind
 from vmtailor.model.systems.tuning import Tuning
 from vmtailor.model.systems.units import UnitChoice, UnitsMode
@@ -73,7 +74,6 @@ def _copy(made: Path, folder: Path) -> None:
 
 def fit_key(given: SystemInputs) -> str:
     """Everything that a finished fit depends on, this program's own code included."""
-    options = given.options
     return digest(
         keys.code(),
         fitting.run_key(given, fitting.target_of(given, given.baseline)),
@@ -81,21 +81,7 @@ def fit_key(given: SystemInputs) -> str:
         records.to_bytes(given.subject),
         given.source.digest,
         kbuild.Toolchain.of(given.row).describe(),
-        repr(
-            (
-                options.machine,
-                options.cpus,
-                options.keep,
-                options.drop,
-                options.boots,
-                options.budget,
-                options.effort,
-                options.units,
-                options.mask,
-                options.tries,
-                options.files,
-            )
-        ),
+        result_key(given.options),
     )
 
 

@@ -4,7 +4,7 @@ and the machine that it is compared in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
@@ -28,6 +28,7 @@ from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.subject import Init, InitKind, SystemSubject
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
@@ -45,19 +46,6 @@ from vmtailor.stages.subject import OpenedSubject
 
 #: Raise it when what is taken out of a system changes.
 _TAKEN = "1"
-#: Fields of the options that mean something for a system, or are no choice of the user's.
-_MEANT = (
-    "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
-    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "tries", "files", "command", "store",
-    "distribution",
-)  # fmt: skip
-#: Those that say how an image is fetched.
-_FETCHING = ("authfile", "max_image_bytes")
-_NAMES = {
-    "kernel": "--kernel", "baseline_config": "--baseline-config", "root": "--root", "margins": "--margin",
-    "price_margins": "--price-margins", "terminal": "--no-terminal", "entrypoint": "--entrypoint", "cmd": "--cmd",
-    "authfile": "--authfile", "privileged": "--privileged", "max_image_bytes": "--max-image-size",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +83,7 @@ class SystemInputs:
     @property
     def root(self) -> SystemRoot:
         """Where the system is in each of its machines."""
-        return exercising.root_of(self.subject, self.baseline.append)
+        return exercising.root_of(self.subject, self.baseline.words)
 
 
 def refuse_for_images(options: FitOptions) -> None:
@@ -104,23 +92,13 @@ def refuse_for_images(options: FitOptions) -> None:
     choosing.for_system(options.tries, options.files)
     for path, _ in options.files:
         ext4_writer.require_plain(path)
-    plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
-    meant = _MEANT if disk_path(options.reference) is not None else (*_MEANT, *_FETCHING)
-    given = [
-        _NAMES.get(one.name, one.name)
-        for one in fields(FitOptions)
-        if one.name not in meant and getattr(options, one.name) != getattr(plain, one.name)
-    ]
-    if given:
-        raise UserInputError(
-            f"{', '.join(given)}: of images only; {options.reference} is a system with an init of its own",
-            hint="leave it out",
-        )
+    disk = disk_path(options.reference) is not None
+    refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
         raise UserInputError(
             f"{options.reference} is a system: nobody but you can say what it is there for",
             hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
-            + ("" if disk_path(options.reference) else "; or name one program of it: --entrypoint"),
+            + ("" if disk else "; or name one program of it: --entrypoint"),
         )
 
 
@@ -164,7 +142,7 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     options = _settled(options, found.subject)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
@@ -198,7 +176,7 @@ def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
     row = named(subject.architecture)
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
@@ -261,11 +239,11 @@ def _baseline(options: FitOptions, found: OpenedSubject, taken: Path) -> Machine
     that is planned for."""
     row = named(options.architecture)
     return Machine(
-        kind=options.machine,
+        board=options.machine,
         memory_bytes=options.memory_bytes,
         kernel=str(taken / KERNEL),
         initrd=str(taken / INITRD),
-        append=words(found.subject, row),
+        words=words(found.subject, row),
         disks=(disk_of(found),),
         network=True,
         cpu_model=options.cpu_model,

@@ -182,10 +182,6 @@ def table_data(run: FitRun) -> dict[str, Any]:
     }
 
 
-#: The page's name in a bundle.
-PAGE = "report.html"
-
-
 def page(run: FitRun) -> str:
     """The page. The document of `fit --json` is in it too, under `fit` in the element `#data`."""
     before, after = ({phase.phase: phase for phase in side.phases} for side in (run.baseline, run.tailored))

@@ -11,6 +11,7 @@ from vmtailor.base import output
 from vmtailor.base.terminal import BREAK, Console, Group, RenderableType, Table, Text, box
 from vmtailor.base.words import figures
 from vmtailor.base.words.text import plural
+from vmtailor.model.bundle import PAGE
 from vmtailor.model.change import Cause
 from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
@@ -19,7 +20,6 @@ from vmtailor.stages.report.document import fit_document, repairs
 from vmtailor.stages.report.figure_rows import Group as FigureGroup
 from vmtailor.stages.report.figure_rows import Pair, groups
 from vmtailor.stages.report.ledger_waterfall import Waterfall
-from vmtailor.stages.report.report_page import PAGE
 
 #: Folders and symbols that are named on a terminal.
 MOST_FOLDERS, MOST_SYMBOLS = 8, 2

@@ -18,9 +18,9 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import outputs
 from vmtailor.base.files.records import to_bytes
 from vmtailor.base.terminal import Console, Table, Text
+from vmtailor.base.words.figures import duration
 from vmtailor.base.words.text import encodable, plural
 from vmtailor.cli.tables import processors_table
-from vmtailor.cli.tables.timeline_table import duration
 from vmtailor.model.boots.comparison import Comparison, Row, RowVerdict
 
 _COLOURS = {

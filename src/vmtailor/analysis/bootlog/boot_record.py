@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vmtailor.model.architecture import every
-from vmtailor.model.boots.timeline import PhaseSpan, Process, Unit, UseSample, Warn, WarningCode
+from vmtailor.model.boots.timeline import PhaseSpan, Process, UnitSpan, UseSample, Warn, WarningCode
 
 #: Messages kept for matching against the catalogue of advice; a log can have millions.
 MAX_MESSAGES = 20_000
@@ -90,7 +90,7 @@ class Observed:
     probes: list[RawProbe] = field(default_factory=list)
     marks: dict[str, tuple[int, str]] = field(default_factory=dict)
     phases: list[PhaseSpan] = field(default_factory=list)
-    units: list[Unit] = field(default_factory=list)
+    units: list[UnitSpan] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     samples: list[UseSample] = field(default_factory=list)
     messages: list[tuple[int | None, str]] = field(default_factory=list)

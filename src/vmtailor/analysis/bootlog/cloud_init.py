@@ -8,7 +8,7 @@ import re
 
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import Content, printable
-from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, UnitSpan, WarningCode
 
 _STAGE = re.compile(r"Starting stage: (\S{1,100})")
 _FINISHED = re.compile(r"Finished stage: \((\S{1,100})\) (\d{1,7}\.\d{1,9}) seconds")
@@ -57,8 +57,8 @@ def read_text(content: Content) -> Observed:
         observed.warn(WarningCode.SEVERAL_BOOTS, f"{len(numbers)} boot records; this is the last")
     bodies = [body for number, body in zip(records[1::2], records[2::2], strict=False) if number == numbers[-1]]
     _boot(observed, text)
-    shown: list[Unit] = []
-    blamed_rows: list[Unit] = []
+    shown: list[UnitSpan] = []
+    blamed_rows: list[UnitSpan] = []
     for body in bodies or [text]:
         stages, rows = _stages(body)
         shown.extend(stages)
@@ -69,11 +69,11 @@ def read_text(content: Content) -> Observed:
     return observed
 
 
-def _stages(body: str) -> tuple[list[Unit], list[Unit]]:
+def _stages(body: str) -> tuple[list[UnitSpan], list[UnitSpan]]:
     """The units of one record: stages with what ran in them, and the rows of `blame`."""
-    units: list[Unit] = []
-    blamed_rows: list[Unit] = []
-    inside: list[Unit] = []
+    units: list[UnitSpan] = []
+    blamed_rows: list[UnitSpan] = []
+    inside: list[UnitSpan] = []
     stage, first = "", True
     for raw in body.splitlines():
         line = printable(raw, 1000)
@@ -94,16 +94,16 @@ def _stages(body: str) -> tuple[list[Unit], list[Unit]]:
             start, took = _us(event[2]), _us(event[3])
             name = f"cloud-init:{stage}/{event[1].strip()}" if stage else f"cloud-init:{event[1].strip()}"
             (inside if stage else units).append(
-                Unit(name, start, start + took, took, None, DurationSource.REPORTED.value)
+                UnitSpan(name, start, start + took, took, None, DurationSource.REPORTED.value)
             )
         elif blamed:
             name = f"cloud-init:{blamed[2]}"
-            blamed_rows.append(Unit(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
+            blamed_rows.append(UnitSpan(name, None, None, _us(blamed[1]), None, DurationSource.REPORTED.value))
     units.extend(inside)  # of a stage that did not finish
     return units, blamed_rows
 
 
-def _around(stage: str, took_us: int, inside: list[Unit], first: bool) -> Unit:
+def _around(stage: str, took_us: int, inside: list[UnitSpan], first: bool) -> UnitSpan:
     """A stage around what ran in it. Its start is not printed: the first of a boot is where the times count from, the
     others begin with what they do first, as far as that holds all of it. Its own time is what is left of it."""
     starts = [u.start_us for u in inside if u.start_us is not None]
@@ -114,7 +114,7 @@ def _around(stage: str, took_us: int, inside: list[Unit], first: bool) -> Unit:
         start = max(0, min(begin, max(ends) - took_us)) if max(ends) - begin > took_us else begin
     own = max(0, took_us - sum(u.duration_us or 0 for u in inside))
     end = None if start is None else start + took_us
-    return Unit(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
+    return UnitSpan(f"cloud-init:{stage}", start, end, took_us, own, DurationSource.REPORTED.value)
 
 
 def _us(text: str) -> int:
@@ -167,7 +167,7 @@ def read_dump(content: Content) -> Observed:
             start = begun.pop(name)
             took = max(0, moment - start)
             observed.units.append(
-                Unit(
+                UnitSpan(
                     f"cloud-init:{printable(name, 200)}",
                     start,
                     start + took,
@@ -177,7 +177,7 @@ def read_dump(content: Content) -> Observed:
                 )
             )
     for name, start in begun.items():
-        observed.units.append(Unit(f"cloud-init:{printable(name, 200)}", start, None, None, None, None))
+        observed.units.append(UnitSpan(f"cloud-init:{printable(name, 200)}", start, None, None, None, None))
     if odd:
         observed.warn(WarningCode.DAMAGED_LINES, f"{odd} rows of the dump could not be read")
     return observed

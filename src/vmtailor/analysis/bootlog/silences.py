@@ -20,7 +20,7 @@ from vmtailor.analysis.bootlog.boot_record import MIN_GAP_US, Gap, Observed
 from vmtailor.analysis.bootlog.log_lines import decode
 from vmtailor.analysis.bootlog.stamps import KERNEL
 from vmtailor.base.errors import VmtailorError
-from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, Unit
+from vmtailor.model.boots.timeline import GapSpan, Initcall, Path, PhaseName, PhaseSpan, Probe, UnitSpan
 
 #: At most so many are kept, the longest.
 MAX_GAPS = 200
@@ -250,7 +250,7 @@ def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
 
 
 def gaps_of(
-    observed: Observed, phases: Sequence[PhaseSpan], rows: Sequence[Rows], units: Sequence[Unit], end_us: int | None
+    observed: Observed, phases: Sequence[PhaseSpan], rows: Sequence[Rows], units: Sequence[UnitSpan], end_us: int | None
 ) -> list[GapSpan]:
     """The silences and stretches of the boot, by their start. Those that an initcall, a probe or units account for are
     left out, unless a message explains them."""

@@ -7,7 +7,7 @@ import re
 
 from vmtailor.analysis.bootlog.boot_record import Observed, architecture
 from vmtailor.analysis.bootlog.log_lines import Content, printable
-from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, UnitSpan, WarningCode
 
 _UNITS_US = {
     "y": 31_557_600_000_000,
@@ -126,7 +126,7 @@ def is_blame(text: str) -> bool:
 def read_text(content: Content) -> Observed:
     """Read any mixture of the three: people paste them into one file."""
     observed = Observed(content.path)
-    chain: dict[str, Unit] = {}
+    chain: dict[str, UnitSpan] = {}
     begun_line = ""
     for raw in content.text.splitlines():
         line = printable(raw.rstrip(), 2000)
@@ -140,14 +140,14 @@ def read_text(content: Content) -> Observed:
         if blamed:
             span = parse_span(blamed[1])
             if span is not None:
-                observed.units.append(Unit(blamed[2], None, None, span, None, DurationSource.REPORTED))
+                observed.units.append(UnitSpan(blamed[2], None, None, span, None, DurationSource.REPORTED))
             continue
         link = _CHAIN.match(line)
         if link and (link[2] or link[3]) and link[1] not in chain:
             at, took = parse_span(link[2] or ""), parse_span(link[3] or "")
             # Relative to the start of user space; the join adds that when it is known (timeline.py).
             end = at + took if at is not None and took is not None else None
-            chain[link[1]] = Unit(
+            chain[link[1]] = UnitSpan(
                 link[1], at, end, took, None, DurationSource.REPORTED if took is not None else None, True
             )
     begun = next((p.start_us for p in observed.phases if p.name == PhaseName.USERSPACE), None)
@@ -155,7 +155,7 @@ def read_text(content: Content) -> Observed:
     return observed
 
 
-def _add_chain(observed: Observed, chain: dict[str, Unit], userspace_us: int | None) -> None:
+def _add_chain(observed: Observed, chain: dict[str, UnitSpan], userspace_us: int | None) -> None:
     blamed = {unit.name for unit in observed.units}
     shift = userspace_us or 0
     units = []
@@ -164,7 +164,7 @@ def _add_chain(observed: Observed, chain: dict[str, Unit], userspace_us: int | N
         start = link.start_us + shift if link and link.start_us is not None else None
         end = start + unit.duration_us if start is not None and unit.duration_us is not None else None
         units.append(
-            Unit(
+            UnitSpan(
                 unit.name,
                 start,
                 end,
@@ -178,7 +178,7 @@ def _add_chain(observed: Observed, chain: dict[str, Unit], userspace_us: int | N
         if name not in blamed:
             start = link.start_us + shift if link.start_us is not None else None
             end = link.end_us + shift if link.end_us is not None else None
-            units.append(Unit(name, start, end, link.duration_us, None, link.duration_source, True))
+            units.append(UnitSpan(name, start, end, link.duration_us, None, link.duration_source, True))
     observed.units = units
     if chain and userspace_us is None:
         observed.relative = True
@@ -221,7 +221,7 @@ def read_json(content: Content) -> Observed:
         if took is None and start is not None and end is not None:
             took = end - start
         observed.units.append(
-            Unit(
+            UnitSpan(
                 printable(row["name"], 256),
                 start,
                 end,
@@ -279,7 +279,9 @@ def read_svg(content: Content) -> Observed:
             if "generators" in row:
                 left, wide = row["generators"]
                 at, wide_us = round((left - zero) / scale * 1e6), round(wide / scale * 1e6)
-                observed.units.append(Unit("generators", at, at + wide_us, wide_us, None, DurationSource.DRAWING.value))
+                observed.units.append(
+                    UnitSpan("generators", at, at + wide_us, wide_us, None, DurationSource.DRAWING.value)
+                )
             drawn.append(
                 PhaseSpan(phase, round(begin * 1e6), round((begin + width / scale) * 1e6), "systemd: drawing of plot")
             )
@@ -291,7 +293,7 @@ def read_svg(content: Content) -> Observed:
         took = parse_span(named[2]) if named and named[2] else None
         source = DurationSource.REPORTED if took is not None else DurationSource.DRAWING
         took = took if took is not None else round(width / scale * 1e6)
-        observed.units.append(Unit(name, start, start + took, took, None, source.value))
+        observed.units.append(UnitSpan(name, start, start + took, took, None, source.value))
     if not observed.phases:
         observed.phases.extend(drawn)
     return observed

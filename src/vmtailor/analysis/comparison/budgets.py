@@ -260,11 +260,5 @@ def shown(metric: str, value: float | None) -> str:
             (pair for pair in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if abs(seconds) >= pair[0] * 0.9995),
             (1e-6, "µs"),
         )
-        return f"{_digits(seconds / scale, 6)} {word}"
-    return f"{_digits(value, 3)} bytes" if name.endswith("_bytes") else _digits(value, 6)
-
-
-def _digits(value: float, places: int) -> str:
-    whole, _, fraction = f"{value:,.{places}f}".partition(".")
-    fraction = fraction.rstrip("0")
-    return f"{whole}.{fraction}" if fraction else whole
+        return f"{figures.exact(seconds / scale, 6)} {word}"
+    return f"{figures.exact(value, 3)} bytes" if name.endswith("_bytes") else figures.exact(value, 6)

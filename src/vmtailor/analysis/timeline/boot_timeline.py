@@ -17,7 +17,7 @@ from vmtailor.analysis.changes.advice import advise
 from vmtailor.analysis.timeline.durations import (
     SLOW_CONSOLE_US,
     Quantised,
-    Reading,
+    ReportedScale,
     choose,
     console_cost,
     find_quantised,
@@ -84,7 +84,7 @@ def build(sources: Sequence[Observed]) -> Timeline:
     phases = phases_of(observed)
     unit = unit_of(observed, quantised)
     console = console_cost(observed, quantised, unit)
-    reading = Reading(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
+    reading = ReportedScale(quantised, unit, (console.us_per_char or 0.0) if console else 0.0)
     initcalls, probes = _rows(observed, reading)
     end_us = shown_end(observed, phases)
     units = critical_path(own_time(observed.units), end_us)
@@ -158,7 +158,7 @@ def _shown(phases: Sequence[PhaseSpan], end_us: int | None) -> int | None:
     return end_us - min(starts) if starts and end_us is not None and end_us > min(starts) else None
 
 
-def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Probe]]:
+def _rows(observed: Observed, reading: ReportedScale) -> tuple[list[Initcall], list[Probe]]:
     """The rows of initcalls and probes. Empties `observed.initcalls` on the way: a long log does not fit twice."""
     spans: list[Span | None] = []
     quantised = reading.quantised
@@ -183,7 +183,7 @@ def _rows(observed: Observed, reading: Reading) -> tuple[list[Initcall], list[Pr
     return _initcalls(observed, reading, spans), probes
 
 
-def _initcalls(observed: Observed, reading: Reading, spans: list[Span | None]) -> list[Initcall]:
+def _initcalls(observed: Observed, reading: ReportedScale, spans: list[Span | None]) -> list[Initcall]:
     seen: dict[str | tuple[str, str], int] = {}
     rows = []
     calls = observed.initcalls

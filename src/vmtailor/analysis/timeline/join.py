@@ -10,12 +10,12 @@ import msgspec
 
 from vmtailor.analysis.bootlog import kernel_build
 from vmtailor.analysis.bootlog.boot_record import RESOLVED_US, Observed
-from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, Unit, WarningCode
+from vmtailor.model.boots.timeline import DurationSource, PhaseName, PhaseSpan, Process, UnitSpan, WarningCode
 
 #: The units that cloud-init's first stage runs in.
 FIRST_STAGES = ("cloud-init-local.service", "cloud-init-main.service")
 
-Span = TypeVar("Span", PhaseSpan, Unit, Process)
+Span = TypeVar("Span", PhaseSpan, UnitSpan, Process)
 
 
 def join(sources: Sequence[Observed]) -> Observed:
@@ -156,7 +156,7 @@ def _moved(span: Span, shift: int) -> Span:
     )
 
 
-def _merge_units(whole: Observed, units: Sequence[Unit]) -> None:
+def _merge_units(whole: Observed, units: Sequence[UnitSpan]) -> None:
     """One row a unit: start from whoever knows it, duration from the first, critical from the critical chain."""
     index = {unit.name: n for n, unit in enumerate(whole.units)}
     for unit in units:
@@ -166,7 +166,7 @@ def _merge_units(whole: Observed, units: Sequence[Unit]) -> None:
             continue
         old = whole.units[index[unit.name]]
         better = unit if old.duration_us is None else old
-        whole.units[index[unit.name]] = Unit(
+        whole.units[index[unit.name]] = UnitSpan(
             unit.name,
             old.start_us if old.start_us is not None else unit.start_us,
             old.end_us if old.end_us is not None else unit.end_us,
@@ -194,7 +194,7 @@ def _units_of_log(whole: Observed) -> None:
         rough = not whole.rough_us.isdisjoint((begun[0], up)) and up - begun[0] < RESOLVED_US
         took = None if rough else up - begun[0]
         source = None if rough else DurationSource.TIME_STAMPS.value
-        unit = Unit(what, begun[0], None if rough else up, took, None, source)
+        unit = UnitSpan(what, begun[0], None if rough else up, took, None, source)
         if what in known:
             old = whole.units[known[what]]
             whole.units[known[what]] = msgspec.structs.replace(old, start_us=begun[0], end_us=up)

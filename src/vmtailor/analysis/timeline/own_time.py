@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import msgspec
 
-from vmtailor.model.boots.timeline import STAGES, Unit
+from vmtailor.model.boots.timeline import STAGES, UnitSpan
 
 #: A probe's start is computed from rounded figures; so much may it stick out of the call around it.
 SLACK_US = 30
@@ -105,7 +105,7 @@ GOALS = ("graphical.target", "Graphical Interface", "multi-user.target", "Multi-
 INSIDE = (STAGES, "generators")
 
 
-def own_time(units: Sequence[Unit]) -> list[Unit]:
+def own_time(units: Sequence[UnitSpan]) -> list[UnitSpan]:
     """The units in order of their start, with `exclusive_us` for those whose start and duration are known. What ran
     within a unit takes nothing from it."""
     timed = [
@@ -136,7 +136,7 @@ def own_time(units: Sequence[Unit]) -> list[Unit]:
     return sorted(rows, key=lambda u: (u.start_us is None, u.start_us or 0, -(u.duration_us or 0)))
 
 
-def _of_stages(units: Sequence[Unit]) -> dict[int, int]:
+def _of_stages(units: Sequence[UnitSpan]) -> dict[int, int]:
     """The own time of each stage, by its place: what the events within it, which are named after it, did not take."""
     within: dict[str, int] = {}
     for unit in units:
@@ -150,7 +150,7 @@ def _of_stages(units: Sequence[Unit]) -> dict[int, int]:
     }
 
 
-def critical_path(units: Sequence[Unit], end_us: int | None) -> list[Unit]:
+def critical_path(units: Sequence[UnitSpan], end_us: int | None) -> list[UnitSpan]:
     """The units with `critical` and `path_us`.
 
     A chain that `systemd-analyze critical-chain` printed is taken as it is: it knows the orderings. Elsewhere the path
@@ -168,7 +168,7 @@ def critical_path(units: Sequence[Unit], end_us: int | None) -> list[Unit]:
     return _waited_for(units)
 
 
-def _goal(units: Sequence[Unit], end_us: int | None) -> int:
+def _goal(units: Sequence[UnitSpan], end_us: int | None) -> int:
     """When what the path leads to was up."""
     reached = {
         u.name: u.end_us if u.end_us is not None else u.start_us for u in units if u.name in GOALS and u.start_us
@@ -181,7 +181,7 @@ def _goal(units: Sequence[Unit], end_us: int | None) -> int:
     return max((end for end in ends if end_us is None or end <= end_us + TOLERANCE_US), default=0)
 
 
-def _longest_chain(units: Sequence[Unit], goal_us: int) -> set[int]:
+def _longest_chain(units: Sequence[UnitSpan], goal_us: int) -> set[int]:
     """The places of the units, none beginning before another ends, that together last longest up to `goal_us`."""
     timed = sorted(
         (max(u.start_us, u.start_us + u.duration_us - TOLERANCE_US), u.start_us, u.duration_us, n)
@@ -206,7 +206,7 @@ def _longest_chain(units: Sequence[Unit], goal_us: int) -> set[int]:
     return chain
 
 
-def _waited_for(units: Sequence[Unit]) -> list[Unit]:
+def _waited_for(units: Sequence[UnitSpan]) -> list[UnitSpan]:
     """The units with `path_us`: of what is on the path, the time since the one before it was up."""
     rows = list(units)
     path = sorted(

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from vmtailor.analysis.timeline.hotspots import weight
+from vmtailor.analysis.timeline.phase_strip import phase_strip
 from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
-from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Path, PhaseSpan, Timeline
+from vmtailor.base.words.figures import duration, share
+from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Path, Timeline
 
 COLOURS = {
     "firmware": "grey50",
@@ -22,27 +24,11 @@ WIDE = 100
 _KINDS = {"initcall": "cyan", "probe": "magenta", "gap": "yellow", "unit": "blue", "process": "green", "console": "red"}
 
 
-def duration(us: int | None) -> str:
-    """Microseconds for people: `182 ms`, `2.340 s`; a dash for what is not known."""
-    if us is None:
-        return "–"
-    if abs(us) >= 1_000_000:
-        return f"{us / 1e6:.3f} s"
-    if abs(us) >= 10_000:
-        return f"{us / 1e3:.0f} ms"
-    return f"{us / 1e3:.2f} ms" if abs(us) >= 1000 else f"{us} µs"
-
-
-def share(part: float | None) -> str:
-    """`7.8 %`, or a dash."""
-    return "–" if part is None else f"{100 * part:.1f} %"
-
-
 def show_timeline(timeline: Timeline, top: int = 20) -> None:
     """Print a timeline."""
     console = Console()
     console.print(_head(timeline))
-    strip = phase_strip(timeline, max(20, console.width - 4))
+    strip = _strip(timeline, max(20, console.width - 4))
     if strip is not None:
         console.print(strip)
     console.print(_phases(timeline))
@@ -92,31 +78,23 @@ def _machine(machine: MachineInfo) -> str:
     return " · ".join(word for word in (machine.model or "", kind, cpus) if word)
 
 
-def _known(phase: PhaseSpan, end_us: int | None) -> tuple[int, int] | None:
-    """Start and end; an open phase lasts to where the files' boot ends."""
-    end = phase.end_us if phase.end_us is not None else end_us
-    if phase.start_us is None or end is None or end <= phase.start_us:
+def _strip(timeline: Timeline, width: int) -> Text | None:
+    """Return the phases to scale on one line; None when none has a length."""
+    parts = phase_strip(timeline.phases, timeline.shown_end_us)
+    if not parts:
         return None
-    return phase.start_us, end
-
-
-def phase_strip(timeline: Timeline, width: int) -> Text | None:
-    """The phases to scale on one line; None when none has a length."""
-    spans = [(phase, times) for phase in timeline.phases if (times := _known(phase, timeline.shown_end_us))]
-    if not spans:
-        return None
-    first = min(start for _, (start, _) in spans)
-    total = max(end for _, (_, end) in spans) - first
+    total = max(part.at_us + part.us for part in parts)
     strip = Text("  ")
     at = 0
-    for phase, (start, end) in spans:
-        left, right = round((start - first) * width / total), max(round((end - first) * width / total), at + 1)
+    for part in parts:
+        left = round(part.at_us * width / total)
+        right = max(round((part.at_us + part.us) * width / total), at + 1)
         strip.append(" " * max(0, left - at))
         size = right - max(left, at)
-        label = f" {phase.name} {duration(end - start)}{' or more' if phase.end_us is None else ''} "
+        label = f" {part.name} {duration(part.us)}{' or more' if part.is_open else ''} "
         if size <= 0:
             continue
-        colour = COLOURS.get(phase.name, "white")
+        colour = COLOURS.get(part.name, "white")
         strip.append(label[:size].ljust(size) if len(label) <= size else " " * size, style=f"bold white on {colour}")
         at = right
     return strip

@@ -43,7 +43,7 @@ def missing_of(side: Side) -> dict[str, str]:
     return {figure: reason for figure in FIGURES if (reason := why_missing(side, figure))}
 
 
-class Pair(Protocol):
+class MeasuredSides(Protocol):
     """Whatever has both sides measured, such as the record of a fit."""
 
     @property
@@ -69,7 +69,7 @@ class FigureRow:
 
 
 @dataclass(frozen=True)
-class Group:
+class FigureGroup:
     """Figures on one clock, which alone may stand in one table."""
 
     title: str
@@ -77,13 +77,13 @@ class Group:
     rows: tuple[FigureRow, ...]
 
 
-def groups(run: Pair) -> tuple[Group, ...]:
+def groups(run: MeasuredSides) -> tuple[FigureGroup, ...]:
     """The size of the kernels; what was executed; wall time. Never two clocks in one group."""
     return (_size(run), _executed(run), _wall(run))
 
 
 def _row(
-    run: Pair,
+    run: MeasuredSides,
     title: str,
     what: str,
     name: str,
@@ -97,8 +97,8 @@ def _row(
     return FigureRow(title, what, form(before), form(after), figures.ratio(before, after), (before, after), strong, why)
 
 
-def _size(run: Pair) -> Group:
-    return Group(
+def _size(run: MeasuredSides) -> FigureGroup:
+    return FigureGroup(
         "Size",
         f"baseline {run.baseline.kernel_file}, tailored {run.tailored.kernel_file}",
         (
@@ -144,8 +144,8 @@ def _size(run: Pair) -> Group:
     )
 
 
-def _executed(run: Pair) -> Group:
-    return Group(
+def _executed(run: MeasuredSides) -> FigureGroup:
+    return FigureGroup(
         "Instructions, virtual time, device accesses",
         f"instruction clock, {run.tailored.boots} boots a side, {spread(run)}",
         (
@@ -232,14 +232,14 @@ def _executed(run: Pair) -> Group:
     )
 
 
-def _wall(run: Pair) -> Group:
+def _wall(run: MeasuredSides) -> FigureGroup:
     def accelerator(side: Side) -> str:
         return dict(side.wall_conditions).get("accelerator", "accelerator not recorded")
 
     under = accelerator(run.baseline)
     if accelerator(run.tailored) != under:
         under = f"baseline {under}, tailored {accelerator(run.tailored)}: not comparable"
-    return Group(
+    return FigureGroup(
         "Wall time",
         f"host clock, median, {under}",
         (
@@ -249,7 +249,7 @@ def _wall(run: Pair) -> Group:
     )
 
 
-def spread(run: Pair) -> str:
+def spread(run: MeasuredSides) -> str:
     """The largest spread of any figure on the instruction clock, in words."""
     found = [value for side in (run.baseline, run.tailored) for _, value in side.spread]
     if not found or min(run.baseline.boots, run.tailored.boots) < 2:

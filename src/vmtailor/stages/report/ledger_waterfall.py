@@ -143,10 +143,8 @@ def bars(found: Waterfall) -> tuple[WaterfallBar, ...]:
 
 
 def signed(value: float | None) -> str:
-    """Instructions, with their sign."""
-    if value is None:
-        return figures.NONE
-    return f"{'−' if value < 0 else '+'}{figures.millions(abs(value))}" if value else "0"
+    """Return instructions with their sign."""
+    return figures.signed(value, figures.millions)
 
 
 def document(run: FitRun) -> dict[str, Any] | None:

@@ -71,7 +71,7 @@ def price_line(run: FitRun) -> str:
 def _more(chosen: int | None, none: int | None, form: Callable[[float | None], str], what: str = "") -> tuple[str, ...]:
     if chosen is None or none is None:
         return ()
-    return (f"{'−' if chosen < none else '+'}{form(abs(chosen - none))}{what}",)
+    return (f"{figures.signed(chosen - none, form)}{what}",)
 
 
 def lack_line(lack: Lack) -> str:

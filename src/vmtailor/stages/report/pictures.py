@@ -34,7 +34,7 @@ class TimelineSegment:
 
 
 @dataclass(frozen=True)
-class Bar:
+class BootBar:
     """One boot. `phases` above, who executed them (kernel, user, the exercise's client) as a strip below.
     `hatched`: the part of the kernel phase that only emulation causes. `ticks`: (x in percent, label) of the axis."""
 
@@ -48,15 +48,15 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Picture:
+class BootPicture:
     """Both boots on one scale, and the smaller one once more on a scale of its own (`zoomed`, `times` larger)."""
 
-    bars: tuple[Bar, ...]
-    zoomed: Bar | None
+    bars: tuple[BootBar, ...]
+    zoomed: BootBar | None
     times: str
 
 
-def boot_picture(baseline: Side, tailored: Side) -> Picture | None:
+def boot_picture(baseline: Side, tailored: Side) -> BootPicture | None:
     """The picture of two sides; None where no boot counted anything."""
     totals = (_instructions(baseline), _instructions(tailored))
     scale = max(totals)
@@ -64,8 +64,8 @@ def boot_picture(baseline: Side, tailored: Side) -> Picture | None:
         return None
     bars = (_bar(baseline, scale), _bar(tailored, scale))
     if totals[1] > scale / 2:
-        return Picture(bars, None, "")
-    return Picture(bars, _bar(tailored, totals[1]), f"{scale / totals[1]:.0f}")
+        return BootPicture(bars, None, "")
+    return BootPicture(bars, _bar(tailored, totals[1]), f"{scale / totals[1]:.0f}")
 
 
 def cost(phase: PhaseCounts) -> int:
@@ -77,7 +77,7 @@ def _instructions(side: Side) -> int:
     return sum(cost(phase) for phase in side.phases)
 
 
-def _bar(side: Side, scale: int) -> Bar:
+def _bar(side: Side, scale: int) -> BootBar:
     phases, owners, at = [], [], 0.0
     hatched = None
     for phase in side.phases:
@@ -103,7 +103,7 @@ def _bar(side: Side, scale: int) -> Bar:
                 owners.append(TimelineSegment(inner, share, kind, text))
                 inner += share
         at += width
-    return Bar(side.name, _instructions(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)
+    return BootBar(side.name, _instructions(side), tuple(phases), tuple(owners), hatched, _ticks(scale), at)
 
 
 def _round(mark: float) -> str:

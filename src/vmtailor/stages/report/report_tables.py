@@ -17,8 +17,7 @@ from vmtailor.model.exercise import Proof
 from vmtailor.model.fit import FitRun
 from vmtailor.stages.report import ledger_waterfall, margin_prices, pictures, tuned_changes
 from vmtailor.stages.report.document import fit_document, repairs
-from vmtailor.stages.report.figure_rows import Group as FigureGroup
-from vmtailor.stages.report.figure_rows import Pair, groups
+from vmtailor.stages.report.figure_rows import MeasuredSides, FigureGroup, groups
 from vmtailor.stages.report.ledger_waterfall import Waterfall
 
 #: Folders and symbols that are named on a terminal.
@@ -38,7 +37,7 @@ def show(run: FitRun, console: Console | None = None, *, json: bool = False) -> 
         (console or Console()).print(Group(*_parts(run)))
 
 
-def show_figures(pair: Pair) -> None:
+def show_figures(pair: MeasuredSides) -> None:
     """Print the figures of both sides alone, on standard output."""
     Console().print(Group(*_both_sides(pair)))
 
@@ -67,7 +66,7 @@ def _margin(run: FitRun) -> list[RenderableType]:
     return lines
 
 
-def _both_sides(run: Pair) -> list[RenderableType]:
+def _both_sides(run: MeasuredSides) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for group in groups(run):
         if any(value is not None for row in group.rows for value in row.exact):
@@ -127,7 +126,7 @@ def _figures(group: FigureGroup) -> Group:
     return _titled(group.title, table, *lines)
 
 
-def _loops(run: Pair) -> Group:
+def _loops(run: MeasuredSides) -> Group:
     sides = (run.baseline, run.tailored)
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
     for name in dict.fromkeys(loop.name for side in sides for loop in side.loops):
@@ -136,7 +135,7 @@ def _loops(run: Pair) -> Group:
     return _titled("Loops that only emulation causes: in gross figures, not in net ones", table)
 
 
-def _memory(run: Pair) -> Group:
+def _memory(run: MeasuredSides) -> Group:
     table = _table("", "baseline", "tailored", numbers=("baseline", "tailored"))
     for row in pictures.memory_rows(run.baseline, run.tailored):
         table.add_row(Text(row.name), *(figures.memory_bytes(value) for value in row.bytes))

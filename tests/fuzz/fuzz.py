@@ -33,7 +33,7 @@ from vmtailor.analysis.comparison.budgets import metrics_of, parse_budget
 from vmtailor.analysis.timeline.boot_json import from_json, json_chunks, to_csv, trace_events
 from vmtailor.analysis.timeline.boot_timeline import build
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base.notation import decoded_json
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -91,7 +91,7 @@ def whole(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     **{row.name: partial(_reader, row) for row in FORMATS},
     "kernel log in pieces": partial(_reader, FORMATS[-1], step=7),
-    "document": lambda d: (metrics_of(decoded(d)), None)[1],
+    "document": lambda d: (metrics_of(decoded_json(d)), None)[1],
     "bootchart": _charts,
     "archive": _packed,
     "budget": _budget,

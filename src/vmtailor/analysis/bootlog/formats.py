@@ -22,9 +22,9 @@ from vmtailor.analysis.bootlog import (
 )
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import MAX_TEXT, Content, printable
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import encodable
+from vmtailor.base.text import encodable
 from vmtailor.model.boots.timeline import WarningCode
 
 
@@ -136,7 +136,7 @@ def read_chunks(path: str, chunks: Iterator[bytes], boot: int = 0) -> Observed:
     if content.cut:
         observed.warn(WarningCode.FILE_CUT, f"{shown}: {content.cut}")
     if row.whole and content.has_more:
-        observed.warn(WarningCode.FILE_CUT, f"{shown}: only its first {sizes.mebibytes(MAX_TEXT)} are read")
+        observed.warn(WarningCode.FILE_CUT, f"{shown}: only its first {notation.mebibytes(MAX_TEXT)} are read")
     if isinstance(chunks, archive.Chunks) and chunks.cut:
         observed.warn(WarningCode.FILE_CUT, f"{shown}: {chunks.cut}: what was before is read")
     return observed

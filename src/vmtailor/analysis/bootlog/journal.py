@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from vmtailor.analysis.bootlog import kernel_messages
 from vmtailor.analysis.bootlog.boot_record import Observed
 from vmtailor.analysis.bootlog.log_lines import Content
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base.notation import decoded_json
 
 
 def is_dmesg(document: object) -> bool:
@@ -46,7 +46,7 @@ def entries_as_log(lines: Iterable[bytes]) -> bytes:
     """Entries of the journal as lines with the kernel's stamp. What is not an entry is dropped."""
     rows: list[bytes] = []
     for line in lines:
-        entry = decoded(line)
+        entry = decoded_json(line)
         if isinstance(entry, dict):
             rows.append(line_of(entry))
     return b"".join(rows)

@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import chain
 
 from vmtailor.analysis.bootlog.stamps import has_stamps
-from vmtailor.base.words import escapes
-from vmtailor.base.words.json_text import decoded
+from vmtailor.base import escapes
+from vmtailor.base.notation import decoded_json
 
 #: A longer line is cut: no log has one, and a file of zeros is one line.
 MAX_LINE = 16_384
@@ -217,7 +217,7 @@ class Content:
         """The document, where it is one of JSON, as far as it goes; None elsewhere."""
         if not self.is_json:
             return None
-        document = decoded(self.data)
+        document = decoded_json(self.data)
         if document is None and (document := _decoded_as_far(self.data)) is not None:
             self.cut = "the document ends in its middle"
         return document
@@ -231,7 +231,7 @@ def _decoded_as_far(data: bytes) -> object:
     for _ in range(2):
         if not whole or start not in (b"[", b"{"):
             return None
-        document = decoded(whole + (b"]" if start == b"[" else b"]}"))
+        document = decoded_json(whole + (b"]" if start == b"[" else b"]}"))
         if document is not None:
             return document
         whole = whole[: whole.rfind(b"}", 0, len(whole) - 1) + 1]

@@ -13,12 +13,12 @@ import msgspec
 
 from vmtailor.analysis.comparison.sides import Samples, Saved
 from vmtailor.analysis.statistics import modes
-from vmtailor.analysis.statistics.stats import Difference, Thresholds, can_decide, exact, least_values, shift
-from vmtailor.analysis.statistics.stats import compare as judge
+from vmtailor.analysis.statistics.significance import Difference, Thresholds, can_decide, exact, least_values, shift
+from vmtailor.analysis.statistics.significance import compare as judge
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.boots.comparison import ComparedSide, Comparison, ConfigChange, Row, RowMode, RowVerdict
 from vmtailor.model.boots.timeline import PhaseName, Timeline, Warn
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 #: A difference below a millisecond or a twentieth is of no interest, of items and of phases.
 THRESHOLDS = Thresholds(relative=0.05, absolute=1000.0)

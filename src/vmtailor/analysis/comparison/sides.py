@@ -14,7 +14,7 @@ from vmtailor.analysis.timeline.boot_timeline import analyze
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import plain_files, records
 from vmtailor.base.files.records import MOST_BYTES
-from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.files.regular_files import read_regular
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.series import RECORD, BootSeries
 from vmtailor.model.boots.series import RECORD as SERIES

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from vmtailor.analysis.timeline.hotspots import weight
 from vmtailor.analysis.timeline.phase_strip import phase_strip
-from vmtailor.base.terminal import Console, Group, RenderableType, Table, Text, panel
-from vmtailor.base.words.figures import duration, share
+from vmtailor.base.figures import duration, share
+from vmtailor.base.terminal import Group, RenderableType, Table, TerminalConsole, Text, panel
 from vmtailor.model.boots.timeline import Hotspot, MachineInfo, Path, Timeline
 
 COLOURS = {
@@ -26,7 +26,7 @@ _KINDS = {"initcall": "cyan", "probe": "magenta", "gap": "yellow", "unit": "blue
 
 def show_timeline(timeline: Timeline, top: int = 20) -> None:
     """Print a timeline."""
-    console = Console()
+    console = TerminalConsole()
     console.print(_head(timeline))
     strip = _strip(timeline, max(20, console.width - 4))
     if strip is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmtailor.base.words import figures
+from vmtailor.base import figures
 from vmtailor.model.boots.boot import Phase, PhaseCounts
+from vmtailor.model.boots.boot_cost import MemoryPart
 from vmtailor.model.fit import Side
-from vmtailor.model.memory import MemoryPart
 
 #: What each phase is, for the legend.
 MEANING = {

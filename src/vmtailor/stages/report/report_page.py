@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.causes import MEANING, ORDER, cause_of, counts
-from vmtailor.base import pages
-from vmtailor.base.files.records import write_atomic
-from vmtailor.base.words import figures
+from vmtailor.analysis.changes.plan_summary import MEANING, ORDER, cause_of, counts
+from vmtailor.base import figures, pages
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.boots.boot import Phase
 from vmtailor.model.change import Figure
 from vmtailor.model.exercise import Proof

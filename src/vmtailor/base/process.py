@@ -184,7 +184,9 @@ def run(
                 ) from None
         out.seek(0)
         err.seek(0)
-        finished = Finished(tuple(argv), code, out.read(), err.read(), time.monotonic() - started)
+        finished = Finished(
+            argv=tuple(argv), returncode=code, stdout=out.read(), stderr=err.read(), seconds=time.monotonic() - started
+        )
     log.debug("ended with %d after %.2f s: %s", code, finished.seconds, pasteable(argv))
     if code not in ok:
         raise CommandFailed(finished)

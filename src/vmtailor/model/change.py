@@ -121,7 +121,7 @@ class Effect:
 
 def exact(figure: Figure, value: float, source: str = "") -> Effect:
     """An effect without an interval."""
-    return Effect(figure, value, value, value, UNITS[figure], source)
+    return Effect(figure=figure, value=value, low=value, high=value, unit=UNITS[figure], source=source)
 
 
 @dataclass(frozen=True)
@@ -186,4 +186,9 @@ class Change:
 
 def symbol(name: str, value: str, *reasons: Reason, before: str | None = None, chosen: bool = True) -> Change:
     """A symbol of the configuration as a change."""
-    return Change(name, "", (Setting(ChangeKind.CONFIG, name, value, before, chosen),), tuple(reasons))
+    return Change(
+        name,
+        "",
+        (Setting(kind=ChangeKind.CONFIG, name=name, value=value, before=before, chosen=chosen),),
+        tuple(reasons),
+    )

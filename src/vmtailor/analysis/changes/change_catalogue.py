@@ -184,11 +184,11 @@ def _match(raw: dict[str, Any]) -> Match:
     if raw["kind"] not in MATCH_KINDS:
         raise ValueError(f"unknown kind of match {raw['kind']!r}")
     return Match(
-        raw["kind"],
-        re.compile(raw["pattern"]),
-        int(raw.get("min_us", 0)),
-        re.compile(raw["to"]) if "to" in raw else None,
-        re.compile(raw["value"]) if "value" in raw else None,
+        kind=raw["kind"],
+        pattern=re.compile(raw["pattern"]),
+        min_us=int(raw.get("min_us", 0)),
+        to=re.compile(raw["to"]) if "to" in raw else None,
+        value=re.compile(raw["value"]) if "value" in raw else None,
     )
 
 
@@ -236,35 +236,35 @@ def read(path: Path) -> KnownChange:
         raw = tomllib.loads(path.read_text("utf-8"))
         ways = tuple(
             Way(
-                ChangeKind(w["kind"]),
-                w["what"],
-                w.get("from_version", ""),
-                w.get("until_version", ""),
-                (needs_of(w["needs"]),) if "needs" in w else (),
+                kind=ChangeKind(w["kind"]),
+                what=w["what"],
+                from_version=w.get("from_version", ""),
+                until_version=w.get("until_version", ""),
+                needs=(needs_of(w["needs"]),) if "needs" in w else (),
             )
             for w in raw["way"]
         )
         if raw["id"] != path.stem or raw["saving"] not in SAVINGS:
             raise ValueError("its id is not its file's name, or its saving is unknown")
         return KnownChange(
-            raw["id"],
-            raw["title"],
-            raw["looks"],
-            raw["costs"],
-            raw["risk"],
-            processors_of(raw["processors"]),
-            raw["saving"],
-            raw["confidence"],
-            raw.get("judged_on", ""),
-            raw.get("from_version", ""),
-            raw.get("until_version", ""),
-            raw.get("gone", ""),
-            ways,
-            tuple(_match(m) for m in raw["match"]),
-            tuple(_match(m) for m in raw.get("unless", ())),
-            tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
-            tuple(needs_of(n) for n in raw.get("needs", ())),
-            tuple(raw.get("published", ())),
+            id=raw["id"],
+            title=raw["title"],
+            looks=raw["looks"],
+            costs=raw["costs"],
+            risk=raw["risk"],
+            processors=processors_of(raw["processors"]),
+            saving=raw["saving"],
+            confidence=raw["confidence"],
+            judged_on=raw.get("judged_on", ""),
+            from_version=raw.get("from_version", ""),
+            until_version=raw.get("until_version", ""),
+            gone=raw.get("gone", ""),
+            ways=ways,
+            matches=tuple(_match(m) for m in raw["match"]),
+            unless=tuple(_match(m) for m in raw.get("unless", ())),
+            trials=tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
+            needs=tuple(needs_of(n) for n in raw.get("needs", ())),
+            published=tuple(raw.get("published", ())),
         )
     except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
         raise VmtailorError(f"the catalogue's file {path.name} is wrong: {error}") from error

@@ -151,4 +151,4 @@ def effect(figure: Figure, before: Sequence[float], after: Sequence[float]) -> E
     if found is None:
         return None
     saving, low, high = found
-    return Effect(figure, -saving, -high, -low, UNITS[figure])
+    return Effect(figure=figure, value=-saving, low=-high, high=-low, unit=UNITS[figure])

@@ -92,7 +92,17 @@ def needs_of(raw: dict[str, Any]) -> Needs:
         raise ValueError(f"unknown need {', '.join(raw)}")
     if not all(isinstance(value, (int, type(None))) for value in (least, most)):
         raise TypeError("a number of CPUs is no number")
-    return Needs(virtual, hypervisors, tuple(kinds), tuple(no_kinds), least, most, tuple(has), tuple(lacks), arch)
+    return Needs(
+        virtual=virtual,
+        hypervisors=hypervisors,
+        kinds=tuple(kinds),
+        no_kinds=tuple(no_kinds),
+        cpus_at_least=least,
+        cpus_at_most=most,
+        has=tuple(has),
+        lacks=tuple(lacks),
+        arch=arch,
+    )
 
 
 def any_met(needs: Sequence[Needs], machine: MachineInfo, arch: str | None) -> bool:

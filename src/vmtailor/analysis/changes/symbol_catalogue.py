@@ -197,13 +197,13 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
     except (ValueError, msgspec.ValidationError) as error:
         raise UserInputError(f"{where}: {error}") from error
     return CatalogueEntry(
-        cause,
-        name,
-        row["reason"].strip(),
-        tuple(symbols.items()),
-        tuple(words),
-        when,
-        bool(row.get("if_possible", False)),
+        cause=cause,
+        id=name,
+        reason=row["reason"].strip(),
+        symbols=tuple(symbols.items()),
+        words=tuple(words),
+        when=when,
+        if_possible=bool(row.get("if_possible", False)),
     )
 
 

@@ -83,7 +83,14 @@ class Attribution:
         for symbol, total in sums.items():
             best = sorted(places[symbol].items(), key=lambda item: (-item[1], item[0]))[:3]
             evidence = tuple(
-                Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
+                Evidence(
+                    kind=EvidenceKind.CODE,
+                    key=function,
+                    strength=Strength.RAN,
+                    where=f"coverage:{function}",
+                    count=count,
+                    detail=file,
+                )
                 for (file, function), count in best
             )
             found[symbol] = SymbolCost(total, evidence, net[symbol])
@@ -301,7 +308,10 @@ def by_table(counters: Counters, table: SymbolTable) -> Attribution:
             for place, executed in zip(index.tolist(), stretch.executed[inside].tolist(), strict=True):
                 costs[table.names[place] if place >= 0 else ""] += executed
     unknown = costs.pop("", 0)
-    rows = tuple(AttributedCost(TO_INIT, name, "", "", count) for name, count in costs.items())
+    rows = tuple(
+        AttributedCost(phase=TO_INIT, function=name, file="", symbol="", instructions=count)
+        for name, count in costs.items()
+    )
     return Attribution(rows, {TO_INIT: unknown}, {TO_INIT: unknown + sum(row.instructions for row in rows)})
 
 
@@ -370,5 +380,14 @@ def _initcalls(
         place = places.get(span.name)
         file, symbol = (place.file, place.symbol) if place else ("", "")
         accesses = span.cost.ports + span.cost.mmio
-        found.append(CostOfInitcall(span.name, file, symbol, at - begin, span.cost.executed, accesses))
+        found.append(
+            CostOfInitcall(
+                name=span.name,
+                file=file,
+                symbol=symbol,
+                at=at - begin,
+                instructions=span.cost.executed,
+                device_accesses=accesses,
+            )
+        )
     return tuple(sorted(found, key=lambda i: (-i.instructions, i.at)))

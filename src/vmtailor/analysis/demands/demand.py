@@ -88,7 +88,7 @@ class Demands:
             return
         wanted = tuple(dict.fromkeys(symbols))
         if wanted:
-            evidence = Evidence(kind, key, Strength.DEMANDED, where, 1, detail)
+            evidence = Evidence(kind=kind, key=key, strength=Strength.DEMANDED, where=where, count=1, detail=detail)
             self._found[(kind, key)] = Demand(evidence, wanted, text)
 
     # ---- system calls
@@ -204,7 +204,14 @@ class Demands:
         family = _FAMILY.search(address)
         if self.network is None and family and family.group(1) in ("INET", "INET6") and not _LOOPBACK.search(address):
             key = f"{event.name}({family.group(0)})"
-            evidence = Evidence(EvidenceKind.SOCKET, key, Strength.DEMANDED, where, 1, address[:200])
+            evidence = Evidence(
+                kind=EvidenceKind.SOCKET,
+                key=key,
+                strength=Strength.DEMANDED,
+                where=where,
+                count=1,
+                detail=address[:200],
+            )
             self.network = Demand(evidence, (), f"{event.name} with an address beyond loopback")
 
     # ---- programs and pseudo-files

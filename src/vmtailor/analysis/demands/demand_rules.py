@@ -205,13 +205,13 @@ class Rules:
     def for_kernel(self, version: str) -> Rules:
         """The rules that hold for a kernel version."""
         return Rules(
-            tuple(r for r in self.calls if in_bounds(r.kernel, version)),
-            tuple(r for r in self.paths if in_bounds(r.kernel, version)),
-            self.arguments,
-            self.company,
-            self.harmless,
-            self.untold,
-            self.of_32_bits,
+            calls=tuple(r for r in self.calls if in_bounds(r.kernel, version)),
+            paths=tuple(r for r in self.paths if in_bounds(r.kernel, version)),
+            arguments=self.arguments,
+            company=self.company,
+            harmless=self.harmless,
+            untold=self.untold,
+            of_32_bits=self.of_32_bits,
         )
 
 
@@ -227,12 +227,12 @@ def parse(text: str, origin: str) -> Rules:
     """Read one file of rules. Raises UserInputError that names the file and the rule."""
     tables = toml_files.document(text, origin)
     return Rules(
-        toml_files.rows(tables, "call", CallRule, origin, _check),
-        toml_files.rows(tables, "path", PathRule, origin, _check),
-        toml_files.rows(tables, "argument", ArgumentRule, origin),
-        toml_files.rows(tables, "company", CompanyRule, origin),
-        toml_files.rows(tables, "harmless", HarmlessRule, origin),
-        toml_files.rows(tables, "untold", UntoldRule, origin),
+        calls=toml_files.rows(tables, "call", CallRule, origin, _check),
+        paths=toml_files.rows(tables, "path", PathRule, origin, _check),
+        arguments=toml_files.rows(tables, "argument", ArgumentRule, origin),
+        company=toml_files.rows(tables, "company", CompanyRule, origin),
+        harmless=toml_files.rows(tables, "harmless", HarmlessRule, origin),
+        untold=toml_files.rows(tables, "untold", UntoldRule, origin),
     )
 
 
@@ -242,13 +242,13 @@ def load(folder: Traversable | Path | None = None, row: Architecture | None = No
     every = [parse(text, origin) for origin, text in toml_files.texts("demand", folder)]
     row = row or presumed()
     found = Rules(
-        tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
-        tuple(rule for one in every for rule in one.paths),
-        tuple(rule for one in every for rule in one.arguments),
-        tuple(rule for one in every for rule in one.company),
-        tuple(rule for one in every for rule in one.harmless),
-        tuple(rule for one in every for rule in one.untold),
-        row.kernel.of_32_bits,
+        calls=tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
+        paths=tuple(rule for one in every for rule in one.paths),
+        arguments=tuple(rule for one in every for rule in one.arguments),
+        company=tuple(rule for one in every for rule in one.company),
+        harmless=tuple(rule for one in every for rule in one.harmless),
+        untold=tuple(rule for one in every for rule in one.untold),
+        of_32_bits=row.kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
     toml_files.require_unique(ids, "rules of data/demand")

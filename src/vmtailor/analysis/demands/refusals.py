@@ -75,9 +75,14 @@ class Told:
         for number, event in self._events.items():
             named = paths(event)
             one = ObservedCall(
-                event.name, event.args, signature(event), event.error, self._counts[number], event.task,
-                named[0] if named else "",
-            )  # fmt: skip
+                name=event.name,
+                args=event.args,
+                arguments=signature(event),
+                error=event.error,
+                count=self._counts[number],
+                task=event.task,
+                path=named[0] if named else "",
+            )
             key = (one.name, one.arguments, one.error, one.task)
             before = found.get(key)
             found[key] = one if before is None else replace(before, count=before.count + one.count)
@@ -101,7 +106,9 @@ class Refused:
 
 def event_of(call: ObservedCall, line: int = 0) -> SyscallEvent:
     """The call as the parser of the tracer's log gives it."""
-    return SyscallEvent(line, 0, call.task, call.name, call.args, -1, call.error, 0.0)
+    return SyscallEvent(
+        line=line, pid=0, task=call.task, name=call.name, args=call.args, result=-1, error=call.error, seconds=0.0
+    )
 
 
 def judged(

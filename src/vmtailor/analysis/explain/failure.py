@@ -124,7 +124,7 @@ def _asked_by(call: str, args: Sequence[str], error: str, known: KnownSource) ->
         yield Question("call", call)
     strings = [unquote(part) for part in _QUOTED.findall(joined)]
     yield from _by_strings(call, args, error, strings)
-    event = SyscallEvent(0, 0, "", call, tuple(args), -1, error, 0.0)
+    event = SyscallEvent(line=0, pid=0, task="", name=call, args=tuple(args), result=-1, error=error, seconds=0.0)
     behind = descriptor_path(args[0]) if args else ""
     paths = [path for path in (*call_paths.paths(event), behind) if path.startswith(("/proc/", "/sys/", "/dev/"))]
     yield from (Question("path", path) for path in paths if path != behind)

@@ -79,7 +79,7 @@ def _steps(call: FailedCall, out: frozenset[str], facts: Facts, rules: Rules) ->
     named = [*_by_source(call.name, words, out, facts), *_by_path_rules(words, rules)]
     own = facts.syscall(call.name)
     of_call = _Named("call", 0, _wanted(own[0], out), tuple(p.path for p in own[1])) if own is not None else None
-    event = SyscallEvent(0, 0, "", call.name, tuple(words), 0, "", 0.0)
+    event = SyscallEvent(line=0, pid=0, task="", name=call.name, args=tuple(words), result=0, error="", seconds=0.0)
     of_rules = [_Named("rule", 0, rule.symbols) for rule in rules.for_call(call.name) if rule.match(event) is not None]
     everything = [*named, *of_rules, *([of_call] if of_call is not None else [])]
     first = [one for one in everything if _answers(one, call, words)] or everything

@@ -147,17 +147,25 @@ def _stand(candidate: Provider, known: KnownSource, target: AskedKernel) -> Find
         row = next((r for r in target.plan.gone if r.id == symbol), None) if target.plan is not None else None
         ran = row.saves(Figure.TRACE_INSTRUCTIONS) if row is not None else None
         return Finding(
-            candidate.ask, symbol, Has.OUT, text, candidate.place, (symbol, *rest),
-            why=_why_out(symbol, target), ran=ran,
+            ask=candidate.ask,
+            symbol=symbol,
+            has=Has.OUT,
+            condition=text,
+            place=candidate.place,
+            missing=(symbol, *rest),
+            why=_why_out(symbol, target),
+            ran=ran,
             prompt=known.kconfig.prompt(symbol) if known.kconfig is not None else "",
-        )  # fmt: skip
+        )
     wanted = asked_for(candidate.condition, target.values)
     symbol = main_symbol(wanted, known.kconfig)
     if not symbol:
-        return Finding(candidate.ask, "", Has.ALWAYS, text, candidate.place)
+        return Finding(ask=candidate.ask, symbol="", has=Has.ALWAYS, condition=text, place=candidate.place)
     modules = [name for name in wanted if target.values.get(name) == "m"]
     has = Has.MODULE if modules else Has.BUILT_IN
-    return Finding(candidate.ask, modules[-1] if modules else symbol, has, text, candidate.place)
+    return Finding(
+        ask=candidate.ask, symbol=modules[-1] if modules else symbol, has=has, condition=text, place=candidate.place
+    )
 
 
 def _why_out(symbol: str, target: AskedKernel) -> str:
@@ -195,10 +203,20 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
     settings = [(n, v) for n, v in wanted if kconfig.prompted(n)]
     symbols = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
     return Finding(
-        finding.ask, finding.symbol, finding.has, finding.condition, finding.place, finding.missing, finding.why, way,
-        tuple(symbols), finding.symbol not in lost, finding.prompt, finding.ran,
-        tuple(dict.fromkeys((*settings, *added))),
-    )  # fmt: skip
+        ask=finding.ask,
+        symbol=finding.symbol,
+        has=finding.has,
+        condition=finding.condition,
+        place=finding.place,
+        missing=finding.missing,
+        why=finding.why,
+        in_the_way=way,
+        also=tuple(symbols),
+        possible=finding.symbol not in lost,
+        prompt=finding.prompt,
+        ran=finding.ran,
+        settings=tuple(dict.fromkeys((*settings, *added))),
+    )
 
 
 class Presence(StrEnum):

@@ -199,7 +199,7 @@ def _against(
 
     rows = [row for row in asked.rows if not version or in_bounds(row.kernel, version)]
     answers = tuple(_answer(row, [stands(name) for name in row.symbols], stands) for row in rows)
-    return HeldAgainst(asked.program, kernel, version, traced, answers)
+    return HeldAgainst(program=asked.program, kernel=kernel, version=version, traced=traced, answers=answers)
 
 
 def _answer(

@@ -127,7 +127,9 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     for mark in gathered.report.marks:
         name = "attendant" if mark.name == "init" else mark.name
         wall_s = mark.host_s - gathered.started_s
-        found[name] = Milestone(name, None, mark.monotonic_ns, wall_s, "mark of the attendant")
+        found[name] = Milestone(
+            name=name, executed=None, virtual_ns=mark.monotonic_ns, wall_s=wall_s, source="mark of the attendant"
+        )
         if mark.name == "init":
             found.setdefault("init", replace(found[name], name="init"))
     if gathered.counters is not None:

@@ -157,12 +157,12 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
     table = dict(_entries(read, row.calls))
     narrow = [found for one in row.kernel.of_32_bits for found in _entries(read, one.calls)]
     return Facts(
-        kernel_version,
-        {path: str(condition) for path, condition in files.items()},
-        {kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
-        table,
-        None if tristates is None else tuple(sorted(tristates)),
-        {name: entry for name, entry in narrow if name not in table},
+        kernel_version=kernel_version,
+        files={path: str(condition) for path, condition in files.items()},
+        names={kind: {name: tuple(places) for name, places in by_name.items()} for kind, by_name in found.items()},
+        table=table,
+        tristates=None if tristates is None else tuple(sorted(tristates)),
+        narrow={name: entry for name, entry in narrow if name not in table},
     )
 
 

@@ -213,30 +213,50 @@ class Kconfig:
     def _lost(self, name: str, wanted: str) -> Lost:
         symbol = self.symbols.get(name)
         if symbol is None:
-            return Lost(name, wanted, "", "this tree has no such symbol", ())
+            return Lost(name=name, wanted=wanted, got="", expression="this tree has no such symbol", blocking=())
         got = symbol.str_value
         if wanted == "n":
             who = [t for t in terms(symbol.rev_dep, k.OR) if k.expr_value(t) > 0]
             text = " || ".join(k.expr_str(t) for t in who)
             blame = tuple(sorted({_head(t).name for t in who if _head(t)}))
-            return Lost(name, wanted, got, f"selected by {text}" if who else "it cannot be switched off", blame)
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression=f"selected by {text}" if who else "it cannot be switched off",
+                blocking=blame,
+            )
         blocking = tuple(sorted(blockers(symbol.direct_dep)))
         if k.expr_value(symbol.direct_dep) == 0:
-            return Lost(name, wanted, got, f"depends on {k.expr_str(symbol.direct_dep)}", blocking)
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression=f"depends on {k.expr_str(symbol.direct_dep)}",
+                blocking=blocking,
+            )
         if name not in self._prompted:
-            return Lost(name, wanted, got, "it has no prompt: only another symbol can select it", self.selectors(name))
+            return Lost(
+                name=name,
+                wanted=wanted,
+                got=got,
+                expression="it has no prompt: only another symbol can select it",
+                blocking=self.selectors(name),
+            )
         if symbol.choice is not None:
             chosen = symbol.choice.selection
             other = (chosen.name,) if chosen is not None else ()
-            return Lost(name, wanted, got, "another member of its choice is selected", other)
+            return Lost(
+                name=name, wanted=wanted, got=got, expression="another member of its choice is selected", blocking=other
+            )
         conditions = [n.prompt[1] for n in symbol.nodes if n.prompt]
         text = " || ".join(k.expr_str(c) for c in conditions)
         return Lost(
-            name,
-            wanted,
-            got,
-            f"its prompt is visible only if {text}",
-            tuple(sorted(set().union(*map(blockers, conditions)))),
+            name=name,
+            wanted=wanted,
+            got=got,
+            expression=f"its prompt is visible only if {text}",
+            blocking=tuple(sorted(set().union(*map(blockers, conditions)))),
         )
 
 

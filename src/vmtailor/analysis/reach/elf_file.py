@@ -104,7 +104,15 @@ class ElfFile:
                 kind == _PT_LOAD and 0 < length <= left
             ):  # a part is loaded once; many times the same is work for nothing
                 left -= length
-                found.append(LoadSegment(address, offset, length, bool(flags & 1), bool(flags & 2)))
+                found.append(
+                    LoadSegment(
+                        address=address,
+                        offset=offset,
+                        size=length,
+                        executable=bool(flags & 1),
+                        writable=bool(flags & 2),
+                    )
+                )
         self.segments = tuple(found)
         self._read_dynamic()
 

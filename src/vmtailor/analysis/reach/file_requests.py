@@ -167,11 +167,13 @@ class Asks:
         kernel = self.kernel
         if 0 not in constants:
             for word in dict.fromkeys(w for rule in self.rules.untold if call in rule.calls for w in rule.words):
-                yield Ask(EvidenceKind.SOCKET, word, call, word, f"{by}, the family is not told")
+                yield Ask(
+                    kind=EvidenceKind.SOCKET, key=word, call=call, argument=word, by=f"{by}, the family is not told"
+                )
         family = next((f for f in sorted(kernel.families) if kernel.constants.get(f) == constants.get(0)), "")
         if not family:
             return
-        yield Ask(EvidenceKind.SOCKET, family, call, family, by)
+        yield Ask(kind=EvidenceKind.SOCKET, key=family, call=call, argument=family, by=by)
         kind, protocol = constants.get(1), constants.get(2)
         if family == "AF_NETLINK":
             names = (n for n in sorted(kernel.netlink) if kernel.constants.get(f"NETLINK_{n}") == protocol)
@@ -180,7 +182,7 @@ class Asks:
         else:
             names = (p for p in sorted(kernel.protocols) if self._is_protocol(p, kind & _SOCKET_TYPE, protocol))
         for name in names:
-            yield Ask(EvidenceKind.SOCKET, f"{family}/{name}", call, f"{family}, {name}", by)
+            yield Ask(kind=EvidenceKind.SOCKET, key=f"{family}/{name}", call=call, argument=f"{family}, {name}", by=by)
 
     def _is_protocol(self, name: str, kind: int, protocol: int) -> bool:
         style, _, word = name.partition("/")
@@ -196,7 +198,7 @@ class Asks:
         if called & _SOCKETS:
             for word in one.words:
                 if word in self.kernel.families:
-                    yield Ask(EvidenceKind.SOCKET, word, "socket", word, f'names "{word}"')
+                    yield Ask(kind=EvidenceKind.SOCKET, key=word, call="socket", argument=word, by=f'names "{word}"')
         for place in self.rules.arguments:
             if called & set(place.functions):
                 called |= set(place.calls)
@@ -235,4 +237,4 @@ def _is(word: str, known: int, value: int) -> bool:
 
 
 def _flag(rule: CallRule, call: str, argument: str, by: str) -> Ask:
-    return Ask(rule.kind, f"{call}({argument})", call, argument, by)
+    return Ask(kind=rule.kind, key=f"{call}({argument})", call=call, argument=argument, by=by)

@@ -37,7 +37,14 @@ class Reached:
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.ask.kind, self.ask.key, Strength.REACHABLE, self.reference, 1, self.ask.by)
+        return Evidence(
+            kind=self.ask.kind,
+            key=self.ask.key,
+            strength=Strength.REACHABLE,
+            where=self.reference,
+            count=1,
+            detail=self.ask.by,
+        )
 
 
 def of_reach(reach: Reach, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[Reached, ...]:

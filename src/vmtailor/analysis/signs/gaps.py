@@ -56,12 +56,24 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
     try:
         raw = tomllib.loads((resources.files("vmtailor") / "data" / "boot_gaps.toml").read_text("utf-8"))
         gaps = tuple(
-            GapKind(g["id"], g["title"], _pattern(g, "before"), _pattern(g, "after"), g.get("both", False),
-                    g.get("blocks", False))
+            GapKind(
+                id=g["id"],
+                title=g["title"],
+                before=_pattern(g, "before"),
+                after=_pattern(g, "after"),
+                both=g.get("both", False),
+                blocks=g.get("blocks", False),
+            )
             for g in raw["gap"]
-        )  # fmt: skip
+        )
         stretches = tuple(
-            StretchKind(s["id"], s["title"], re.compile(s["from"]), re.compile(s["to"]), s.get("blocks", False))
+            StretchKind(
+                id=s["id"],
+                title=s["title"],
+                begins=re.compile(s["from"]),
+                ends=re.compile(s["to"]),
+                blocks=s.get("blocks", False),
+            )
             for s in raw["stretch"]
         )
     except (KeyError, ValueError, TypeError, re.error) as error:

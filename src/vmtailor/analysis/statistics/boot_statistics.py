@@ -43,7 +43,15 @@ def summarise(values: Sequence[float]) -> Summary | None:
     if not values:
         return None
     low, high = _interval(np.median(resampled(values, _DRAWS), axis=1)) if len(values) > 1 else (values[0], values[0])
-    return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values))
+    return Summary(
+        count=len(values),
+        median=statistics.median(values),
+        low=low,
+        high=high,
+        min=min(values),
+        max=max(values),
+        modes=find(values),
+    )
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:

@@ -81,23 +81,27 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
     if len(before) < 2 or len(after) < 2:
-        return Difference(left, right, right - left, None, None, None, Verdict.UNDECIDED)
+        return Difference(
+            before=left, after=right, change=right - left, low=None, high=None, p=None, verdict=Verdict.UNDECIDED
+        )
     least = thresholds.least(left)
     low, high = min(after) - max(before), max(after) - min(before)
     if -least <= low and high <= least:
         # Even the extremes are no further apart: no need to rank, of which a boot has thousands of rows.
-        return Difference(left, right, right - left, low, high, None, Verdict.SAME)
+        return Difference(
+            before=left, after=right, change=right - left, low=low, high=high, p=None, verdict=Verdict.SAME
+        )
     change, low, high = shift(before, after)
     if -least <= low and high <= least:
-        return Difference(left, right, change, low, high, None, Verdict.SAME)
+        return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=Verdict.SAME)
     if abs(change) >= least and not low <= 0 <= high:
         p = probability(before, after)
         found = Verdict.BETTER if change < 0 else Verdict.WORSE
         verdict = found if p <= 1 - CONFIDENCE else Verdict.UNDECIDED
-        return Difference(left, right, change, low, high, p, verdict)
+        return Difference(before=left, after=right, change=change, low=low, high=high, p=p, verdict=verdict)
     most = thresholds.ruled_out(left)
     verdict = Verdict.SAME if -most <= low and high <= most else Verdict.UNDECIDED
-    return Difference(left, right, change, low, high, None, verdict)
+    return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=verdict)
 
 
 def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
@@ -114,7 +118,7 @@ def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
         verdict = Verdict.BETTER if change < 0 else Verdict.WORSE
     else:
         verdict = Verdict.SAME if slack <= LOOSE_SHARE * scale else Verdict.UNDECIDED
-    return Difference(left, right, change, low, high, None, verdict)
+    return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=verdict)
 
 
 def spread(values: Sequence[float]) -> float:

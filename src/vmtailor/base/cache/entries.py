@@ -64,7 +64,9 @@ def _of_kind(kind: str, folder: Path) -> Iterable[CacheEntry]:
 def _entry(kind: str, path: Path) -> CacheEntry:
     size, used = _size(path)
     name = kind if kind in WHOLE else path.name
-    return CacheEntry(kind, name, path, size, max(used) if kind in WHOLE else path.lstat().st_mtime)
+    return CacheEntry(
+        kind=kind, name=name, path=path, size_bytes=size, used_s=max(used) if kind in WHOLE else path.lstat().st_mtime
+    )
 
 
 def _size(path: Path) -> tuple[int, list[float]]:

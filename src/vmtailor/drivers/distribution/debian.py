@@ -194,7 +194,17 @@ def combine(packages: Iterable[Package], row: Architecture, lists: Lists = HOST)
         source = by_key.get((f"linux-source-{match['series']}", version))
         if debug is not None and source is not None:
             upstream = debian_packages.upstream_version(version)
-            found.append(DebianKernel(match["series"], upstream, match["release"], image, debug, source, lists))
+            found.append(
+                DebianKernel(
+                    series=match["series"],
+                    version=upstream,
+                    release=match["release"],
+                    image_package=image,
+                    debug_package=debug,
+                    whole_source=source,
+                    lists=lists,
+                )
+            )
     return tuple(found)
 
 

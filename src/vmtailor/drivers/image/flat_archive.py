@@ -91,7 +91,7 @@ def read(path: Path) -> FlatArchive:
                     capable |= {name} if "SCHILY.xattr.security.capability" in member.pax_headers else set()
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
-    return FlatArchive(path, files, links, offsets, modes, frozenset(capable))
+    return FlatArchive(path=path, files=files, links=links, _offsets=offsets, modes=modes, capable=frozenset(capable))
 
 
 class ArchiveTree:

@@ -119,7 +119,13 @@ def dpkg_packages(text: str) -> Iterator[InstalledPackage]:
         source = fields.get("source", "").split(" ")[0]
         name, version = _word(fields.get("package", "")), _word(fields.get("version", ""))
         if installed and name and version:
-            yield InstalledPackage("deb", name, version, _word(fields.get("architecture", "")), _word(source))
+            yield InstalledPackage(
+                system="deb",
+                name=name,
+                version=version,
+                architecture=_word(fields.get("architecture", "")),
+                source=_word(source),
+            )
 
 
 def apk_packages(text: str) -> Iterator[InstalledPackage]:
@@ -128,4 +134,4 @@ def apk_packages(text: str) -> Iterator[InstalledPackage]:
         fields = {line[:1]: _clean(line[2:]) for line in stanza.splitlines() if line[1:2] == ":"}
         name, version, architecture, source = (_word(fields.get(key, "")) for key in "PVAo")
         if name and version:
-            yield InstalledPackage("apk", name, version, architecture, source)
+            yield InstalledPackage(system="apk", name=name, version=version, architecture=architecture, source=source)

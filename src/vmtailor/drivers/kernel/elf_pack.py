@@ -86,7 +86,14 @@ def split(data: bytes, segment: Segment) -> Iterator[Segment]:
         size = last - first
         memory = size if index < len(pieces) - 1 else segment.memory_size - delta
         yield Segment(
-            segment.kind, segment.flags, first, segment.virtual + delta, segment.physical + delta, size, memory, _ALIGN
+            kind=segment.kind,
+            flags=segment.flags,
+            offset=first,
+            virtual=segment.virtual + delta,
+            physical=segment.physical + delta,
+            file_size=size,
+            memory_size=memory,
+            align=_ALIGN,
         )
 
 

@@ -237,7 +237,9 @@ def _resolve(
 
 def _configured(source: Path, build_dir: Path, symbols: Mapping[str, str], lost: tuple[LostSymbol, ...]) -> Configured:
     kept = tuple((name, value) for name, value in symbols.items() if value != "n")
-    return Configured(str(build_dir), str(source), str(build_dir / ".config"), kept, lost)
+    return Configured(
+        build_dir=str(build_dir), source_dir=str(source), config=str(build_dir / ".config"), symbols=kept, lost=lost
+    )
 
 
 def compile_kernel(

@@ -67,8 +67,8 @@ class Totals:
     def since(self, earlier: Totals) -> Totals:
         """What came on top of an earlier reading."""
         return Totals(
-            self.early - earlier.early, self.kernel - earlier.kernel, self.user - earlier.user,
-            self.ports - earlier.ports, self.mmio - earlier.mmio,
+            early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
+            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio,
         )  # fmt: skip
 
 

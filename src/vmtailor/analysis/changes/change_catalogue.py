@@ -112,7 +112,7 @@ class Way:
 
 @dataclass(frozen=True)
 class InTimeline:
-    """Where a saving is read from in a timeline: names of rows, as whole patterns."""
+    """The rows of a timeline that a saving is read from: names, as whole patterns."""
 
     processes: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ class InTimeline:
 
 @dataclass(frozen=True)
 class InCost:
-    """Where a saving in instructions is read from in a boot's cost, as whole patterns. A function counts once, by its
-    symbol, its file or its name; an initcall with all that it called."""
+    """The rows of a boot's cost that a saving in instructions is read from, as whole patterns. A function counts once,
+    by its symbol, its file or its name; an initcall with all that it called."""
 
     symbols: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class Candidate:
 
     @property
     def single(self) -> tuple[Candidate, ...]:
-        """Each of its parts by itself, or itself."""
+        """Return each of its parts by itself, or itself."""
         return self.parts or (self,)
 
 
@@ -201,8 +201,8 @@ def _value(raw: object) -> str | None:
 
 
 def processors_of(raw: object) -> tuple[str, ...]:
-    """The families of processors that a change is for, as logs and rows call them; empty for "all". Raises TypeError
-    for what is neither."""
+    """Return the families of processors that a change is for, as logs and rows call them; empty for "all". Raises
+    TypeError for another value."""
     if raw == ALL_PROCESSORS:
         return ()
     if not isinstance(raw, list) or not raw or not all(isinstance(name, str) for name in raw):
@@ -211,7 +211,7 @@ def processors_of(raw: object) -> tuple[str, ...]:
 
 
 def is_for(entry: KnownChange, arch: str | None) -> bool:
-    """Whether a change is for a family of processors; for one that is not known it is taken to be."""
+    """Return whether a change is for a family of processors. An unknown family counts as one."""
     return not entry.processors or arch is None or arch in entry.processors
 
 
@@ -272,12 +272,12 @@ def read(path: Path) -> KnownChange:
 
 @functools.cache
 def catalogue() -> tuple[KnownChange, ...]:
-    """All changes, by id."""
+    """Return all changes, by id."""
     return tuple(read(path) for path in sorted(FOLDER.glob("*.toml")))
 
 
 def candidates() -> tuple[Candidate, ...]:
-    """All changes of the catalogue that can be tried."""
+    """Return all changes of the catalogue that can be tried."""
     return tuple(one for known in catalogue() for one in known.trials)
 
 
@@ -288,7 +288,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
 
 
 def in_range(version: str | None, from_version: str, until_version: str) -> bool:
-    """Whether a kernel lies in a range. One that is not known is taken to."""
+    """Return whether a kernel lies in a range. An unknown kernel counts as in it."""
     known = version_tuple(version) if version else ()
     if not known:
         return True

@@ -51,8 +51,8 @@ class AttributedCost:
 
 @dataclass(frozen=True)
 class SymbolCost:
-    """What the code under one configuration symbol cost in a trace: in all of it, and on the way to init, without loops
-    that only emulation causes. `evidence` says where it was seen: the costliest functions first."""
+    """The cost of the code under one configuration symbol in a trace: in all of it, and on the way to init, without
+    loops that only emulation causes. `evidence` names the places, the costliest functions first."""
 
     instructions: int
     evidence: tuple[Evidence, ...] = ()
@@ -107,7 +107,8 @@ class Conditions:
     _paths: dict[str, str] = field(default_factory=dict)
 
     def path(self, noted: str) -> str:
-        """The path in the tree of a file as the compiler noted it: its longest ending, by folders, that exists."""
+        """Return the path in the tree of a file as the compiler noted it: its longest ending, by folders, that
+        exists."""
         if noted not in self._paths:
             parts = posixpath.normpath(noted).strip("/").split("/")
             ends = ("/".join(parts[i:]) for i in range(len(parts)))
@@ -128,7 +129,7 @@ class Conditions:
         return line_conditions(text, tristates), enabled_blocks(text, tristates)
 
     def at(self, frame: SourceFrame) -> Expr:
-        """The condition under which the code of a frame is compiled."""
+        """Return the condition under which the code of a frame is compiled."""
         path = self.path(frame.file)
         found = self._file(path) if path else None
         if found is None:
@@ -293,7 +294,7 @@ NAMED = 3
 
 
 def phase_of(stretch: Stretch) -> str:
-    """The phase of a stretch: from kernel entry to init, or not."""
+    """Return the phase of a stretch: from kernel entry to init, or not."""
     return TO_INIT if stretch.begin in (KERNEL_MARK, START_KERNEL_MARK) else ""
 
 
@@ -316,8 +317,8 @@ def by_table(counters: Counters, table: SymbolTable) -> Attribution:
 
 
 def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:
-    """The cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises GuestError
-    when it never came to the last one."""
+    """Return the cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises
+    GuestError when it never came to the last one."""
     begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
     if begin is None or end is None:
         raise GuestError("the kernel did not come as far as init while instructions were counted")

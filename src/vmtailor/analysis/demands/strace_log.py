@@ -127,7 +127,7 @@ def descriptor_path(argument: str) -> str:
 
 
 def whole_call(text: str, line: int, pid: int, task: str = "", phase: str = "") -> SyscallEvent | None:
-    """A call that has returned, `name(arguments) = result`; None for anything else."""
+    """Return a call that has returned, `name(arguments) = result`; None for any other line."""
     head = _CALL.match(text)
     arguments, end = split_arguments(text, head.end()) if head else ([], -1)
     result = _RESULT.match(text, end) if end >= 0 else None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something is in a fitted machine, or out: from the record of a fit, the catalogue, and the rules of demand."""
+"""Explain why something is in a fitted machine, or out: from the record of a fit, the catalogue, and the rules of
+demand."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def answer(run: FitRun, what: str, catalogue: Catalogue, rules: Rules) -> Explai
 
 
 def nearest(run: FitRun, what: str, most: int = 5) -> tuple[str, ...]:
-    """Names of the record that are written like `what`, best first."""
+    """Return names of the record that are spelled like `what`, best first."""
     names = {name.casefold(): name for name in _names(run)}
     wanted = what.removeprefix("CONFIG_").casefold()
     close = difflib.get_close_matches(wanted, names, n=most, cutoff=0.6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pasted message says was asked of the kernel: a line of strace, of a kernel's log, of a program."""
+"""Recognise what a pasted message says was asked of the kernel: a line of strace, of a kernel's log, of a program."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _PLAIN_WORDS = frozenset({
 
 @dataclass(frozen=True)
 class Recognised:
-    """What a message is. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood. `asks`:
-    what was asked for, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
+    """The meaning of a message. `kind`: the id of its kind, or `strace`, `error`; empty when it was not understood.
+    `asks`: the requests, likeliest first. `not_kernel`: why no configuration helps; empty when one may."""
 
     kind: str
     says: str = ""

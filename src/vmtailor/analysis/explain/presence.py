@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel stands to what is asked of it: which symbol, whether it is set, what is in the way, what helps."""
+"""Hold requests against a kernel: which symbol answers, whether it is set, what is in the way, what helps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AskedKernel:
 
     @classmethod
     def of_config(cls, name: str, symbols: Mapping[str, str]) -> AskedKernel:
-        """Of a .config: a symbol without a prompt, or one that is not set, is no wish of anybody."""
+        """Return the kernel of a .config. A symbol without a prompt, or one that is not set, is nobody's wish."""
         values = {n: v for n, v in symbols.items() if v in ("y", "m")}
         return cls(name, values, tuple((n, v) for n, v in symbols.items() if v != "n"))
 
@@ -72,7 +72,8 @@ class Finding:
 
 
 def needed(expression: Expr, values: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What has to be set beside `values` to make it true, the shortest way; None where setting makes nothing true."""
+    """Return the symbols to set beside `values` to make it true, the shortest way; None where no setting makes it
+    true."""
     if isinstance(expression, SymbolExpr):
         return () if expression.name in values else (expression.name,)
     if isinstance(expression, Equals):
@@ -90,8 +91,8 @@ def needed(expression: Expr, values: Mapping[str, str]) -> tuple[str, ...] | Non
 
 
 def main_symbol(names: Sequence[str], kconfig: Kconfig | None) -> str:
-    """The most special of some symbols: none of the others depends on it; of several one with a prompt, and the last:
-    the source's own order goes from folders to lines."""
+    """Return the most special of some symbols: none of the others depends on it. Of several, one with a prompt is
+    taken, and the last: the source's own order goes from folders to lines."""
     if not names:
         return ""
     if kconfig is None:
@@ -120,8 +121,8 @@ def _depends(name: str, kconfig: Kconfig) -> set[str]:
 def findings(
     asks: Iterable[Question], known: KnownSource, target: AskedKernel, most: int = 8, closed: int = _MOST_CLOSED
 ) -> tuple[Finding, ...]:
-    """The answers to all asks in their order, what the kernel lacks first; one for each symbol. `closed`: for how many
-    of them dependencies are worked out."""
+    """Return the answers to all requests, those that the kernel lacks first; one for each symbol. `closed`: for how
+    many of them dependencies are worked out."""
     found: dict[tuple[str, Has], Finding] = {}
     for ask in asks:
         for candidate in find(ask, known):
@@ -228,7 +229,7 @@ class Presence(StrEnum):
 
 
 def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
-    """What all answers come to."""
+    """Return what all answers amount to."""
     if not_kernel:
         return Presence.NOT_KERNEL
     if not found:
@@ -237,8 +238,8 @@ def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
 
 
 def by_error(name: str, known: KnownSource) -> tuple[Question, ...]:
-    """What an error stands for when nothing else is known: all calls, families, protocols or file systems of a tree, to
-    be held against a configuration."""
+    """Return the requests that an error stands for when nothing else is known. They are all calls, families, protocols
+    or file systems of a tree, to be held against a configuration."""
     if name == "ENOSYS":
         return tuple(Question("call", call) for call in known.facts.table)
     kinds = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each file asks for: what its imports lead to in the C library that it gets, its own code, its own strings."""
+"""Find the requests of each file: by its imports in the C library that it gets, by its own code, by its own strings."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _SHARED = 0o6000
 
 @dataclass(frozen=True)
 class KernelNames:
-    """What the kernel's source calls things: `calls`: number → name of a system call; `constants`: word → value;
-    `families`: of sockets, with AF_; `protocols`: as facts have them (`STREAM/TCP`); `netlink`: without NETLINK_."""
+    """The names in the kernel's source. `calls`: number → name of a system call; `constants`: word → value; `families`:
+    of sockets, with AF_; `protocols`: as facts have them (`STREAM/TCP`); `netlink`: without NETLINK_."""
 
     calls: Mapping[int, str]
     constants: Mapping[str, int]
@@ -41,7 +41,7 @@ class KernelNames:
 
 
 def wanted(rules: Rules, families: Iterable[str]) -> WantedNames:
-    """What to look for in files, by the rules that there are. `families`: with AF_."""
+    """Return the names to look for in files, by the rules. `families`: with AF_."""
     words = {word for rule in rules.calls for word in rule.words}
     functions = {name for rule in rules.arguments for name in (*rule.functions, *rule.calls)} | _SOCKETS
     return WantedNames(frozenset(words) | frozenset(families), frozenset(f for name in functions for f in _spelt(name)))
@@ -71,7 +71,7 @@ class Asks:
         return self.libraries.links
 
     def of(self, path: str) -> tuple[Ask, ...]:
-        """All asks of a file, each once: the plainest way to it comes first."""
+        """Return all requests of a file, each once: the plainest way to it comes first."""
         one = self.links.contents[path]
         found: dict[tuple[EvidenceKind, str, str], Ask] = {}
         for ask in (*self._credentials(path), *self._of_kind(one), *self._calls(path, one), *self._strings(one)):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on this host: outside programs and their versions, space, packaged kernels, our own native parts, KVM."""
+"""Check what works on this host: outside programs and their versions, space, packaged kernels, our own native parts,
+KVM."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Check:
-    """What was found. `fix` says what to do where the state is not ok; `package` is the package that helps."""
+    """The result of one check. `fix` says what to do where the state is not ok; `package` is the package that helps."""
 
     name: str
     state: State
@@ -75,13 +76,13 @@ class Check:
 
     @property
     def blocks(self) -> bool:
-        """Whether fit cannot work on this host before it is mended."""
+        """Return whether fit cannot work on this host before this is fixed."""
         return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
 
 
 def tools() -> tuple[Tool, ...]:
-    """The table of outside tools, for this host's processor: its machines' emulator is required, and its compiler is no
-    cross compiler."""
+    """Return the table of outside tools for this host's processor. Its machines' emulator is required, and its compiler
+    is no cross compiler."""
     own = {row.name for row in every() if row.is_host}
     table = tomllib.loads(resources.files("vmtailor").joinpath("data", "tools.toml").read_text("utf-8"))
     return tuple(
@@ -135,20 +136,20 @@ def _ask_version(path: str, arguments: Sequence[str]) -> str:
 
 
 def parse_version(text: str) -> str:
-    """The first version number in what a program printed; empty when there is none."""
+    """Return the first version number in what a program printed; empty when there is none."""
     found = re.search(r"(?<![\d.])\d+(?:\.\d+)+", text)
     return found[0] if found else ""
 
 
 def check_python() -> Check:
-    """Which Python runs us: the package's own metadata refuses an older one."""
+    """Check the version of Python that runs us; the package's own metadata refuses an older one."""
     return Check(
         name="Python", state=State.OK, need=Need.REQUIRED, found=platform.python_version(), why="runs vmtailor"
     )
 
 
 def check_qemu_plugins() -> Check:
-    """Whether QEMU was built with its plugin interface, in a version that loads our plugin."""
+    """Check that QEMU was built with its plugin interface, in a version that loads our plugin."""
 
     def result(state: State, found: str, fix: str = "") -> Check:
         return Check(
@@ -188,7 +189,7 @@ def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
 
 
 def check_packages(distribution: Distribution | None = None) -> Check:
-    """Whether the distribution (this host's) packages a kernel with debug symbols and source of one version."""
+    """Check that the distribution (this host's) packages a kernel with debug symbols and source of one version."""
     asked = distribution or selection.of_host()
 
     def result(state: State, found: str, fix: str = "") -> Check:
@@ -259,7 +260,7 @@ def check_natives() -> tuple[Check, ...]:
 
 
 def check_net_guard() -> Check:
-    """Whether the guard stands between QEMU and its network."""
+    """Check that the guard stands between QEMU and its network."""
 
     def result(state: State, found: str, fix: str = "") -> Check:
         return Check(
@@ -303,7 +304,7 @@ def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
 def check_confinement(
     ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
 ) -> tuple[Check, ...]:
-    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
+    """Check QEMU's rights, and the files that it sees. It runs with less where more cannot be had."""
 
     def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
         return Check(name=name, state=state, need=Need.OPTIONAL, found=found, why=why, fix=fix)
@@ -334,7 +335,7 @@ def check_confinement(
 
 
 def check_all(development: bool) -> tuple[Check, ...]:
-    """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
+    """Run every check, in the order in which a person would fix them. KVM starts a guest, so it comes last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
     found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]

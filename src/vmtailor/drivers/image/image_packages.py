@@ -42,8 +42,8 @@ class InstalledPackage:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What the databases say. `distribution` and `release` come from os-release; `unread` names databases in formats
-    that are not understood, so that nobody takes silence for absence."""
+    """The packages that an image's databases list. `distribution` and `release` come from os-release. `unread` names
+    databases in formats that are not understood, so that nobody takes silence for absence."""
 
     distribution: str
     release: str
@@ -52,7 +52,7 @@ class Inventory:
 
 
 def read_inventory(archive: Path) -> Inventory:
-    """The packages in a flat archive."""
+    """Return the packages in a flat archive."""
     found: set[InstalledPackage] = set()
     unread: list[str] = []
     names: dict[str, str] = {}
@@ -79,8 +79,8 @@ def read_inventory(archive: Path) -> Inventory:
 
 
 def inventory_of(text_of: Callable[[str, int], str], distribution: str, release: str) -> Inventory:
-    """The packages of a root tree, whose files `text_of` reads by their path and up to so many bytes; empty text where
-    there is none."""
+    """Return the packages of a root tree. `text_of` reads its files by path and up to a number of bytes; it gives an
+    empty text for a missing one."""
     found = set(itertools.islice(dpkg_packages(text_of(_DPKG_LIST, DATABASE_BYTES)), PACKAGES_MAX))
     return Inventory(distribution, release, tuple(sorted(found)))
 

@@ -21,9 +21,9 @@ from vmtailor.drivers.distribution.debian import Debian
 from vmtailor.drivers.distribution.protocol import Distribution
 from vmtailor.drivers.distribution.unpackaged import Unpackaged
 from vmtailor.drivers.host import host
-from vmtailor.drivers.host.host import State
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import presumed
+from vmtailor.model.checks import State
 from vmtailor.pipeline import inputs, rebuilding
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.boot import attribution

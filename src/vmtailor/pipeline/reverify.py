@@ -18,7 +18,7 @@ from vmtailor.base.files import records
 from vmtailor.base.words.text import plain
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import registry
 from vmtailor.model.bundle import TRACE
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import Image
@@ -146,7 +146,11 @@ def verify_prepared(prepared: Prepared) -> Verification:
     the instruction clock is always TCG."""
     request, subject, store = prepared.request, prepared.subject, prepared.store
     record, counting = subject.trace, request.clock is Clock.INSTRUCTIONS
-    accelerator = Accelerator.TCG if counting else request.accelerator or best_accelerator(subject.architecture, store)
+    accelerator = (
+        Accelerator.TCG
+        if counting
+        else request.accelerator or registry.usual().best_accelerator(subject.architecture, store)
+    )
     machine = subject.machine(accelerator)
     machine = replace(machine, clock=request.clock, cpu_model=record.cpu_model if counting else machine.cpu_model)
     target = Target(

@@ -19,12 +19,11 @@ from vmtailor.base.errors import GuestError, NotStarted
 from vmtailor.base.natives import Natives
 from vmtailor.base.words import sizes
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import counting
-from vmtailor.drivers.qemu import qemu_program
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.booting.counting import Counting
+from vmtailor.drivers.monitors import registry
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.boots.code_marks import CodeMark
+from vmtailor.model.boots.code_marks import CodeMark, CountingConfig, CountingMode
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, STILL_S, Attended, Exercised, Patience, Run, Until
 from vmtailor.model.exercise import Exercise
@@ -128,8 +127,8 @@ def counted(
     that was made before, as for a trace: one of them. `beside`: of a machine that this one is set beside, waited for;
     it may take as long as that may. `on_usual` is told its own as soon as it is known. Raises GuestError when a boot
     that should work does not."""
-    config = PluginConfig(
-        mode=PluginMode.COUNTS,
+    config = CountingConfig(
+        mode=CountingMode.COUNTS,
         marks=subject.marks,
         spans=initcall_spans(subject.table),
         architecture=subject.machine.architecture,
@@ -195,9 +194,9 @@ def _least(search: _MemorySearch) -> _Least:
 
 
 def _counted(
-    subject: MeasuredMachine, config: PluginConfig, scratch: Path, keep: Path | None
+    subject: MeasuredMachine, config: CountingConfig, scratch: Path, keep: Path | None
 ) -> tuple[Boot, tuple[tuple[str, int], ...]]:
-    wanted = counting(subject.natives, config, subject.table)
+    wanted = Counting(subject.natives, config, subject.table)
     machine = machines.counted(subject.machine)
     with _room:
         found, gathered = boot(machine, _work(subject).unhurried(machine.clock), scratch, counting=wanted)
@@ -380,13 +379,13 @@ def _sizes(low: int, high: int) -> list[int]:
 def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
-    version = qemu_program.installed(machine.architecture).version
+    monitor = registry.of(machine)
     return (
         ("machine", machine.board),
         ("memory", sizes.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),
         ("accelerator", "TCG"),
-        ("qemu", f"{version[0]}.{version[1]}"),
+        (monitor.name, monitor.version(machine.architecture)),
         ("clock", str(clock)),
     )

@@ -19,10 +19,10 @@ from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import bundle
 from vmtailor.booting.boot import boot
-from vmtailor.booting.counting import Counting, counting
+from vmtailor.booting.counting import Counting
 from vmtailor.drivers.guest import guest_programs
-from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
 from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.code_marks import CountingConfig, CountingMode
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
@@ -127,5 +127,5 @@ def _right(found: Boot, gathered: Gathered) -> Boot:
 
 def _counting(known: BenchMachine, parts: Natives) -> Counting:
     table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
-    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
-    return counting(parts, config, table)
+    config = CountingConfig(mode=CountingMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
+    return Counting(parts, config, table)

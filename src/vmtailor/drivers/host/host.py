@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import glob
-import os
 import platform
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
@@ -22,30 +20,12 @@ from vmtailor.base.words import figures
 from vmtailor.base.words.versions import version_key
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
-from vmtailor.drivers.qemu.confinement import Confinement, Root
-from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
+from vmtailor.drivers.monitors import registry
 from vmtailor.model.architecture import every, of_host
+from vmtailor.model.checks import Check, Need, State
 
 #: Bytes free in the cache that a first fit needs: packages, debug symbols, kernel source, build tree, images.
 CACHE_BYTES = 12_000_000_000
-
-
-class Need(StrEnum):
-    """`required`: fit does not work without it. `development`: for the tests of vmtailor itself."""
-
-    REQUIRED = "required"
-    OPTIONAL = "optional"
-    DEVELOPMENT = "development"
-
-
-class State(StrEnum):
-    """`old`: there, and too old. `limited`: it works another way, slower or with less."""
-
-    OK = "ok"
-    MISSING = "missing"
-    OLD = "old"
-    LIMITED = "limited"
 
 
 @dataclass(frozen=True)
@@ -60,24 +40,6 @@ class Tool:
     file: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
     minimum: str = ""
-
-
-@dataclass(frozen=True)
-class Check:
-    """What was found. `fix` says what to do where the state is not ok; `package` is the package that helps."""
-
-    name: str
-    state: State
-    need: Need
-    found: str
-    why: str
-    fix: str = ""
-    package: str = ""
-
-    @property
-    def blocks(self) -> bool:
-        """Whether fit cannot work on this host before it is mended."""
-        return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)
 
 
 def tools() -> tuple[Tool, ...]:
@@ -144,18 +106,6 @@ def check_python() -> Check:
     return Check("Python", State.OK, Need.REQUIRED, platform.python_version(), "runs vmtailor")
 
 
-def check_qemu_plugins() -> Check:
-    """Whether QEMU was built with its plugin interface, in a version that loads our plugin."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
-
-    try:
-        return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
-    except VmtailorError as error:
-        return result(State.MISSING, error.message, error.hint)
-
-
 def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
     """Free space where the cache is, or will be. `needed` in bytes."""
     folder = folder or store.cache_root()
@@ -218,75 +168,9 @@ def check_natives() -> tuple[Check, ...]:
     return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))
 
 
-def check_net_guard() -> Check:
-    """Whether the guard stands between QEMU and its network."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
-
-    try:
-        net_guard.require(qemu_program.installed(of_host().name).program)
-    except VmtailorError as error:
-        return result(
-            State.LIMITED, error.message, f"until then `run` needs --no-outbound or --host-loopback: {error.hint}"
-        )
-    return result(State.OK, "stands in QEMU")
-
-
-def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
-    """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
-
-    def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
-
-    slower = "machines run under emulation, slower; the exact figures come from there anyway"
-    try:
-        verdict = probe()
-    except VmtailorError as error:
-        return result(State.LIMITED, f"not tried: {error.message}", slower)
-    if verdict.works:
-        return result(State.OK, f"a small guest ran in {figures.microseconds(verdict.seconds * 1e6)}")
-    if verdict.state is KvmState.FORBIDDEN:
-        slower = f"join the group kvm; until then {slower}"
-    return result(State.LIMITED, verdict.reason, slower)
-
-
-def check_confinement(
-    ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
-) -> tuple[Check, ...]:
-    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
-
-    def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
-        return Check(name, state, Need.OPTIONAL, found, why, fix)
-
-    whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
-    try:
-        how = ask()
-    except VmtailorError as error:
-        return (result("QEMU's user", State.LIMITED, f"not tried: {error.message}", whose),)
-    words = "; ".join(how.lacking)
-    refused = f": {words}" if words else ""
-    if how.stranger:
-        user = result("QEMU's user", State.OK, "one of its own, without capabilities", whose)
-    elif os.geteuid() != 0:
-        user = result("QEMU's user", State.OK, f"yours ({os.geteuid()}), without capabilities", whose)
-    else:
-        fix = "run vmtailor as an ordinary user, or where root can become another one"
-        user = result("QEMU's user", State.LIMITED, f"root{refused}", whose, fix)
-    if how.root is not Root.SHARED:
-        kind = "a mount namespace" if how.root is Root.MOUNT else "a user and a mount namespace"
-        files = result("QEMU's files", State.OK, f"its machine's alone, in {kind}", sees)
-    else:
-        reader = "everybody" if how.stranger else "you"
-        fix = "allow user namespaces (sysctl user.max_user_namespaces, AppArmor), or CAP_SYS_ADMIN for root"
-        files = result("QEMU's files", State.LIMITED, f"all that {reader} may read{refused}", sees, fix)
-    privileges = result("QEMU's privileges", State.OK, "no new ones (no_new_privs)", "no set-user-ID program helps it")
-    return (user, files, privileges)
-
-
 def check_all(development: bool) -> tuple[Check, ...]:
-    """Every check, in the order in which a person would mend them; KVM starts a guest, so it comes last."""
+    """Every check, in the order in which a person would mend them; monitors may start guests, so they come last."""
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
-    found += [check_qemu_plugins(), *check_natives(), check_net_guard(), check_packages(), check_space()]
-    return (*found, *check_confinement(), check_kvm())
+    found += [*check_natives(), check_packages(), check_space()]
+    return (*found, *(check for monitor in registry.every() for check in monitor.checks()))

@@ -16,7 +16,7 @@ from vmtailor.booting.run_ending import Memory
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import caught
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import registry
 from vmtailor.model.boots.workload import NETWORK, Run, Terminal
 from vmtailor.model.bundle import Bundle
 from vmtailor.model.image import ImageConfig
@@ -140,7 +140,7 @@ def _machine(options: RunOptions, bundle: Bundle) -> Machine:
             f"the bundle was fitted to {plural(bundle.cpus, 'CPU')}, and its kernel has no more",
             hint=f"fit the image with --cpus {options.cpus}",
         )
-    accelerator = options.accelerator or best_accelerator(bundle.architecture)
+    accelerator = options.accelerator or registry.usual().best_accelerator(bundle.architecture)
     machine = machine_of(options.bundle, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     return replace(
         machine,

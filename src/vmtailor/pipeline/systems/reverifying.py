@@ -20,7 +20,7 @@ from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.drivers.host import bundle_folder, bundle_values
 from vmtailor.drivers.host.bundle_folder import RECORD_BYTES, BundleFolder
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import registry
 from vmtailor.drivers.rootfs import disk as disks
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -102,7 +102,7 @@ def _machine(prepared: PreparedSystem) -> Machine:
     request, files, bundle = prepared.request, prepared.files, prepared.files.bundle
     counting = prepared.clock is Clock.INSTRUCTIONS
     accelerator = Accelerator.TCG if counting else request.accelerator
-    accelerator = accelerator or best_accelerator(bundle.architecture, files.store)
+    accelerator = accelerator or registry.usual().best_accelerator(bundle.architecture, files.store)
     machine = machine_of(files.path, bundle, accelerator=accelerator, store=files.store)
     machine = replace(machine, clock=prepared.clock, disks=(prepared.disk,), network=bundle.network)
     return replace(machine, ports=machines.on_loopback(prepared.exercise.ports))

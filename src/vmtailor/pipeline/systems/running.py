@@ -20,7 +20,7 @@ from vmtailor.booting import console
 from vmtailor.drivers.host import bundle_folder, terminal
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.host.caught_signals import caught
-from vmtailor.drivers.qemu.accelerator import best_accelerator
+from vmtailor.drivers.monitors import registry
 from vmtailor.model.bundle import STATES, SYSTEM
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode, Machine
 from vmtailor.pipeline.bundles import machine_of
@@ -84,7 +84,7 @@ def _machine(options: RunOptions, files: BundleFolder) -> Machine:
         )
     if options.ports and not bundle.network:
         raise UserInputError("this machine has no network device, so no port can be published")
-    accelerator = options.accelerator or best_accelerator(bundle.architecture)
+    accelerator = options.accelerator or registry.usual().best_accelerator(bundle.architecture)
     machine = machine_of(files.path, bundle, accelerator=accelerator, memory_bytes=options.memory_bytes)
     return replace(
         machine, cpus=options.cpus or machine.cpus, network=bundle.network, outbound=options.outbound,

@@ -19,7 +19,7 @@ from vmtailor.booting.fitted_machine import Chosen, machine_of
 from vmtailor.booting.run_ending import Memory, memory_of
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder, seal
-from vmtailor.drivers.monitors import monitor, registry
+from vmtailor.drivers.monitors import monitor, monitors
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict
 from vmtailor.drivers.qemu import qemu_command, qemu_program
 from vmtailor.model.architecture import every
@@ -127,11 +127,11 @@ def test_a_cache_that_cannot_be_written_does_not_stop_run(tmp_path: Path, monkey
         asked.append(1)
         return KvmVerdict(KvmState.WORKS, "")
 
-    monkeypatch.setattr(registry.usual(), "kvm", works)
-    assert registry.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
-    assert registry.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
+    monkeypatch.setattr(monitors.usual(), "kvm", works)
+    assert monitors.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
+    assert monitors.usual().best_accelerator("x86_64", Store(home)) is Accelerator.KVM
     assert len(asked) == 2
-    assert registry.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) is registry.usual().best_accelerator(
+    assert monitors.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) is monitors.usual().best_accelerator(
         "x86_64", Store(tmp_path / "cache")
     )
     assert len(asked) == 3
@@ -144,8 +144,8 @@ def test_that_kvm_does_not_work_is_asked_again_and_that_it_does_is_kept(
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(monitor, "KVM_DEVICE", tmp_path)
     answers = [KvmState.FORBIDDEN, KvmState.HANGS, KvmState.WORKS]
-    monkeypatch.setattr(registry.usual(), "kvm", lambda: KvmVerdict(answers.pop(0)))
-    found = [registry.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) for _ in range(5)]
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(answers.pop(0)))
+    found = [monitors.usual().best_accelerator("x86_64", Store(tmp_path / "cache")) for _ in range(5)]
     assert found == [Accelerator.TCG] * 2 + [Accelerator.KVM] * 3 and not answers
 
 
@@ -158,12 +158,12 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
     device = tmp_path / "kvm"
     device.touch()
     monkeypatch.setattr(monitor, "KVM_DEVICE", device)
-    monkeypatch.setattr(registry.usual(), "kvm", lambda: KvmVerdict(KvmState.WORKS))
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.WORKS))
     options(tmp_path, "exit")
     bundle = bundle_folder.load(tmp_path).bundle
     own = {"x86_64": "x86_64", "aarch64": "arm64", "mips64": "mips64el", "pdp11": ""}[machine]
     for row in every():
-        chosen = registry.usual().best_accelerator(row.name, Store(tmp_path / "cache"))
+        chosen = monitors.usual().best_accelerator(row.name, Store(tmp_path / "cache"))
         assert chosen is (Accelerator.KVM if row.name == own else Accelerator.TCG), row.name
         foreign = replace(bundle, architecture=row.name, machine=row.board_names[0])
         argv = qemu_command.command(machine_of(BundleFolder(tmp_path, foreign, Store()), Chosen(accelerator=chosen)))
@@ -171,9 +171,9 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
         assert argv[argv.index("-accel") + 1].partition(",")[0] == str(chosen)
         model = argv[argv.index("-cpu") + 1]
         assert model == ("host" if row.name == own else row.emulator.cpu_model), row.name
-    monkeypatch.setattr(registry.usual(), "kvm", lambda: KvmVerdict(KvmState.HANGS))
+    monkeypatch.setattr(monitors.usual(), "kvm", lambda: KvmVerdict(KvmState.HANGS))
     other = Store(tmp_path / "other")
-    assert {registry.usual().best_accelerator(row.name, other) for row in every()} == {Accelerator.TCG}
+    assert {monitors.usual().best_accelerator(row.name, other) for row in every()} == {Accelerator.TCG}
 
 
 def test_a_full_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from vmtailor.analysis.cost.counters import SymbolTable
 from vmtailor.base import natives
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Counter
 from vmtailor.model.boots.code_marks import CodeOwner, CountingConfig, CountingMode
 from vmtailor.model.boots.counters import Counters
@@ -32,7 +32,7 @@ def settling(machine: Machine) -> Counting | None:
     wall clock, for several CPUs, which no counter can hold, and with a monitor that counts nothing."""
     if machine.clock is not Clock.INSTRUCTIONS or machine.cpus > 1:
         return None
-    if not registry.of(machine).counts(machine.architecture):
+    if not monitors.of(machine).counts(machine.architecture):
         return None
     return Counting(natives.locate(), CountingConfig(mode=CountingMode.SETTLE, architecture=machine.architecture))
 
@@ -45,7 +45,7 @@ def prepare(
     if wanted is None:
         return None
     config = replace(wanted.config, owners=(*wanted.config.owners, *owners))
-    return registry.of(machine).counter(config, wanted.natives, folder)
+    return monitors.of(machine).counter(config, wanted.natives, folder)
 
 
 def counted(counter: Counter | None) -> tuple[bytes, Counters | None]:

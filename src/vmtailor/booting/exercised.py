@@ -19,7 +19,7 @@ from vmtailor.booting.run_volume import with_run, with_tools
 from vmtailor.drivers.guest import guest_volume
 from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.guest.guest_volume import TRACER_OPTIONS
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Counter, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.boot import Boot
@@ -53,7 +53,7 @@ def boot(
     with temporary.held_folder(scratch) as folder:
         counter = counting.prepare(machine, wanted, folder, owners())
         driven = _with_volumes(machine, work, folder)
-        with registry.of(machine).start(driven, Wants(counter)) as running:
+        with monitors.of(machine).start(driven, Wants(counter)) as running:
             report, end, used = _drive(running, work, on_progress)
         _require_space(folder)
         gathered = _gathered(report, end, running.started_s, folder, work, counter)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from vmtailor.base.errors import GuestError
 from vmtailor.drivers.guest.console import Console
 from vmtailor.drivers.guest.serial_line import SerialLine
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import NOTHING_MORE, Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.machine import Machine
@@ -87,7 +87,7 @@ def listening(machine: Machine, wants: Wants = NOTHING_MORE) -> Iterator[Listene
     """Start a machine and listen to it; it is gone when the block is left. Raises HostError or GuestError, with its
     monitor's words, when it does not start."""
     with (
-        registry.of(machine).start(machine, replace(wants, control=True)) as running,
+        monitors.of(machine).start(machine, replace(wants, control=True)) as running,
         contextlib.closing(Listener(running)) as listener,
     ):
         if machine.ports:

@@ -27,7 +27,7 @@ from vmtailor.drivers.guest.guest import GuestSession
 from vmtailor.drivers.host import terminal
 from vmtailor.drivers.host.caught_signals import STOPPING, CaughtSignals
 from vmtailor.drivers.host.outlet import Outlet
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Wants
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.boots.workload import Run
@@ -240,7 +240,7 @@ def relayed(machine: Machine, run: Run, wishes: RelayOptions, signals: CaughtSig
     # On no disk: the container's environment is in it.
     with (
         temporary.memory_file(guest_volume.run_bytes(run)) as volume,
-        registry.of(machine).start(
+        monitors.of(machine).start(
             _with_volumes(machine, volume, wishes.observer), Wants(control=True, greeted=False)
         ) as running,
     ):

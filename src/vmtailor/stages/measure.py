@@ -20,7 +20,7 @@ from vmtailor.base.natives import Natives
 from vmtailor.base.words import sizes
 from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import Counting
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.code_marks import CodeMark, CountingConfig, CountingMode
@@ -379,7 +379,7 @@ def _sizes(low: int, high: int) -> list[int]:
 def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str], ...]:
     """Under which conditions the figures on one clock were taken."""
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
-    monitor = registry.of(machine)
+    monitor = monitors.of(machine)
     return (
         ("machine", machine.board),
         ("memory", sizes.mebibytes(machine.memory_bytes)),

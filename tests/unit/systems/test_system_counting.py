@@ -72,7 +72,7 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return Boot(Outcome.READY, (), 1.0), gathered
 
     monkeypatch.setattr(system_verify, "boot", boot)
-    monkeypatch.setattr(system_verify, "counting", lambda natives, config: config)
+    monkeypatch.setattr(system_verify, "Counting", lambda natives, config: config)
     said: list[tuple[str, ...]] = []
 
     def workload(target: object, folder: Path, *, until: object, reports: Any) -> Any:

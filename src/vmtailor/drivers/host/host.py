@@ -20,7 +20,7 @@ from vmtailor.base.words import figures
 from vmtailor.base.words.versions import version_key
 from vmtailor.drivers.distribution import choice, packaged
 from vmtailor.drivers.distribution.protocol import Distribution
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.model.architecture import every, of_host
 from vmtailor.model.checks import Check, Need, State
 
@@ -173,4 +173,4 @@ def check_all(development: bool) -> tuple[Check, ...]:
     found = [check_python()]
     found += [check_tool(tool) for tool in tools() if development or tool.need is not Need.DEVELOPMENT]
     found += [*check_natives(), check_packages(), check_space()]
-    return (*found, *(check for monitor in registry.every() for check in monitor.checks()))
+    return (*found, *(check for monitor in monitors.every() for check in monitor.checks()))

@@ -15,7 +15,7 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.distribution import packaged
 from vmtailor.drivers.image.archive_tree import ArchiveTree
 from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.monitors import registry
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import qcow2
 from vmtailor.model.architecture import named, of_host
 from vmtailor.model.image import Image
@@ -104,7 +104,7 @@ def is_system(options: FitOptions) -> bool:
     if options.entrypoint is not None or options.cmd is not None or options.reference == _STDIN:
         return False
     # What the host lacks is said before anything is fetched.
-    registry.usual().require_counting(options.architecture or of_host().name)
+    monitors.usual().require_counting(options.architecture or of_host().name)
     image = image_stage.fetch(options.reference, options.store, _fetching(options))
     argv = image.config.argv
     if _is_tree(options.reference):

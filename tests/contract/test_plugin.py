@@ -17,8 +17,7 @@ from vmtailor.base import natives
 from vmtailor.base.process import run
 from vmtailor.drivers.monitors import counts_file
 from vmtailor.drivers.qemu import plugin, qemu_program
-from vmtailor.model.boots.code_marks import CodeMark, CodeOwner, CodeSpan, CountingConfig, CountingMode
-from vmtailor.model.boots.counters import Counters, Stretch
+from vmtailor.model.boots.counters import CodeMark, CodeOwner, CodeSpan, Counters, CountingConfig, CountingMode, Stretch
 
 pytestmark = pytest.mark.contract
 

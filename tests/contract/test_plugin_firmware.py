@@ -14,8 +14,7 @@ from vmtailor.base.process import run
 from vmtailor.drivers.monitors import counts_file
 from vmtailor.drivers.qemu import plugin, qemu_program
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.code_marks import CodeMark, CodeOwner, CountingConfig
-from vmtailor.model.boots.counters import Counters, OwnerCounts, Stretch
+from vmtailor.model.boots.counters import CodeMark, CodeOwner, Counters, CountingConfig, OwnerCounts, Stretch
 
 pytestmark = pytest.mark.contract
 

@@ -11,15 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.cost import counters as analysis
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost import plugin_counts as analysis
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.drivers.monitors import counts_file
 from vmtailor.drivers.qemu import plugin
 from vmtailor.model.architecture import named
 from vmtailor.model.boots.boot import FunctionCost, Phase
-from vmtailor.model.boots.code_marks import CodeMark, CodeOwner, CodeSpan, CountingConfig, CountingMode
-from vmtailor.model.boots.counters import OwnerCounts, Totals
+from vmtailor.model.boots.counters import (
+    CodeMark,
+    CodeOwner,
+    CodeSpan,
+    CountingConfig,
+    CountingMode,
+    OwnerCounts,
+    Totals,
+)
 
 IMAGE_MAP = named("x86_64").addresses.image_map
 NM = """

@@ -15,7 +15,7 @@ from vmtailor.booting.boot import boot
 from vmtailor.booting.counting import Counting
 from vmtailor.drivers.qemu import qemu_program
 from vmtailor.model.boots.boot import Outcome
-from vmtailor.model.boots.code_marks import CountingConfig, CountingMode
+from vmtailor.model.boots.counters import CountingConfig, CountingMode
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Patience, Run
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Clock, Disk, Machine

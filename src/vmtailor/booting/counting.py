@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base import natives
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.monitors.monitor import Counter
-from vmtailor.model.boots.code_marks import CodeOwner, CountingConfig, CountingMode
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import CodeOwner, Counters, CountingConfig, CountingMode
 from vmtailor.model.machine import Clock, Machine
 
 

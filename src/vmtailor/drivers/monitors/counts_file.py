@@ -28,8 +28,16 @@ import numpy as np
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.model.architecture import presumed_name
-from vmtailor.model.boots.code_marks import CountingMode
-from vmtailor.model.boots.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
+from vmtailor.model.boots.counters import (
+    END_MARK,
+    Blocks,
+    Counters,
+    CountingMode,
+    OwnerCounts,
+    SpanReached,
+    Stretch,
+    Totals,
+)
 
 MAGIC = b"VTCOUNT2"
 _CHUNK = struct.Struct("<4sIQ")

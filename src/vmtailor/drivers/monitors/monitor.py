@@ -14,12 +14,11 @@ from typing import Protocol
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.base.files import records
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.natives import Natives
 from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.model.architecture import Bus, named
-from vmtailor.model.boots.code_marks import CountingConfig
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import Counters, CountingConfig
 from vmtailor.model.checks import Check
 from vmtailor.model.machine import HOST_CPU, MOST_CPU, Accelerator, Clock, DiskFormat, DiskMode, Machine
 
@@ -199,7 +198,7 @@ class Monitor(ABC):
             state = self.kvm().state.value
             if state == KvmState.WORKS:
                 with contextlib.suppress(OSError, HostError):
-                    records.write_atomic((store or Store()).folder("kvm") / known, state.encode(), private=True)
+                    write_atomic((store or Store()).folder("kvm") / known, state.encode(), private=True)
         return Accelerator.KVM if state == KvmState.WORKS else Accelerator.TCG
 
     # --- counting

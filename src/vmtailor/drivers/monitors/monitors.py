@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import strict_toml
+from vmtailor.base.files import toml_files
 from vmtailor.drivers.monitors.monitor import Monitor, MonitorRow
 from vmtailor.model.machine import USUAL_MONITOR, Machine
 
@@ -57,7 +57,7 @@ def _files() -> dict[str, Traversable | Path]:
 
 
 def _row(text: str, origin: str) -> MonitorRow:
-    return strict_toml.read(text, MonitorRow, origin)
+    return toml_files.read_strictly(text, MonitorRow, origin)
 
 
 @cache

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from vmtailor.base import figures
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words import figures
 from vmtailor.drivers.confinement import confinement
 from vmtailor.drivers.confinement.confinement import Confinement, Root
 from vmtailor.drivers.monitors.monitor import KvmState, KvmVerdict

@@ -10,8 +10,7 @@ from pathlib import Path
 from vmtailor.base.errors import VmtailorError
 from vmtailor.drivers.monitors import counts_file
 from vmtailor.model.architecture import Architecture, Opcode, named
-from vmtailor.model.boots.code_marks import START_KERNEL, CountingConfig, CountingMode
-from vmtailor.model.boots.counters import Counters
+from vmtailor.model.boots.counters import START_KERNEL, Counters, CountingConfig, CountingMode
 
 #: Owners that the plugin can tell apart, besides "boot" and "other".
 MAX_OWNERS = 14

@@ -12,7 +12,7 @@ from vmtailor.drivers.monitors.running_machine import RunningMachine
 from vmtailor.drivers.qemu import cpu_models, host_checks, kvm, plugin, qemu, qemu_command, qemu_program
 from vmtailor.drivers.qemu.plugin import Plugin
 from vmtailor.model.architecture import named
-from vmtailor.model.boots.code_marks import CountingConfig
+from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.checks import Check
 from vmtailor.model.machine import Machine
 

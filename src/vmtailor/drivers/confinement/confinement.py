@@ -45,7 +45,7 @@ class Confinement:
         return [*(["stranger"] if self.stranger else []), *root]
 
 
-class Program(Protocol):
+class ConfinedProgram(Protocol):
     """A program to shut in. `needs`: files and folders of the host that it cannot do without; None for a script."""
 
     @property
@@ -88,7 +88,7 @@ def available() -> Confinement:
     raise VmtailorError("the launcher of monitors does not run", details="\n".join(lacking))
 
 
-def of(program: Program) -> Confinement:
+def of(program: ConfinedProgram) -> Confinement:
     """Return what a program gets. A script starts what nobody can foresee, so it keeps its starter's files."""
     if program.needs is None:
         return replace(PLAIN, lacking=(f"{program.program} is a script",))

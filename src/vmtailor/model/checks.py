@@ -26,7 +26,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """What was found. `fix` says what to do where the state is not ok; `package` is the package that helps."""
+    """The result of one check. `fix` says what to do where the state is not ok; `package` is the package that helps."""
 
     name: str
     state: State
@@ -38,5 +38,5 @@ class Check:
 
     @property
     def blocks(self) -> bool:
-        """Return whether fit cannot work on this host before it is mended."""
+        """Return whether fit cannot work on this host before this is fixed."""
         return self.need is Need.REQUIRED and self.state in (State.MISSING, State.OLD)

@@ -22,10 +22,17 @@ def every() -> tuple[Check, ...]:
 
 
 def check_qemu_plugins() -> Check:
-    """Whether QEMU was built with its plugin interface, in a version that loads our plugin."""
+    """Check that QEMU was built with its plugin interface, in a version that loads our plugin."""
 
     def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("QEMU plugins", state, Need.REQUIRED, found, "counts instructions on the exact clock", fix)
+        return Check(
+            name="QEMU plugins",
+            state=state,
+            need=Need.REQUIRED,
+            found=found,
+            why="counts instructions on the exact clock",
+            fix=fix,
+        )
 
     try:
         return result(State.OK, f"interface {qemu_program.plugin_api(of_host().name)}")
@@ -34,10 +41,17 @@ def check_qemu_plugins() -> Check:
 
 
 def check_net_guard() -> Check:
-    """Whether the guard stands between QEMU and its network."""
+    """Check that the guard stands between QEMU and its network."""
 
     def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("network guard", state, Need.OPTIONAL, found, "keeps guests from this host's loopback", fix)
+        return Check(
+            name="network guard",
+            state=state,
+            need=Need.OPTIONAL,
+            found=found,
+            why="keeps guests from this host's loopback",
+            fix=fix,
+        )
 
     try:
         net_guard.require(qemu_program.installed(of_host().name).program)
@@ -51,10 +65,10 @@ def check_net_guard() -> Check:
 def check_confinement(
     ask: Callable[[], Confinement] = lambda: confinement.of(qemu_program.installed(of_host().name)),
 ) -> tuple[Check, ...]:
-    """Whose rights QEMU has, and which files it sees. It runs with less where more cannot be had."""
+    """Check QEMU's rights, and the files that it sees. It runs with less where more cannot be had."""
 
     def result(name: str, state: State, found: str, why: str, fix: str = "") -> Check:
-        return Check(name, state, Need.OPTIONAL, found, why, fix)
+        return Check(name=name, state=state, need=Need.OPTIONAL, found=found, why=why, fix=fix)
 
     whose, sees = "a guest that breaks out of QEMU has no more", "hides the host's files from QEMU"
     try:
@@ -85,7 +99,9 @@ def check_kvm(probe: Callable[[], KvmVerdict] = kvm.kvm_works) -> Check:
     """Start a small guest under KVM, with a deadline: the device can be there, open, and hang."""
 
     def result(state: State, found: str, fix: str = "") -> Check:
-        return Check("KVM", state, Need.OPTIONAL, found, "runs machines at full speed", fix)
+        return Check(
+            name="KVM", state=state, need=Need.OPTIONAL, found=found, why="runs machines at full speed", fix=fix
+        )
 
     slower = "machines run under emulation, slower; the exact figures come from there anyway"
     try:

@@ -27,9 +27,17 @@ from pathlib import Path
 import numpy as np
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.qemu.plugin import PluginMode
 from vmtailor.model.architecture import presumed_name
-from vmtailor.model.boots.counters import END_MARK, Blocks, Counters, OwnerCounts, SpanReached, Stretch, Totals
+from vmtailor.model.boots.counters import (
+    END_MARK,
+    Blocks,
+    Counters,
+    CountingMode,
+    OwnerCounts,
+    SpanReached,
+    Stretch,
+    Totals,
+)
 
 MAGIC = b"VTCOUNT2"
 _CHUNK = struct.Struct("<4sIQ")
@@ -137,7 +145,7 @@ class _Reader:
             for row in rows
         )
         mode, devices = self.names.get(b"MODE", ["", ""])
-        exact = mode == PluginMode.COUNTS
+        exact = mode == CountingMode.COUNTS
         (architecture,) = self.names.get(b"ARCH", [presumed_name()])
         return Counters(exact, self.complete, devices == "on", blocks, tuple(stretches), reached, architecture)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far QEMU can be shut in on this host (native/launch does it): tried once, with nothing in it."""
+"""How far a program can be shut in on this host (native/launch does it): tried once, with nothing in it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import os
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from vmtailor.base import natives
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.process import CommandFailed, run
-from vmtailor.drivers.qemu.qemu_program import Qemu
 
 
 class Root(StrEnum):
-    """Whose root directory QEMU sees. `mount`: one of its own, in a mount namespace. `user`: the same, for which a user
-    without rights needs a user namespace. `shared`: the host's."""
+    """Whose root directory a program sees. `mount`: one of its own, in a mount namespace. `user`: the same, for
+    which a user without rights needs a user namespace. `shared`: the host's."""
 
     MOUNT = "mount"
     USER = "user"
@@ -26,8 +26,8 @@ class Root(StrEnum):
 
 @dataclass(frozen=True)
 class Confinement:
-    """`stranger`: QEMU has a user and a group of its own, otherwise those of its starter. `lacking`: what the kernel
-    refused when more was tried, in the launcher's words."""
+    """`stranger`: the program has a user and a group of its own, otherwise those of its starter. `lacking`: what the
+    kernel refused when more was tried, in the launcher's words."""
 
     root: Root
     stranger: bool
@@ -35,7 +35,7 @@ class Confinement:
 
     @property
     def by_path(self) -> bool:
-        """Whether QEMU opens its files itself, by their names: it may what its starter may."""
+        """Return whether the program opens its files itself, by their names: it may what its starter may."""
         return self.root is Root.SHARED and not self.stranger
 
     @property
@@ -43,6 +43,18 @@ class Confinement:
         """The launcher's words for it."""
         root = [] if self.root is Root.SHARED else ["root", str(self.root)]
         return [*(["stranger"] if self.stranger else []), *root]
+
+
+class ConfinedProgram(Protocol):
+    """A program to shut in. `needs`: files and folders of the host that it cannot do without; None for a script."""
+
+    @property
+    def program(self) -> str:
+        """Return its path."""
+
+    @property
+    def needs(self) -> tuple[str, ...] | None:
+        """Return what it cannot do without."""
 
 
 PLAIN = Confinement(Root.SHARED, False)
@@ -58,7 +70,7 @@ _FOR_OTHERS = (Confinement(Root.USER, False), PLAIN)
 
 @functools.cache
 def launcher() -> Path:
-    """The program that starts QEMU. Raises HostError when it is not there and cannot be made."""
+    """Return the program that starts others shut in. Raises HostError when it is not there and cannot be made."""
     return natives.locate().launch
 
 
@@ -73,11 +85,11 @@ def available() -> Confinement:
             lacking += (error.details or error.message).replace("launch: ", "").splitlines()[:1]
         else:
             return replace(one, lacking=tuple(dict.fromkeys(lacking)))
-    raise VmtailorError("QEMU's launcher does not run", details="\n".join(lacking))
+    raise VmtailorError("the launcher of monitors does not run", details="\n".join(lacking))
 
 
-def of(qemu: Qemu) -> Confinement:
-    """What this QEMU gets. A script in QEMU's place starts what nobody can foresee, so it keeps its starter's files."""
-    if qemu.needs is None:
-        return replace(PLAIN, lacking=(f"{qemu.program} is a script",))
+def of(program: ConfinedProgram) -> Confinement:
+    """Return what a program gets. A script starts what nobody can foresee, so it keeps its starter's files."""
+    if program.needs is None:
+        return replace(PLAIN, lacking=(f"{program.program} is a script",))
     return available()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a QEMU needs of the host's file system: itself, its libraries, its modules, its firmware."""
+"""What a program needs of the host's file system: itself, its libraries; of QEMU, its modules and firmware, too."""
 
 from __future__ import annotations
 

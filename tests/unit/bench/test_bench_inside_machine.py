@@ -17,9 +17,8 @@ from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.boot_counts import WITHIN, per_unit, started
 from vmtailor.bench.analysis.schedule import PlannedTrial, plan
-from vmtailor.bench.model.bench_machine import BenchInside, BenchMachine
 from vmtailor.bench.model.instance import Limits
-from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.job import BenchInside, BenchJob, BenchMachine
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.run import guest_engine
 from vmtailor.bench.run.guest_engine import GuestEngine, exercise_of
@@ -55,7 +54,7 @@ def test_every_description_becomes_a_script_that_a_shell_reads(name: str, monkey
     read = subprocess.run(["sh", "-n"], input=script.encode(), capture_output=True, timeout=20, check=False)
     assert read.returncode == 0, read.stderr
     one = description.load(name)
-    if one.root is description.Root.BUNDLE:  # its config.json, which the script writes, has the command
+    if one.root is description.RootForm.BUNDLE:  # its config.json, which the script writes, has the command
         assert '"/bench/bench",' in script
     else:
         assert "/bench/bench" in " ".join(run).split()

@@ -33,9 +33,8 @@ from vmtailor.bench.model.results import (
 )
 from vmtailor.bench.pages.bench_page import bench_page
 from vmtailor.bench.pages.overview import overviews
-from vmtailor.bench.runtimes.disk_limits import write_limit
 from vmtailor.bench.runtimes.host_runtime import groups_of
-from vmtailor.bench.runtimes.instance_cgroups import limit_files
+from vmtailor.bench.runtimes.instance_cgroups import limit_files, write_limit
 from vmtailor.bench.runtimes.networks import Link
 from vmtailor.bench.runtimes.overlay_roots import bundle_config
 from vmtailor.bench.suites import isolation

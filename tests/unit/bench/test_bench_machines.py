@@ -18,8 +18,7 @@ from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.phrases import title_of
 from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.analysis.weighted_ranks import advise
-from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
-from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.job import STOCK, BenchJob, BenchMachine
 from vmtailor.bench.model.results import CLOCK, BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.bench.run import image_machine
 from vmtailor.bench.run.harness import again as again_words

@@ -22,8 +22,8 @@ from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule
 from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchHost, BenchResults, HostRun, SuiteName
 from vmtailor.bench.run import harness, results_file, rounds_boot
-from vmtailor.bench.run.rows import HostRow, Row
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.run.bench_rows import BenchRow, HostRow
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import bench_run
 from vmtailor.bench.suites.bench_run import AFTER_END_S, RUN_OVER, TIMED_OUT, BenchRun, TrialFailed
 from vmtailor.bench.suites.registry import SUITES
@@ -45,7 +45,7 @@ def play(monkeypatch: pytest.MonkeyPatch, trial: Callable[[BenchRun], BenchFigur
     monkeypatch.setitem(SUITES, SuiteName.STARTUP, suite)
 
 
-def row_of(run: BenchRun) -> Row:
+def row_of(run: BenchRun) -> BenchRow:
     return HostRow(run, "native", contextlib.ExitStack())
 
 
@@ -127,9 +127,9 @@ def test_a_run_whose_time_is_over_ends_its_last_command_and_says_so(
     assert run.left_s() == float("inf")
     asked: list[float] = []
 
-    def until(_words: object, *, deadline_s: float, **_: object) -> Timed:
+    def until(_words: object, *, deadline_s: float, **_: object) -> TimedCommand:
         asked.append(deadline_s)
-        return Timed((), None, deadline_s, None, b"", b"still at it")
+        return TimedCommand((), None, deadline_s, None, b"", b"still at it")
 
     monkeypatch.setattr(bench_run, "timed", until)
     with pytest.raises(TrialFailed, match=TIMED_OUT):

@@ -13,13 +13,15 @@ from vmtailor.bench.analysis.benchmarks import INDEX
 from vmtailor.bench.analysis.cells import cells
 from vmtailor.bench.analysis.schedule import plan
 from vmtailor.bench.analysis.unixbench_index import (
+    check_rows,
     checked,
+    index_rows,
     index_tables,
+    index_title,
     published_score,
     tables_over_n,
     without_worst_third,
 )
-from vmtailor.bench.analysis.unixbench_words import check_rows, index_rows, index_title
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import BenchFigure, BenchTrial, SuiteName
 from vmtailor.bench.suites.published_sets import UNIXBENCH, check, tree_digest

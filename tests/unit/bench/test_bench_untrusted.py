@@ -13,15 +13,15 @@ import pytest
 
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.runtimes.networks import Link
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites import efficiency, unixbench
 from vmtailor.bench.suites.bench_run import TrialFailed, number, said_object
 
 pytestmark = pytest.mark.attack
 
 
-def printed(text: bytes) -> Timed:
-    return Timed((), None, 0.0, 0, text, b"")
+def printed(text: bytes) -> TimedCommand:
+    return TimedCommand((), None, 0.0, 0, text, b"")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.bench.analysis.cells import against
-from vmtailor.bench.analysis.run_pairs import compared, pairs
+from vmtailor.bench.analysis.host_runs import compared, pairs
 from vmtailor.bench.analysis.weighted_ranks import Hold, advise, parse_weights
 from vmtailor.bench.cli import bench_command
 from vmtailor.bench.cli.bench_command import counts_of, runtimes_of, suites_of

@@ -14,7 +14,7 @@ from vmtailor.bench.analysis.cells import Cell, baseline
 from vmtailor.bench.analysis.figure_parts import is_part
 from vmtailor.bench.analysis.heat_map import RANKED
 from vmtailor.bench.analysis.phrases import amount, title_of
-from vmtailor.bench.model.bench_machine import VM
+from vmtailor.bench.model.job import VM
 from vmtailor.bench.model.results import CLOCK, VIRTUAL, HostRun, SuiteName, TestKey
 from vmtailor.model.change import Verdict
 

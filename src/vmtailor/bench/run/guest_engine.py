@@ -23,8 +23,8 @@ from vmtailor.base.text import plain
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.boot_counts import WITHIN
 from vmtailor.bench.analysis.guest_rounds import STEP, about
-from vmtailor.bench.model.bench_machine import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
+from vmtailor.bench.model.job import VM, BenchInside, BenchMachine
 from vmtailor.bench.model.results import RuntimeIdentity
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.bench.runtimes.description import Description

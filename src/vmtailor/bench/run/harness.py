@@ -28,8 +28,7 @@ from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.benchmarks import BenchTest
 from vmtailor.bench.analysis.cells import NATIVE
 from vmtailor.bench.analysis.schedule import PlannedTrial, Schedule, is_way, lasting, plan, plan_lines
-from vmtailor.bench.model.bench_machine import VM
-from vmtailor.bench.model.job import BENCH_IMAGE, BenchJob
+from vmtailor.bench.model.job import BENCH_IMAGE, VM, BenchJob
 from vmtailor.bench.model.results import (
     VIRTUAL,
     BenchFailure,
@@ -40,10 +39,10 @@ from vmtailor.bench.model.results import (
     is_counted,
 )
 from vmtailor.bench.run import results_file, rounds_boot
+from vmtailor.bench.run.bench_rows import BenchRow, GuestRow, HostRow, MachineRow
 from vmtailor.bench.run.guest_engine import GuestEngine
 from vmtailor.bench.run.image_machine import ImageMachine
 from vmtailor.bench.run.machine_counts import REPEAT, cannot_tell, machine_tests
-from vmtailor.bench.run.rows import GuestRow, HostRow, MachineRow, Row
 from vmtailor.bench.runtimes import description, networks
 from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes, seen_here, this_host
 from vmtailor.bench.runtimes.instance_cgroups import Cgroups
@@ -81,7 +80,7 @@ def measure(job: BenchJob) -> HostRun:
         return _trials(run, rows, at_once)
 
 
-def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce) -> Iterator[Row]:
+def _rows(run: BenchRun, held: contextlib.ExitStack, at_once: rounds_boot.AtOnce) -> Iterator[BenchRow]:
     job, scratch = run.job, run.folder / "machines"
     yield from (HostRow(run, name, held) for name in job.runtimes)
     yield from (MachineRow(run, ImageMachine(one, scratch)) for one in job.machines)
@@ -120,7 +119,7 @@ def _descriptions(job: BenchJob) -> list[tuple[str, str]]:
     return [(f"description of {description.load(name).name}", digest(Path(name))[:12]) for name in files]
 
 
-def _trials(run: BenchRun, rows: Sequence[Row], at_once: rounds_boot.AtOnce) -> HostRun:
+def _trials(run: BenchRun, rows: Sequence[BenchRow], at_once: rounds_boot.AtOnce) -> HostRun:
     job, out = run.job, Path(run.job.out)
     host = this_host(run.cgroups.version, kvm=job.kvm, name=job.host_name)
     before = results_file.earlier(out, job, host.id)
@@ -150,7 +149,7 @@ def _trials(run: BenchRun, rows: Sequence[Row], at_once: rounds_boot.AtOnce) -> 
 
 
 def _each(
-    run: BenchRun, schedule: Schedule, rows: Mapping[str, Row], at_once: rounds_boot.AtOnce, known: HostRun
+    run: BenchRun, schedule: Schedule, rows: Mapping[str, BenchRow], at_once: rounds_boot.AtOnce, known: HostRun
 ) -> HostRun:
     """Try every trial in its turn, and keep each."""
     keeping = results_file.Keeping(Path(run.job.out))
@@ -214,7 +213,7 @@ def _wanted(test: BenchTest, job: BenchJob) -> bool:
     return (not job.only or test.test in job.only) and is_way(test.variant, job.variant)
 
 
-def _tried(run: BenchRun, planned: PlannedTrial, row: Row, at_once: rounds_boot.AtOnce) -> BenchTrial:
+def _tried(run: BenchRun, planned: PlannedTrial, row: BenchRow, at_once: rounds_boot.AtOnce) -> BenchTrial:
     test = planned.test
     at, before, own = time.time(), ProcessorTimes.now(), run.cgroups.cpu_s()
     began = time.monotonic()

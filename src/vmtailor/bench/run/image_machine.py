@@ -17,7 +17,7 @@ from vmtailor.base.files.records import to_bytes
 from vmtailor.base.natives import Natives
 from vmtailor.base.progress import step
 from vmtailor.bench.analysis.boot_counts import OWN_STARTS, OWN_WORK
-from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
+from vmtailor.bench.model.job import STOCK, VM, BenchMachine
 from vmtailor.bench.run import kernel_subsystems
 from vmtailor.booting import fitted_machine
 from vmtailor.booting.boot import boot

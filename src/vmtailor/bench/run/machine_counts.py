@@ -12,9 +12,8 @@ from typing import Protocol
 from vmtailor.bench.analysis.benchmarks import INDEX, BenchTest
 from vmtailor.bench.analysis.boot_counts import BootStretch, per_unit, started
 from vmtailor.bench.analysis.unixbench_index import OURS
-from vmtailor.bench.model.bench_machine import STOCK
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH
-from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.job import STOCK, BenchJob
 from vmtailor.bench.model.results import CLOCK, BenchFigure, SuiteName
 from vmtailor.bench.suites.unixbench import ONE_COPY, ONE_CORE
 from vmtailor.model.boots.boot import Boot

@@ -17,7 +17,7 @@ from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
 from vmtailor.bench.runtimes.host_state import available_bytes
 from vmtailor.bench.runtimes.networks import NETSERVER, PING, Link, await_listening
-from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.runtimes.stopwatch import TimedCommand
 from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, number, said_object
 from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, built, tree_facts
 from vmtailor.bench.suites.suite import Suite
@@ -153,11 +153,11 @@ def _netperf_asked(run: BenchRun, runtime: str, test: str, more: Sequence[str], 
 
 def _with_cpu(
     run: BenchRun, runtime: str, words: Sequence[str], link: Link, volumes: Sequence[Volume] = ()
-) -> tuple[Timed, float]:
+) -> tuple[TimedCommand, float]:
     """Run a command in an instance of that network; and the processor time in seconds that everything used for it,
     without what an instance takes to come and go: that of one that does nothing."""
 
-    def timed_by_cpu(command: Sequence[str]) -> tuple[Timed, float]:
+    def timed_by_cpu(command: Sequence[str]) -> tuple[TimedCommand, float]:
         before = run.cgroups.cpu_s()
         found = run.run(runtime, command, deadline_s=DEADLINE_S, network=link.path, volumes=volumes)
         return found, run.cgroups.cpu_s() - before

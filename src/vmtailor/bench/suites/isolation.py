@@ -25,12 +25,12 @@ from vmtailor.base import notation
 from vmtailor.base.process import require_tool, spawn
 from vmtailor.base.process import run as done
 from vmtailor.bench.analysis.benchmarks import BENCHMARKS, RATIO, SILENT, T1, T2, BenchTest, Values, benchmark
-from vmtailor.bench.analysis.instance_limits import parted
+from vmtailor.bench.analysis.instance_report import parted
 from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
 from vmtailor.bench.model.job import BenchJob
 from vmtailor.bench.model.results import SuiteName
-from vmtailor.bench.runtimes.disk_limits import write_limit
 from vmtailor.bench.runtimes.host_state import available_bytes
+from vmtailor.bench.runtimes.instance_cgroups import write_limit
 from vmtailor.bench.runtimes.networks import Link, await_listening
 from vmtailor.bench.runtimes.stopwatch import said_until_now
 from vmtailor.bench.suites.bench_run import NO_LIMITS, RUN_OVER, BenchRun, TrialFailed

@@ -15,7 +15,7 @@ from vmtailor.base.natives import locate
 from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.analysis.benchmarks import INDEX, SCORE, BenchTest, benchmark
 from vmtailor.bench.analysis.boot_counts import timed_start
-from vmtailor.bench.analysis.instance_limits import with_limits
+from vmtailor.bench.analysis.instance_report import with_limits
 from vmtailor.bench.analysis.schedule import PlannedTrial
 from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH
 from vmtailor.bench.model.results import CLOCK, VIRTUAL, BenchFigure, RuntimeIdentity, SuiteName, is_counted
@@ -26,14 +26,14 @@ from vmtailor.bench.run.rounds_boot import AtOnce
 from vmtailor.bench.runtimes import description
 from vmtailor.bench.runtimes.host_runtime import DescribedRuntime, missing
 from vmtailor.bench.runtimes.runtime import BenchImage
-from vmtailor.bench.runtimes.stopwatch import Timed, timed
+from vmtailor.bench.runtimes.stopwatch import TimedCommand, timed
 from vmtailor.bench.suites.bench_run import ASKED, TAG, BenchRun, number, said_object, succeeded
 from vmtailor.bench.suites.registry import SUITES
 
 _REPORT_S = 120.0
 
 
-class Row(Protocol):
+class BenchRow(Protocol):
     """One row of a run's tables. `name`: as results have it; `beginning`: what making it ready is called; `within`:
     whether it runs within the machine that the job names, where several instances at once share a boot."""
 
@@ -144,7 +144,7 @@ class MachineRow:
         seconds = INDEX[test.test].seconds(quick=self._run.quick)
         found = self._machine.timed([BENCH_UNIXBENCH, test.test, f"{seconds:g}", "1"])
         assert found.container is not None
-        said = Timed(
+        said = TimedCommand(
             reports=(), first_output_s=None, exit_s=found.seconds, returncode=0,
             stdout=found.container.stdout.encode(), stderr=b"",
         )  # fmt: skip

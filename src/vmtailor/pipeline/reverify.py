@@ -27,7 +27,8 @@ from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline.bundles import machine_of
-from vmtailor.pipeline.inputs import scratch_of, tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
+from vmtailor.pipeline.subject import scratch_of
 from vmtailor.stages import exercise_file, trace, verify
 from vmtailor.stages.verify import Target
 

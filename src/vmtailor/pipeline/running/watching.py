@@ -30,7 +30,7 @@ from vmtailor.model.plan import Plan
 from vmtailor.model.trace import Trace
 from vmtailor.pipeline import rebuilding
 from vmtailor.pipeline.bundles import cached_image
-from vmtailor.pipeline.inputs import tools_volume
+from vmtailor.pipeline.image_subject import tools_volume
 
 _TRACED = f"{TRACE}/trace.json"
 

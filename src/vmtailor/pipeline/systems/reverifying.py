@@ -27,12 +27,12 @@ from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.bundle import SYSTEM, SYSTEM_EXERCISE, SYSTEM_RUN
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.machine import Accelerator, Clock, Disk, Machine
-from vmtailor.model.systems.subject import SystemSubject
+from vmtailor.model.systems.subject import System
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.pipeline.bundles import machine_of
-from vmtailor.pipeline.inputs import scratch_of
 from vmtailor.pipeline.reverify import VerifyRequest, require_clock
+from vmtailor.pipeline.subject import scratch_of
 from vmtailor.pipeline.systems import exercising, running, subjects
 from vmtailor.stages import exercise_file, system_verify
 from vmtailor.stages.system_verify import SystemTarget
@@ -72,7 +72,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> PreparedSyste
     exercise, skipped = _exercise(request, files)
     before = _record(SystemRun, files, SYSTEM_RUN)
     bundle_values.require_cpu_s(before.boot.cpu_s, files.path / SYSTEM_RUN)
-    subject = _record(SystemSubject, files, SYSTEM)
+    subject = _record(System, files, SYSTEM)
     disk = running.disk_of(files)
     if request.disk is not None:
         disk = disks.disk_of(request.disk)
@@ -138,7 +138,7 @@ def _host_commands(exercise: SystemExercise) -> tuple[str, ...]:
     return tuple(plain(shlex.join(step.argv)) for step in exercise.host_steps)
 
 
-def _root(subject: SystemSubject, files: BundleFolder) -> SystemRoot:
+def _root(subject: System, files: BundleFolder) -> SystemRoot:
     """Where the system is in its machine. Raises UserInputError for a record that names no place of a root."""
     path, where = subject.init.path, files.path / SYSTEM
     placed = subject.disk is not None and 0 <= subject.disk.root <= 256

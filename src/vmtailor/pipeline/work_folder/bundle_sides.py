@@ -20,9 +20,8 @@ from vmtailor.model.architecture import named
 from vmtailor.model.bundle import INIT, RUN
 from vmtailor.model.fit import FitRun, Side
 from vmtailor.model.machine import Clock
-from vmtailor.pipeline import fitting, reverify
-from vmtailor.pipeline.inputs import FitInputs, baseline_of, tools_volume
-from vmtailor.pipeline.measuring import fit_sides, machines
+from vmtailor.pipeline import fit_sides, measured_machines, reverify
+from vmtailor.pipeline.image_subject import ImageSubject, baseline_of, modules_asked_for, tools_volume
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.pipeline.reverify import SavedFit
 from vmtailor.pipeline.work_folder.content import BothSides
@@ -42,13 +41,13 @@ def measure(folder: Path, asked: FitOptions) -> BothSides:
         network=False,  # measured without, as its baseline is
     )
     table = SymbolTable.parse(loaded.symbols.decode("ascii", "replace"), subject.architecture)
-    before, after = machines.both(
-        fit_sides.asked_of(inputs, inputs.baseline, inputs.table, fit_sides.BASELINE),
-        fit_sides.asked_of(inputs, tailored, table, fit_sides.TAILORED),
+    before, after = measured_machines.both(
+        fit_sides.baseline_asked(inputs),
+        inputs.asked(tailored, table, fit_sides.TAILORED),
     )
     return BothSides(
-        fit_sides.side_of(inputs, _facts(run.baseline), "baseline", inputs.baseline, before, {}),
-        fit_sides.side_of(inputs, _facts(run.tailored), "tailored", tailored, after, {}),
+        fit_sides.side_of(_facts(run.baseline), "baseline", inputs.baseline, before, {}),
+        fit_sides.side_of(_facts(run.tailored), "tailored", tailored, after, {}),
     )
 
 
@@ -63,7 +62,7 @@ def _facts(side: Side) -> KernelFacts:
     )
 
 
-def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
+def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> ImageSubject:
     """What the fit began with, the very kernel by its release."""
     bundle, parts = loaded.bundle, guest_programs.of(loaded.bundle.architecture)
     if (
@@ -80,8 +79,9 @@ def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
         memory_bytes=bundle.memory_bytes, cpus=bundle.cpus, cpu_model=subject.trace.cpu_model,
         root=bundle.root_format,
     )  # fmt: skip
-    inputs = FitInputs(
+    inputs = ImageSubject(
         options=options,
+        row=row,
         image=subject.image,
         exercise=loaded.exercise,
         kernel=kernel,
@@ -93,4 +93,4 @@ def _inputs(loaded: Loaded, subject: SavedFit, asked: FitOptions) -> FitInputs:
         table=SymbolTable.parse(Path(kernel.system_map).read_text(), row.name),
         config=dot_config.parse(Path(kernel.config).read_text()),
     )
-    return replace(inputs, baseline=inputs.machine_with(fitting.modules_asked_for(subject.trace)))
+    return replace(inputs, baseline=inputs.machine_with(modules_asked_for(subject.trace)))

@@ -23,14 +23,13 @@ path waited for units; `console` and `printing` what printing cost; `deferral` p
 counted whole, a wait or a test within a stretch is credited to itself, and what ran beside the boot counts as nothing.
 Savings interact, so they do not add up: an item that ran beside another moves onto the path when the other goes.
 
-**Processors** says for which families of processors a remedy is: on others it is not named, and `boot --try` refuses it
-by name.
+**Processors** lists the processor families that a remedy is for. On others, `analyze` does not name it and `boot --try`
+refuses it.
 
-**For** says on which machines a remedy is named at all: what must be so has to be seen in the log, what must not be so
-must not be
-seen (`src/vmtailor/data/boot_facts.toml` has the words and their signs).
+**For** lists what `analyze` must see in the log, or must not see, before it names a remedy
+(`src/vmtailor/data/boot_facts.toml` has the words and their signs).
 
-**Measured by others** are figures that somebody published, on their machine: an order of magnitude, not a promise.
+**Measured by others** are published figures from another machine: an order of magnitude, not a promise.
 
 **Confidence** is how often the remedy does what is expected, given the signs: high, medium or low. An item is looked
 at from 0.2 ms.

@@ -18,13 +18,13 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "catalogu
 HEAD = """<!-- Written by tools/catalogue_reference.py from src/vmtailor/data: change that, then run `make docs`. -->
 # Platform, policy and margins
 
-What a kernel of ours has without a trace asking for it. *Platform* is what the machine and our init need, whatever the
-container is; it is no bigger than what a static program that prints needs. *Policy* is what must stay although no trace
-shows it: protection, and what speed needs. An entry counts only where its condition holds; "where possible" marks
-entries that a compiler or a kernel version may lack. `vmtailor explain BUNDLE SYMBOL` names the entry that kept it.
+This page lists the symbols that a tailored kernel has although no trace asked for them. *Platform* is what the machine
+and init need, whatever the container is. *Policy* is what no trace can show: protection, and what speed needs. An entry
+counts only where its condition holds; "where possible" marks entries that a compiler or a kernel version may lack.
+`vmtailor explain BUNDLE SYMBOL` names the entry that kept a symbol.
 
-What holds for one architecture only stands in its file of `data/architectures`. Format of the files:
-`src/vmtailor/analysis/changes/catalogue.py`.
+Entries for one architecture only are in its file of `data/architectures`. `src/vmtailor/analysis/changes/catalogue.py`
+describes the format of these files.
 """
 
 LEFT_OUT = """## Protection of the distribution's kernel that is left out

@@ -26,7 +26,6 @@ PROGRAMS = {
     "scope": set[str](),
     "enter": set[str](),
 }
-MOST_FILES = 20
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 #: A function of another file that is declared by hand instead of by including its header.
@@ -122,11 +121,6 @@ def test_each_header_declares_what_its_own_source_defines() -> None:
 def test_a_declaration_by_hand_would_be_seen(text: str) -> None:
     assert declared_by_hand(f"#include <a.h>\n\n{text}\n") == ["fatal"]
     assert declared_by_hand(f"{text}\n\n{text[:-1]} {{\n}}\n") == []
-
-
-def test_no_folder_is_crowded() -> None:
-    folders = {path.parent for path in SOURCES.rglob("*")}
-    assert {place(one): n for one in folders if (n := sum(p.is_file() for p in one.iterdir())) > MOST_FILES} == {}
 
 
 def test_only_arch_names_a_processor() -> None:

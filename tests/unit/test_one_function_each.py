@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many places need is written once: digests of files, sizes, escape sequences, versions, names of modules,
-configurations."""
+"""What many places use: digests of files, sizes, escape sequences, versions."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,33 +13,6 @@ from hypothesis import strategies as st
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import digests
 from vmtailor.base.words import escapes, sizes, versions
-
-SOURCES = Path(digests.__file__).parents[2]
-#: What gives a second one away, and where the one is.
-ONCE = {
-    r"file_digest\(": {"base/files/digests.py"},
-    r"\\x1b": {"base/words/escapes.py"},
-    r">> 20\}|\"K\": ": {"base/words/sizes.py"},
-    r"def version_key\(version": {
-        "base/words/versions.py",
-        "drivers/distribution/debian_packages.py",
-    },  # packages: as dpkg orders them
-    r"replace\(\"-\", \"_\"\)": {"base/words/modules.py"},
-    r"CONFIG_\(": {
-        "base/files/dot_config.py",
-        "analysis/ksource/modules.py",  # of makefiles
-        "analysis/explain/failure.py",  # in a sentence
-    },
-    r"x7fELF\\x02\\x01\"": {"base/natives.py"},
-}
-
-
-@pytest.mark.parametrize("pattern", ONCE)
-def test_there_is_one(pattern: str) -> None:
-    found = {
-        str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py") if re.search(pattern, path.read_text(), re.M)
-    }
-    assert found <= ONCE[pattern] and found, found
 
 
 @given(st.binary(max_size=5000))

@@ -19,6 +19,7 @@ from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import ImageConfig
+from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
 from vmtailor.pipeline import bundling, fit_sides, kernel_trials, keys, measured_machines, reducing, repairing, subjects
 from vmtailor.pipeline.measured_machines import Ahead
@@ -62,7 +63,7 @@ def fit_key(subject: Subject[Any]) -> str:
         subject.description,
         subject.source.digest,
         kbuild.Toolchain.of(subject.row).describe(),
-        keys.of_options(subject.options),
+        result_key(subject.options),
     )
 
 

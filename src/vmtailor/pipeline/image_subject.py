@@ -41,9 +41,9 @@ from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
 from vmtailor.model.observed import ObservedCall
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import SyscallEvent
-from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import attributing, fit_sides, keys, margin_prices, reaching, sealed
@@ -114,7 +114,7 @@ class ImageSubject(Subject[ImageSeen]):
             raise UserInputError(
                 "--partition is for disks", hint="vmtailor fit disk:FILE --partition NUMBER -x EXERCISE"
             )
-        refuse_for_systems(options)
+        refuse(options, OptionSubject.IMAGE, options.reference)
         yield prepare(options)
 
     def machine_with(self, modules: tuple[str, ...]) -> Machine:
@@ -274,18 +274,6 @@ class ImageSubject(Subject[ImageSeen]):
         sealed.fill(folder, run, found, fitted, own)
 
 
-def refuse_for_systems(options: FitOptions) -> None:
-    """Raise UserInputError for options that only systems with an init of their own have."""
-    given = {
-        "--try": options.tries, "--try-file": options.files, "--units": options.units is not UnitsMode.KEEP,
-        "--mask": options.mask,
-    }  # fmt: skip
-    name = next((name for name, value in given.items() if value), "")
-    if name:
-        hint = "vmtailor boot BUNDLE --try tries changes on a bundle" if "--try" in name else "leave it out"
-        raise UserInputError(f"{name} is for systems with an init of their own", hint=hint)
-
-
 def modules_asked_for(record: Trace) -> tuple[str, ...]:
     """Return the names of the modules that the traced machine has loaded because the container made the kernel ask."""
     return tuple(dict.fromkeys(one.module for one in record.modules_requested))
@@ -329,7 +317,7 @@ def prepare(options: FitOptions) -> ImageSubject:
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -365,7 +353,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
         raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
@@ -458,7 +446,7 @@ def baseline_of(
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
     row = named(options.architecture)
-    wanted = (*initramfs.wanted_by(row.machine_type(options.machine), options.root_format), *more)
+    wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
     key = digest("2", *very, content(parts.stage1), *wanted)

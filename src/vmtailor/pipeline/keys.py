@@ -19,7 +19,6 @@ from vmtailor.model.architecture import named
 from vmtailor.model.boots.system_exercise import SystemExercise
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Machine
-from vmtailor.pipeline.options import FitOptions
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -52,17 +51,6 @@ def of_machine(machine: Machine) -> str:
     nameless = tuple(replace(disk, path="") for disk in machine.disks)
     bare = replace(machine, kernel="", initrd=None, disks=nameless)
     return digest(records.to_bytes(bare), *(content(Path(file)) for file in files))
-
-
-def of_options(options: FitOptions) -> str:
-    """Return the options that a finished fit depends on, and no other part of its key tells."""
-    return repr(
-        (
-            *(options.machine, options.cpus, options.keep, options.drop, options.terminal, options.boots),
-            *(options.budget, options.effort, options.margins, options.price_margins),
-            *(options.units, options.mask, options.tries, options.files),
-        )
-    )
 
 
 def of_run(

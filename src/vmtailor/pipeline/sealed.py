@@ -65,7 +65,7 @@ def fill(folder: Path, run: FitRun, found: Findings[Any], fitted: Fitted, own: O
         cpus=plan.cpus,
         memory_bytes=subject.options.memory_bytes,
         network=plan.network,
-        words=fitted.machine.append,
+        words=fitted.machine.words,
         sources=run.sources,
         privileged=run.exercise.privileged,
     )

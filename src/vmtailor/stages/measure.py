@@ -382,7 +382,7 @@ def conditions(machine: Machine, clock: Clock) -> tuple[tuple[str, str], ...]:
     machine = machine if clock is Clock.WALL else machines.counted(machine)
     version = qemu_program.installed(machine.architecture).version
     return (
-        ("machine", machine.kind),
+        ("machine", machine.board),
         ("memory", sizes.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),

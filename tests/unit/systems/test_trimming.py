@@ -36,7 +36,7 @@ NEEDED = "helper.service"
 
 def run_of(target: SystemTarget) -> SystemRun:
     """A system that takes a second less for each unit that is masked, and fails without one of them."""
-    masks = [word.partition("=")[2] for word in target.machine.append if word.startswith("systemd.mask=")]
+    masks = [word.partition("=")[2] for word in target.machine.words if word.startswith("systemd.mask=")]
     ready = Milestone("ready", None, int((20 - len(masks)) * 1e9), 1.0, "mark")
     found = failing("step 1: no") if NEEDED in masks else RIGHT
     report = GuestReport(files=(("units", TEXT),))
@@ -51,7 +51,7 @@ def chosen(
     found = given.trace()
     fitted, choice = trimming.chosen(given, found, repairing.fit_kernel(found), ask)
     assert fitted.verification.passed
-    return found, tuple(w for w in fitted.machine.append if w.startswith("systemd.mask=")), choice
+    return found, tuple(w for w in fitted.machine.words if w.startswith("systemd.mask=")), choice
 
 
 Stages = Callable[[Runs], list[SystemTarget]]
@@ -121,7 +121,7 @@ def test_a_second_time_nothing_boots(given: SystemSubject, stages: Stages) -> No
     _, masks, _ = chosen(given, UnitsMode.TRIM)
     seen = stages(run_of)
     assert chosen(given, UnitsMode.TRIM)[1] == masks
-    assert all(f"systemd.mask={NEEDED}" in target.machine.append for target in seen)  # a failure is asked again
+    assert all(f"systemd.mask={NEEDED}" in target.machine.words for target in seen)  # a failure is asked again
 
 
 @pytest.mark.parametrize(("answer", "any_masked"), [(True, True), (False, False)])
@@ -141,7 +141,7 @@ def test_what_has_no_room_on_the_command_line_stays_and_is_told(
     given: SystemSubject, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages(run_of)
-    words = len(" ".join(given.trace().subject.baseline.append)) + 400
+    words = len(" ".join(given.trace().subject.baseline.words)) + 400
     monkeypatch.setattr(trimming, "COMMAND_LINE_BYTES", words)
     names = [f"unit-{number:03}.service" for number in range(40)]
     fits = trimming.with_room(("quiet", "ro"), names)
@@ -160,8 +160,8 @@ def test_a_system_without_systemd_has_no_candidates(given: SystemSubject, stages
 
 
 def test_what_a_system_masks_itself_stays_masked() -> None:
-    own = replace(USUAL, append=("quiet", "systemd.mask=apt-daily.timer"))
-    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).append == (*own.append, "systemd.mask=a.service")
+    own = replace(USUAL, words=("quiet", "systemd.mask=apt-daily.timer"))
+    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).words == (*own.words, "systemd.mask=a.service")
 
 
 def test_a_change_is_named_after_its_units() -> None:
@@ -192,9 +192,9 @@ def test_units_are_of_systems_and_asking_needs_somebody(tmp_path: Path) -> None:
     tree = tmp_path / "no-system"
     (tree / "bin").mkdir(parents=True)
     for asked, words in (
-        (("--units", "trim"), "--units is for systems with an init"),
+        (("--units", "trim"), "--units trim: not for an image"),
         (("--units", "ask"), "needs a terminal"),
-        (("--mask", "ssh.service"), "--mask is for systems with an init"),
+        (("--mask", "ssh.service"), "--mask: not for an image"),
         (("--mask", "ssh.service,a b"), "no unit is called 'a b'"),
     ):
         ended = run_program(tmp_path / asked[1], "fit", f"rootfs:{tree}", *asked)

@@ -55,7 +55,7 @@ def no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def system(target: SystemTarget) -> SystemRun:
-    took = 20.0 - sum(saved for word, saved in SAVES.items() if word in target.machine.append)
+    took = 20.0 - sum(saved for word, saved in SAVES.items() if word in target.machine.words)
     ready = Milestone("ready", None, int(took * 1e9), took, "mark")
     return replace(RIGHT, boot=replace(RIGHT.boot, milestones=(ready,)))
 
@@ -67,7 +67,7 @@ def chosen(given: SystemSubject, *tries: str) -> tuple[Findings[SystemSeen], tup
     fitted = repairing.fit_kernel(found)
     best, tuned = tuning.chosen(given, found, fitted)
     assert best.verification.passed
-    return found, tuple(word for word in best.machine.append if word not in fitted.machine.append), tuned
+    return found, tuple(word for word in best.machine.words if word not in fitted.machine.words), tuned
 
 
 def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemSubject, stages: Stages) -> None:
@@ -87,7 +87,7 @@ def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemSubject, stag
 
 
 def test_what_fails_together_is_halved(given: SystemSubject, stages: Stages) -> None:
-    stages(lambda target: failing("step 1: no") if set(target.machine.append) >= FATAL else system(target))
+    stages(lambda target: failing("step 1: no") if set(target.machine.words) >= FATAL else system(target))
     found, words, tuned = chosen(given, "console-quiet", "rsyslog")
     assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
     assert [one.id for one in tuned.others] == ["rsyslog"]
@@ -98,7 +98,7 @@ def test_what_fails_together_is_halved(given: SystemSubject, stages: Stages) -> 
 def test_a_machine_that_never_gets_ready_is_a_result(given: SystemSubject, stages: Stages) -> None:
     def run(target: SystemTarget) -> SystemRun:
         found = system(target)
-        if "audit=0" not in target.machine.append:
+        if "audit=0" not in target.machine.words:
             return found
         return replace(
             found, boot=replace(found.boot, outcome=Outcome.TIMEOUT, failures=("nothing came",), milestones=())
@@ -164,7 +164,7 @@ def test_changes_are_tried_on_systems_only(tmp_path: Path) -> None:
     (tree / "bin").mkdir(parents=True)
     for option, value in (("--try", "audit"), ("--try-file", "/etc/x=")):
         ended = run_program(tmp_path / "home", "fit", f"rootfs:{tree}", option, value)
-        assert ended.code == 2 and f"{option} is for systems with an init" in " ".join(ended.stderr.split())
+        assert ended.code == 2 and f"{option}: not for an image, and rootfs:" in " ".join(ended.stderr.split())
 
 
 def test_a_file_of_the_disk_is_tried_as_a_word_is_and_known_by_its_path(

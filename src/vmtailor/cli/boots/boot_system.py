@@ -48,9 +48,9 @@ def machine_for(asked: Asked, row: Architecture) -> Machine:
     if asked.accelerator is Accelerator.KVM and not row.is_host:
         raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accel out")
     machine = replace(
-        machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind, cpus=asked.cpus or 1,
+        machines.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
         memory_bytes=asked.memory_bytes(), kernel=existing(asked.kernel), initrd=existing(asked.initrd),
-        append=asked.own_words(), accelerator=asked.accelerator, clock=asked.clock,
+        words=asked.own_words(), accelerator=asked.accelerator, clock=asked.clock,
         cpu_model=asked.cpu or row.emulator.cpu_model,
     )  # fmt: skip
     check_clock(machine)

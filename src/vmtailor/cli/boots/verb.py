@@ -16,7 +16,7 @@ from vmtailor.cli.boots.boot_requests import boot_requests
 from vmtailor.cli.boots.boot_system import boot_system
 from vmtailor.drivers.guest.ready import FORMS
 from vmtailor.drivers.host import bundle_folder
-from vmtailor.model.architecture import every_kind, names
+from vmtailor.model.architecture import every_board, names
 from vmtailor.model.boots.series import JudgedBy
 from vmtailor.model.machine import Accelerator, Clock
 from vmtailor.pipeline.systems.subjects import DISK
@@ -58,7 +58,7 @@ def boot(
     machine: Annotated[
         str | None,
         typer.Option(
-            help=f"QEMU's machine type ({', '.join(every_kind())}). Default: the processor's for whole systems.",
+            help=f"QEMU's machine type ({', '.join(every_board())}). Default: the processor's for whole systems.",
             show_default=False,
         ),
     ] = None,

@@ -44,7 +44,7 @@ ArchitectureOption = Annotated[
 MachineOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Machine type of the target ({', '.join(architecture.every_kind())}). Default: the processor's first.",
+        help=f"Machine type of the target ({', '.join(architecture.every_board())}). Default: the processor's first.",
         show_default=False,
     ),
 ]
@@ -138,12 +138,12 @@ def margins(given: Sequence[str] | None) -> tuple[Margin, ...] | None:
 def require_machine(arch: str | None, machine: str | None) -> None:
     """Raise UserInputError for an architecture, or a machine of it, that nothing is known of."""
     if arch is not None and machine is not None:
-        architecture.named(arch).machine_type(machine)
+        architecture.named(arch).board_named(machine)
     elif arch is not None:
         architecture.named(arch)
-    elif machine is not None and machine not in architecture.every_kind():
+    elif machine is not None and machine not in architecture.every_board():
         raise UserInputError(
-            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_kind())}"
+            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_board())}"
         )
 
 

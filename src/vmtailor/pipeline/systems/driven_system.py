@@ -79,7 +79,7 @@ class DrivenSystem(Subject[SystemSeen]):
     @property
     def root(self) -> SystemRoot:
         """Where the system is in each of its machines."""
-        return exercising.root_of(self.system, self.baseline.append)
+        return exercising.root_of(self.system, self.baseline.words)
 
     @property
     def clock(self) -> Clock:

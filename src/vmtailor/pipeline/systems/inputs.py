@@ -4,7 +4,6 @@ and the machine that it is compared in."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 from vmtailor.analysis.changes import choosing
@@ -17,6 +16,7 @@ from vmtailor.drivers.host import content
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.machine import Disk, DiskMode
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.systems.subject import Init, InitKind, System
 from vmtailor.model.systems.tree import NodeKind
 from vmtailor.model.systems.units import UnitsMode
@@ -29,19 +29,6 @@ from vmtailor.stages.subject import OpenedSubject
 
 #: Raise it when what is taken out of a system changes.
 _TAKEN = "1"
-#: Fields of the options that mean something for a system, or are no choice of the user's.
-_MEANT = (
-    "reference", "out", "exercise_file", "architecture", "machine", "memory_bytes", "memory_asked", "cpus", "cpu_model",
-    "source", "keep", "drop", "boots", "budget", "effort", "units", "mask", "tries", "files", "command", "store",
-    "distribution",
-)  # fmt: skip
-#: Those that say how an image is fetched.
-_FETCHING = ("authfile", "max_image_bytes")
-_NAMES = {
-    "kernel": "--kernel", "baseline_config": "--baseline-config", "root": "--root", "margins": "--margin",
-    "price_margins": "--price-margins", "terminal": "--no-terminal", "entrypoint": "--entrypoint", "cmd": "--cmd",
-    "authfile": "--authfile", "privileged": "--privileged", "max_image_bytes": "--max-image-size",
-}  # fmt: skip
 
 
 def refuse_for_images(options: FitOptions) -> None:
@@ -50,23 +37,13 @@ def refuse_for_images(options: FitOptions) -> None:
     choosing.for_system(options.tries, options.files)
     for path, _ in options.files:
         ext4_writer.require_plain(path)
-    plain = FitOptions(options.reference, options.out, store=options.store, distribution=options.distribution)
-    meant = _MEANT if disk_path(options.reference) is not None else (*_MEANT, *_FETCHING)
-    given = [
-        _NAMES.get(one.name, one.name)
-        for one in fields(FitOptions)
-        if one.name not in meant and getattr(options, one.name) != getattr(plain, one.name)
-    ]
-    if given:
-        raise UserInputError(
-            f"{', '.join(given)}: of images only; {options.reference} is a system with an init of its own",
-            hint="leave it out",
-        )
+    disk = disk_path(options.reference) is not None
+    refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
         raise UserInputError(
             f"{options.reference} is a system: nobody but you can say what it is there for",
             hint="write an exercise and give it: --exercise FILE (docs/reference/exercise.md)"
-            + ("" if disk_path(options.reference) else "; or name one program of it: --entrypoint"),
+            + ("" if disk else "; or name one program of it: --entrypoint"),
         )
 
 

@@ -144,7 +144,7 @@ class SystemSubject(DrivenSystem):
 
         def fill(folder: Path) -> None:
             with temporary.held_folder(self.scratch) as scratch:
-                root = exercising.root_of(self.system, machine.append)
+                root = exercising.root_of(self.system, machine.words)
                 target = SystemTarget(machine, root, patient(self.exercise), self.natives)
                 work = system_verify.workload(target, scratch).unhurried(machine.clock)
                 wanted = SystemTraceInputs(
@@ -199,10 +199,10 @@ class SystemSubject(DrivenSystem):
     def machine(self, made: Plan, kernel: KernelFiles) -> Machine:
         options = self.options
         return Machine(
-            kind=made.machine,
+            board=made.machine,
             memory_bytes=options.memory_bytes,
             kernel=kernel.image,
-            append=inputs.words(self.system, self.row, tuple(word.id for word in made.words)),
+            words=inputs.words(self.system, self.row, tuple(word.id for word in made.words)),
             disks=(inputs.disk_of(self.found),),
             network=made.network,
             cpu_model=options.cpu_model,
@@ -330,7 +330,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     row = named(found.subject.architecture)
     options = _settled(options, found.subject, row)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
@@ -364,7 +364,7 @@ def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOpti
     processor, or a machine that it does not have."""
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
@@ -383,11 +383,11 @@ def _baseline(options: FitOptions, row: Architecture, found: OpenedSubject, take
     """The system's own kernel, with the initial RAM disk and the words that its loader would give it, in the machine
     that is planned for."""
     return Machine(
-        kind=options.machine,
+        board=options.machine,
         memory_bytes=options.memory_bytes,
         kernel=str(taken / inputs.KERNEL),
         initrd=str(taken / inputs.INITRD),
-        append=inputs.words(found.subject, row),
+        words=inputs.words(found.subject, row),
         disks=(inputs.disk_of(found),),
         network=True,
         cpu_model=options.cpu_model,

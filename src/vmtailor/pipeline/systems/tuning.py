@@ -72,7 +72,7 @@ def made(system: DrivenSystem, machine: Machine, changes: Sequence[Change]) -> t
     changed, done = applied(changes, machine, Means(system.scratch, system.natives.small_init, write=write))
     if changed == machine:
         raise UserInputError("the machine is like this already")
-    if len(" ".join(changed.append).encode()) > COMMAND_LINE_BYTES:
+    if len(" ".join(changed.words).encode()) > COMMAND_LINE_BYTES:
         raise UserInputError(f"the command line has no room for it ({COMMAND_LINE_BYTES:,} bytes)")
     return changed, done
 

@@ -11,8 +11,9 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.cli.options import common
+from vmtailor.pipeline.again import bundle_sides
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.work_folder import bundle_sides, resuming
+from vmtailor.pipeline.work_folder import resuming
 from vmtailor.pipeline.work_folder.content import is_work_folder
 from vmtailor.stages import report
 

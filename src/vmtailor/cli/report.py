@@ -10,7 +10,8 @@ import typer
 
 from vmtailor.base import output as printed
 from vmtailor.cli.saved import load_run
-from vmtailor.stages.report import PAGE, show, write_page
+from vmtailor.model.bundle import PAGE
+from vmtailor.stages.report import show, write_page
 
 
 def report(

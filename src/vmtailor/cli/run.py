@@ -16,10 +16,11 @@ from vmtailor.base.files import records
 from vmtailor.cli.options import docker_options
 from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.cli.verbs import Command
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.machine import Accelerator
 from vmtailor.pipeline.running.ports import parse_all
-from vmtailor.pipeline.running.run import RunOptions, run_bundle
-from vmtailor.pipeline.systems.running import is_system, run_system
+from vmtailor.pipeline.running.run import RunOptions, require_meant
+from vmtailor.pipeline.running.run import run as run_machine
 
 
 class RunCommand(Command):
@@ -136,13 +137,10 @@ def run(
         stop_timeout_s=math.inf if stop_timeout == -1 else stop_timeout,
         privileged=privileged,
         keep_state=keep_state,
+        watched=explain_failures or observed is not None,
     )
-    if is_system(bundle):
-        if explain_failures or observed is not None:
-            raise UserInputError("--explain-failures and --observed are for containers", hint="leave them out")
-        sys.exit(run_system(options))
     # typer.Exit would make 130 look like an interrupted program of ours
-    sys.exit(run_bundle(options) if not explain_failures and observed is None else _watched(options, observed))
+    sys.exit(_watched(options, observed) if options.watched else run_machine(options))
 
 
 def _watched(options: RunOptions, out: Path | None) -> int:
@@ -153,9 +151,10 @@ def _watched(options: RunOptions, out: Path | None) -> int:
     from vmtailor.cli.tables import refused_table
     from vmtailor.pipeline.running.watching import Watch
 
+    require_meant(options, bundle_folder.load(options.bundle))
     watch = Watch(options.bundle)
     try:
-        return run_bundle(options, watch)
+        return run_machine(options, watch)
     finally:
         if watch.began:
             if out is not None:

@@ -51,7 +51,7 @@ def trace(
     saved = folder_of(asked, context, "show")
     if saved is not None:
         work = WorkFolder(saved, asked.store)
-        record, folder = work.trace(), work.trace_folder()
+        record, folder = work.trace, work.trace_folder()
     else:
         inputs = prepare(asked) if out is None else resuming.trace(asked, out)
         record, folder = inputs.traced()

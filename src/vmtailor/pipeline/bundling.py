@@ -14,13 +14,16 @@ from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.files.holes import copy_with_holes, has_room
 from vmtailor.base.progress import step
-from vmtailor.drivers.host import bundle_folder
-from vmtailor.model.bundle import RECORD, RUN, STATES, Bundle
+from vmtailor.drivers.host.bundle_folder import seal
+from vmtailor.model.bundle import (
+    PAGE,
+    RECORD,
+    RUN,
+    STATES,
+    Bundle,
+)
 from vmtailor.model.fit import FitRun
 from vmtailor.stages import report
-
-CONFIG, SYSTEM_MAP = "config", "System.map"
-SBOM = "sbom.cdx.json"
 
 
 def require_writable(out: Path) -> None:
@@ -91,7 +94,7 @@ def place(made: Path, out: Path, command: str, disk: UsersDisk | None = None) ->
                     inner.chmod(0o755)
             run = replace(run_in(folder), bundle=str(out), command=command)
             records.save(run, folder / RUN)
-            report.write_page(run, folder / report.PAGE)
+            report.write_page(run, folder / PAGE)
             _for_the_owner_alone_to_change(folder)
             record = replace(records.load(Bundle, folder / RECORD), name=out.name)
             sealed = seal(folder, record)
@@ -123,14 +126,6 @@ def _exchange(new: Path, out: Path) -> None:
         if not os.path.lexists(out) and old.exists():
             old.rename(out)
         shutil.rmtree(retired, ignore_errors=True)
-
-
-def seal(folder: Path, record: Bundle) -> Bundle:
-    """Write a bundle's record with the digests of all files that are there now, and return it."""
-    # The page is a view that `report` writes again whenever it is asked to.
-    sealed = replace(record, files=bundle_folder.describe(folder, without=(report.PAGE,)))
-    records.save(sealed, folder / RECORD)
-    return sealed
 
 
 def _for_the_owner_alone_to_change(folder: Path) -> None:

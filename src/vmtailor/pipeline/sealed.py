@@ -11,14 +11,13 @@ from typing import Any
 
 from vmtailor.base.files import records
 from vmtailor.base.files.digests import sha256_of
+from vmtailor.drivers.host.bundle_folder import seal
 from vmtailor.drivers.image import sbom
 from vmtailor.drivers.image.image_packages import Inventory
 from vmtailor.drivers.image.sbom import FilePart, KernelPart
 from vmtailor.model.architecture import named
-from vmtailor.model.bundle import BASELINE_CONFIG, PLAN, RUN, TRACE, Bundle
+from vmtailor.model.bundle import BASELINE_CONFIG, CONFIG, PLAN, RUN, SBOM, SYSTEM_MAP, TRACE, Bundle
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline import bundling
-from vmtailor.pipeline.bundling import CONFIG, SBOM, SYSTEM_MAP
 from vmtailor.pipeline.subject import Findings, Fitted
 
 
@@ -69,7 +68,7 @@ def fill(folder: Path, run: FitRun, found: Findings[Any], fitted: Fitted, own: O
         sources=run.sources,
         privileged=run.exercise.privileged,
     )
-    bundling.seal(folder, bundle)
+    seal(folder, bundle)
 
 
 def _bill(run: FitRun, found: Findings[Any], fitted: Fitted, own: OwnFiles) -> bytes:

@@ -9,14 +9,14 @@ from vmtailor.analysis.changes import choosing
 from vmtailor.base import output
 from vmtailor.base.cache.store import Store
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import Chosen
+from vmtailor.booting.fitted_machine import Chosen
 from vmtailor.cli.boots.asked import Asked
 from vmtailor.cli.boots.shown import show_boot_cost, show_series, telling
 from vmtailor.cli.options.sizes import parse_memory
 from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.host import bundle_folder
 from vmtailor.model.boots.series import BootSeries
 from vmtailor.pipeline import booting, machine_bench, trying
-from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.stages.boot import profile
 
 #: The options that mean something for a bundle.
@@ -32,7 +32,7 @@ def boot_bundle(asked: Asked, bundle: Path) -> None:
     asked.refuse_but(
         MEANT, "a bundle has its own kernel, root and exercise", hint="its machine is chosen with vmtailor fit"
     )
-    architecture = load_bundle(bundle).architecture
+    architecture = bundle_folder.load(bundle).bundle.architecture
     words = (*asked.own_words(), *(profile.INITCALLS if asked.debug_initcalls else ()))
     memory = parse_memory(asked.memory) if asked.memory else None
     own = Chosen(asked.cpu or "", asked.accelerator, asked.clock, words, memory)

@@ -11,9 +11,9 @@ from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.analysis.guests import kernel_log, machines
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.progress import step
-from vmtailor.booting.bundle import SYSTEM_MAP
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
 from vmtailor.model.boots.system_exercise import SystemExercise
+from vmtailor.model.bundle import SYSTEM_MAP
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.machine import Clock, Machine
 from vmtailor.model.systems.subject import System

@@ -46,11 +46,11 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import attributing, fit_sides, keys, margin_prices, reaching, sealed
+from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_prices, reaching
+from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.sealed import OwnFiles
 from vmtailor.pipeline.subject import Findings, Fitted, Subject, Times
 from vmtailor.stages import exercise_file, measure, plan, trace, verify
 from vmtailor.stages import image as image_stage
@@ -271,7 +271,7 @@ class ImageSubject(Subject[ImageSeen]):
             listed=listed,
             inventory=image_packages.read_inventory(Path(self.image.archive)),
         )
-        sealed.fill(folder, run, found, fitted, own)
+        bundle_files.fill(folder, run, found, fitted, own)
 
 
 def modules_asked_for(record: Trace) -> tuple[str, ...]:

@@ -43,13 +43,13 @@ from vmtailor.model.systems.units import UnitsMode
 from vmtailor.model.trial import Verification
 from vmtailor.model.watched.system_run import SystemRun
 from vmtailor.model.watched.system_trace import SystemTrace
-from vmtailor.pipeline import attributing, explaining, fit_sides, keys, sealed
+from vmtailor.pipeline import attributing, bundle_files, explaining, fit_sides, keys
 from vmtailor.pipeline.attributing import Code
+from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.bundling import UsersDisk
 from vmtailor.pipeline.image_subject import require_tools, source_of
 from vmtailor.pipeline.measured_machines import Ahead, Asked
 from vmtailor.pipeline.options import FitOptions
-from vmtailor.pipeline.sealed import OwnFiles
 from vmtailor.pipeline.subject import AskUnits, Findings, Fitted, Improved, Times
 from vmtailor.pipeline.systems import disk_files, exercising, inputs, planning, subjects, tracing, trimming, tuning
 from vmtailor.pipeline.systems.driven_system import RAN, DrivenSystem, SystemSeen
@@ -292,7 +292,7 @@ class SystemSubject(DrivenSystem):
             listed={},
             inventory=image_packages.inventory_of(self.found.root.text, os.id, os.version_id),
         )
-        sealed.fill(folder, run, found, fitted, own)
+        bundle_files.fill(folder, run, found, fitted, own)
 
     def users_disk(self, run: FitRun) -> UsersDisk | None:
         """Return the disk as it was given, or a copy with the files that the fit has kept."""

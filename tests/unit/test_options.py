@@ -14,7 +14,7 @@ import pytest
 
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.kernel.kbuild import Toolchain
+from vmtailor.drivers.kernel.make import Toolchain
 from vmtailor.model.option import OptionSubject, given, refuse, result_key, row_of, unkeyed
 from vmtailor.pipeline import fit, keys
 from vmtailor.pipeline.options import FitOptions

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmtailor.base import installing
+from vmtailor.base import package_manager
 from vmtailor.base.cache.store import locked
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import CommandFailed, on_path, require_tool, run
@@ -118,7 +118,7 @@ def locate() -> Natives:
     if missing:
         raise HostError(
             f"this installation lacks its native parts ({missing})",
-            hint=f"install it again with a C compiler at hand: {installing.command('musl-tools', 'make')}",
+            hint=f"install it again with a C compiler at hand: {package_manager.install_command('musl-tools', 'make')}",
         )
     return natives
 
@@ -132,7 +132,7 @@ def for_guests(architecture: str, compiler: str, packages: tuple[str, ...]) -> N
     programs = (
         natives.init, natives.stage1, natives.client, natives.attendant, natives.collector, natives.small_init,
     )  # fmt: skip
-    hint = installing.command(*packages, "make")
+    hint = package_manager.install_command(*packages, "make")
     if (SOURCES / "Makefile").is_file():
         if _stale(list(programs)) and on_path(compiler) is None:
             raise HostError(f"the program '{compiler}' is not installed: it compiles what runs in the guest", hint=hint)
@@ -169,7 +169,9 @@ def _make(folder: Path, targets: tuple[str, ...], packages: tuple[str, ...]) -> 
         run([make, "-C", str(SOURCES), f"OUT={folder}", *targets], timeout_s=300)
     except CommandFailed as error:
         raise HostError(
-            "the native parts could not be compiled", hint=installing.command(*packages), details=error.details
+            "the native parts could not be compiled",
+            hint=package_manager.install_command(*packages),
+            details=error.details,
         ) from error
 
 

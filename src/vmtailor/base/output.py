@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from vmtailor.base.words.text import block, json_plain, plain
+from vmtailor.base.text import block, json_plain, plain
 
 
 def say(text: str) -> None:

@@ -19,9 +19,9 @@ import jinja2
 from markupsafe import Markup
 
 from vmtailor import __version__
+from vmtailor.base import figures
 from vmtailor.base.files import records
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import encodable
+from vmtailor.base.text import encodable
 
 FILTERS = {
     "grouped": figures.grouped,

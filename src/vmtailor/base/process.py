@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import guard, installing, stopping
+from vmtailor.base import concurrency, guard
 from vmtailor.base.errors import HostError, VmtailorError
+from vmtailor.base.package_manager import install_command
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def require_tool(name: str, package: str = "") -> str:
     if path is None:
         raise HostError(
             f"the program '{name}' is not installed",
-            hint=f"install it: {installing.command(package or name)} (vmtailor doctor lists all that is missing)",
+            hint=f"install it: {install_command(package or name)} (vmtailor doctor lists all that is missing)",
         )
     return path
 
@@ -105,8 +106,8 @@ def spawn(
     gone. `umask`: its own, where ours will not do. Where the work is told to stop from another thread, the program is
     ended, and Stopped raised: how it ended says nothing then."""
     log.debug("start: %s", pasteable(argv))
-    stop = stopping.current()
-    stopping.check()
+    stop = concurrency.current_stop()
+    concurrency.check_stopped()
     guard.start()
     try:
         process = subprocess.Popen(
@@ -123,7 +124,7 @@ def spawn(
         stop.runs(process)
     try:
         yield process
-        stopping.check()
+        concurrency.check_stopped()
     finally:
         kill_group(process)
         guard.unwatch(process.pid)

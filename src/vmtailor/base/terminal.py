@@ -33,12 +33,22 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text as _Text
 
+from vmtailor.base import text as excerpts
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words import excerpt as excerpts
-from vmtailor.base.words.text import block, plain
+from vmtailor.base.text import block, plain
 
 __all__ = [
-    "BREAK", "Console", "Group", "RenderableType", "Table", "Text", "bar", "box", "for_table", "panel", "show_error",
+    "BREAK",
+    "Group",
+    "RenderableType",
+    "Table",
+    "TerminalConsole",
+    "Text",
+    "bar",
+    "box",
+    "for_table",
+    "panel",
+    "show_error",
     "stderr",
 ]  # fmt: skip
 
@@ -66,7 +76,7 @@ class Text(_Text):
         return text
 
 
-class Console(_Console):
+class TerminalConsole(_Console):
     """A terminal, or what stands for one. By default standard output; `stderr=True` the other."""
 
     def __init__(self, **options: Any) -> None:
@@ -84,15 +94,15 @@ class Console(_Console):
             yield segment if shown is segment.text else Segment(shown, segment.style)
 
 
-def stderr() -> Console:
+def stderr() -> TerminalConsole:
     """The terminal for errors, and for what goes on; the one with the bars, where there are some."""
     with _bars.lock:
-        return _bars.console or Console(stderr=True)
+        return _bars.console or TerminalConsole(stderr=True)
 
 
-def for_table() -> Console:
+def for_table() -> TerminalConsole:
     """Standard output for wide tables: the terminal's width, and room enough where there is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 200)
+    return TerminalConsole(width=None if sys.stdout.isatty() else 200)
 
 
 def panel(content: RenderableType, title: str) -> Panel:
@@ -105,7 +115,7 @@ class _Bars:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.console: Console | None = None
+        self.console: TerminalConsole | None = None
         self._shown: Progress | None = None
         self._count = 0
 
@@ -113,7 +123,7 @@ class _Bars:
         """Show one more."""
         with self.lock:
             if self._shown is None:
-                self.console = Console(stderr=True)
+                self.console = TerminalConsole(stderr=True)
                 columns = (
                     SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
                     TimeElapsedColumn(), TimeRemainingColumn(),
@@ -152,7 +162,7 @@ def bar(title: str) -> Iterator[Callable[[float, float | None, str], None]]:
 
 def details_fit(error: VmtailorError) -> bool:
     """Whether the evidence of an error is shown whole."""
-    return excerpts.fits(block(error.details).splitlines())
+    return excerpts.fits_screen(block(error.details).splitlines())
 
 
 def show_error(error: VmtailorError, word: str = "error", whole: object = None) -> None:

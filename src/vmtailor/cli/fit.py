@@ -15,8 +15,8 @@ import typer
 
 from vmtailor.base import output
 from vmtailor.base.errors import AnswerNo, UserInputError
-from vmtailor.base.files.regular_file import open_regular
-from vmtailor.base.words.text import plural
+from vmtailor.base.files.regular_files import open_regular
+from vmtailor.base.text import plural
 from vmtailor.cli.options import common
 from vmtailor.model.systems.units import UnitsMode, UnitStanding
 from vmtailor.pipeline.fit import run_fit

@@ -14,12 +14,12 @@ import msgspec
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import plain_files, records
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.drivers.host.bundle_folder import DATA_BYTES, RECORD_BYTES
 from vmtailor.model.bundle import OBSERVED, RUN, TRACE
 from vmtailor.model.fit import FitRun
 from vmtailor.model.kernel import KernelBaseline
-from vmtailor.model.observed import ObservedRun
+from vmtailor.model.syscalls import ObservedRun
 from vmtailor.stages.plan import Tree, read_tree
 
 #: The record of a trace: of an image's, of a system's.

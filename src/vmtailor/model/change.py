@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vmtailor.model.evidence import Evidence
-from vmtailor.model.verdict import Verdict
+
+
+class Verdict(StrEnum):
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    UNDECIDED = "undecided"
 
 
 class Cause(StrEnum):

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from vmtailor.analysis.bootlog.kernel_build import kconfig_file
 from vmtailor.analysis.demands import demand_rules
-from vmtailor.analysis.explain import asked
+from vmtailor.analysis.explain import name_index
 from vmtailor.analysis.explain.lookup import KnownSource
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.base.files import dot_config, records
+from vmtailor.base.notation import version_key
 from vmtailor.base.progress import step
-from vmtailor.base.words.versions import version_key
-from vmtailor.drivers.distribution import choice, packaged
+from vmtailor.drivers.distribution import packaged_baseline, selection
 from vmtailor.drivers.kernel import kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import Architecture, named, presumed
@@ -101,7 +101,7 @@ def _given(given: str, architecture: str | None, store: Store) -> SourceTree:
     cached = _cached(given, store, exact=True)
     if cached is not None:
         return cached
-    return packaged.select(choice.of_host(), _row(architecture), given).source(store)
+    return packaged_baseline.select(selection.of_host(), _row(architecture), given).source(store)
 
 
 def _row(architecture: str | None) -> Architecture:
@@ -151,5 +151,5 @@ def _known(tree: SourceTree, architecture: str | None, store: Store) -> KnownSou
     row = _row(architecture)
     with step(f"reading the source of {tree.version}"):
         read = read_tree(tree.path, tree.version, tree.digest, store, architecture=row.name)
-        more = asked.load(tree.path, read.facts, tree.digest, store, row=row)
+        more = name_index.load(tree.path, read.facts, tree.digest, store, row=row)
     return KnownSource(read.facts, more, demand_rules.load(row=row).for_kernel(tree.version), read.kconfig)

@@ -11,17 +11,26 @@ from typing import Any
 
 from vmtailor import __version__
 from vmtailor.analysis.cost.side_figures import unmeasured
-from vmtailor.analysis.statistics.stats import EXACT_SHARE
+from vmtailor.analysis.statistics.significance import EXACT_SHARE
 from vmtailor.base.cache.store import digest
 from vmtailor.base.files import temporary
-from vmtailor.drivers.kernel import kbuild
+from vmtailor.drivers.kernel import make
 from vmtailor.model.change import Change
 from vmtailor.model.exercise import Exercise
 from vmtailor.model.fit import FitRun, Part, Side, Untouched, Warning
 from vmtailor.model.image import ImageConfig
 from vmtailor.model.option import result_key
 from vmtailor.model.systems.units import UnitsMode
-from vmtailor.pipeline import bundling, fit_sides, kernel_trials, keys, measured_machines, reducing, repairing, subjects
+from vmtailor.pipeline import (
+    bundling,
+    fit_sides,
+    kernel_trials,
+    keys,
+    measured_machines,
+    reducing,
+    repairing,
+    subject_kind,
+)
 from vmtailor.pipeline.measured_machines import Ahead
 from vmtailor.pipeline.options import Effort, FitOptions
 from vmtailor.pipeline.subject import AskUnits, Built, Findings, Fitted, Improved, Subject, Times
@@ -34,7 +43,7 @@ def run_fit(options: FitOptions, partition: int | None = None, ask: AskUnits | N
     times = Times()
     with ExitStack() as opened:
         with times.of("prepare"):
-            subject = opened.enter_context(subjects.kind_of(options).prepare(options, partition))
+            subject = opened.enter_context(subject_kind.kind_of(options).prepare(options, partition))
         if subject.copied is not None:
             bundling.require_room(options.out, subject.copied)
         key, store = fit_key(subject), subject.store
@@ -62,7 +71,7 @@ def fit_key(subject: Subject[Any]) -> str:
         subject.identity,
         subject.description,
         subject.source.digest,
-        kbuild.Toolchain.of(subject.row).describe(),
+        make.Toolchain.of(subject.row).describe(),
         result_key(subject.options),
     )
 

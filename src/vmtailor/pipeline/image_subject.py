@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.demands import demand, demand_rules, file_uses, refused, strace_log
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.ksource import facts, modules, security
-from vmtailor.analysis.reach import asked, lacking
-from vmtailor.analysis.reach.asked import Reached
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.demands import demand, demand_rules, file_uses, refusals, strace_log
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.ksource import facts, kbuild, security_modules
+from vmtailor.analysis.reach import reach_symbols
+from vmtailor.analysis.reach.reach_symbols import Reached
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records, temporary
 from vmtailor.base.natives import Natives
 from vmtailor.base.process import require_tool
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.image import flat_archive, image_packages
+from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.flat_archive import FlatArchive
-from vmtailor.drivers.image.limits import Limits
-from vmtailor.drivers.kernel import kernel_compiled, kernel_source
+from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.qemu import cpu_models, qemu_program
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
@@ -40,10 +40,9 @@ from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Machine
 from vmtailor.model.margin import Margin, MarginPrice
-from vmtailor.model.observed import ObservedCall
 from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan, RootFormat
-from vmtailor.model.syscalls import SyscallEvent
+from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_prices, reaching
@@ -126,7 +125,7 @@ class ImageSubject(Subject[ImageSeen]):
         wanted = modules_asked_for(record)
         kernel, options = self.kernel, self.options
         if wanted:
-            kernel = packaged.with_debug_modules(
+            kernel = packaged_baseline.with_debug_modules(
                 options.distribution, self.row, kernel, self.store, [module.name for module in record.modules]
             )
         return replace(self, baseline=self.machine_with(wanted), kernel=kernel)
@@ -185,11 +184,11 @@ class ImageSubject(Subject[ImageSeen]):
     def reached(self, record: Trace, archive: FlatArchive, tree: Tree) -> tuple[Reached, ...]:
         """Return what the image could ask the kernel for, and the symbols that takes: of those that the baseline
         has."""
-        baseline = security.at_work(self.config, facts.reader(self.source.path), tree.facts)
+        baseline = security_modules.at_work(self.config, facts.reader(self.source.path), tree.facts)
         kernel = reaching.names_of(tree.facts, self.source.path, self.row)
         opened = reaching.opened_in(record)
         reach = reaching.reach_of(self.image, archive, opened, kernel, self.row, self.store)
-        return asked.of_reach(reach, tree.facts, demand_rules.load(row=self.row), baseline)
+        return reach_symbols.of_reach(reach, tree.facts, demand_rules.load(row=self.row), baseline)
 
     def plan(
         self,
@@ -204,8 +203,8 @@ class ImageSubject(Subject[ImageSeen]):
             head=seen.archive.head, architecture=self.row.name,
         )  # fmt: skip
         read = facts.reader(self.source.path)
-        demand.of_modules(seen.record.modules_requested, demands, lambda path: modules.symbol_of(path, read))
-        refused.of_observed(seen.observed, demands, self.config)
+        demand.of_modules(seen.record.modules_requested, demands, lambda path: kbuild.symbol_of_module(path, read))
+        refusals.of_observed(seen.observed, demands, self.config)
         wishes = Wishes(
             architecture=self.row.name,
             machine=options.machine,
@@ -256,7 +255,7 @@ class ImageSubject(Subject[ImageSeen]):
                 archive.files, archive.resolve, files, exposed, answered_ports(self.exercise)
             ),
             calls=strace_log.summarise(seen.events),
-            lacks=lacking.lacks(seen.reached, margin_prices.enabled(fitted.plan).keys(), found.ran),
+            lacks=reach_symbols.lacks(seen.reached, margin_prices.enabled(fitted.plan).keys(), found.ran),
         )
 
     def seal(self, folder: Path, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> None:
@@ -281,7 +280,7 @@ def modules_asked_for(record: Trace) -> tuple[str, ...]:
 
 def machine_with(options: FitOptions, root: Path, made: Plan, kernel: KernelFiles) -> Machine:
     """Return the fitted machine with a root."""
-    return machines.tailored_machine(
+    return machine_variants.tailored_machine(
         named(made.architecture),
         made.machine,
         Path(kernel.image),
@@ -311,7 +310,7 @@ def prepare(options: FitOptions) -> ImageSubject:
         authfile=options.authfile,
         entrypoint=options.entrypoint,
         cmd=options.cmd,
-        limits=None if options.max_image_bytes is None else Limits.of_size(options.max_image_bytes),
+        limits=None if options.max_image_bytes is None else ImageLimits.of_size(options.max_image_bytes),
     )
     image = image_stage.fetch(options.reference, store, settings)
     options = settled(options, image)
@@ -392,18 +391,18 @@ def kernel_of(options: FitOptions) -> KernelBaseline:
     """The baseline's kernel: packaged, or compiled once where the user says with which configuration."""
     if options.baseline_config is None:
         row = named(options.architecture) if options.architecture else presumed()
-        return packaged.provide(options.distribution, row, options.store, options.kernel)
+        return packaged_baseline.provide(options.distribution, row, options.store, options.kernel)
     if options.source is None or options.kernel is not None:
         raise UserInputError(
             "--baseline-config compiles the baseline from --source, and does not go with --kernel",
             hint="give --source TARBALL --baseline-config /boot/config-RELEASE",
         )
     if options.baseline_config == "defconfig":
-        return kernel_compiled.provide(options.store, options.source, architecture=options.architecture)
+        return compiled_baseline.provide(options.store, options.source, architecture=options.architecture)
     config = Path(options.baseline_config)
     if not config.exists():
         raise UserInputError(f"{config} does not exist", hint="a file such as /boot/config-RELEASE, or 'defconfig'")
-    return kernel_compiled.provide(options.store, options.source, config, architecture=options.architecture)
+    return compiled_baseline.provide(options.store, options.source, config, architecture=options.architecture)
 
 
 def source_of(options: FitOptions, kernel: KernelBaseline) -> SourceTree:
@@ -428,7 +427,7 @@ def tools_volume(
         program = Path(require_tool("strace"))
         loader, libraries = tracer_volume.libraries(program)
     else:
-        folder = (distribution or choice.of_host()).program(row, "strace", "strace", store)
+        folder = (distribution or selection.of_host()).program(row, "strace", "strace", store)
         program, among = folder / "strace", folder / "lib"
         loader, libraries = tracer_volume.libraries_among(program, among)
     key = digest("1", form, *(content(path) for path in (program, Path(loader or program), *libraries.values())))
@@ -455,7 +454,7 @@ def baseline_of(
         initramfs.baseline_initramfs(folder / "initrd", stage1=parts.stage1, modules=modules, wanted=wanted)
 
     initrd = options.store.get("initrd", key, fill) / "initrd"
-    return machines.baseline_machine(
+    return machine_variants.baseline_machine(
         row,
         options.machine,
         Path(kernel.vmlinuz),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmtailor.analysis.changes.judging import NOTHING, Samples, TrialRun
+from vmtailor.analysis.changes.effects import NOTHING, Samples, TrialRun
 from vmtailor.base import output
 from vmtailor.base.errors import BuildError
 from vmtailor.drivers.kernel import kernel_uses

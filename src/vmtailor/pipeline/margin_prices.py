@@ -12,7 +12,7 @@ from vmtailor.analysis.ksource.facts import Facts
 from vmtailor.base import output
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.progress import step
-from vmtailor.base.words.text import plural
+from vmtailor.base.text import plural
 from vmtailor.model.fit import Side
 from vmtailor.model.kernel import KernelFiles
 from vmtailor.model.margin import CHOICES, Margin, MarginPrice, label

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmtailor.base.cache.store import Store
-from vmtailor.drivers.distribution.choice import of_host
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution.distribution import Distribution
+from vmtailor.drivers.distribution.selection import of_host
 from vmtailor.model.architecture import named
 from vmtailor.model.margin import Margin
 from vmtailor.model.option import FETCHED, IMAGES, SYSTEMS, Option, internal, option

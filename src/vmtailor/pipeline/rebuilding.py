@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.closure import close
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store, digest
@@ -15,8 +15,8 @@ from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import dot_config, records
 from vmtailor.base.files.digests import SHA256
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.host.bundle_folder import BundleFolder
 from vmtailor.drivers.kernel.kernel_source import SourceTree, require_version
 from vmtailor.model.architecture import named
@@ -57,7 +57,7 @@ def source_of(loaded: BundleFolder, store: Store, distribution: Distribution | N
     version = loaded.bundle.kernel_version
     try:
         row = named(loaded.bundle.architecture)
-        kernel = packaged.provide(distribution or choice.of_host(), row, store, version)
+        kernel = packaged_baseline.provide(distribution or selection.of_host(), row, store, version)
     except UserInputError:
         kernel = None
     if kernel is None or kernel.source_digest != wanted:
@@ -112,7 +112,7 @@ def known(loaded: BundleFolder, store: Store, *, only_cached: bool = False) -> K
             kconfig = planning.read_tree(
                 source.path, source.version, source.digest, store, architecture=architecture
             ).kconfig
-            taken = foreign.harmless(kconfig, loaded.config, str(loaded.path / loaded.bundle.kernel_config))
+            taken = foreign_config.harmless(kconfig, loaded.config, str(loaded.path / loaded.bundle.kernel_config))
         (folder / "config").write_text(dot_config.render(taken))
 
     config = store.get("bundle-config", key, fill) / "config"
@@ -158,7 +158,7 @@ class Rebuilder:
                     source.path, source.version, source.digest, self._store,
                     architecture=self._loaded.bundle.architecture,
                 ).kconfig  # fmt: skip
-        planned = foreign.harmless(self._kconfig, dict(made.fragment), where)
+        planned = foreign_config.harmless(self._kconfig, dict(made.fragment), where)
         fragment, fallen = changed(self._kconfig, planned, values, made.baseline)
         self.fallen[tuple(sorted(values.items()))] = fallen
         # The symbols are those of the plan before: they are not held against this kernel.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from vmtailor.analysis.cost import loops
 from vmtailor.analysis.cost.attribution import Attribution, SymbolCost
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.base.cache.store import Store
 from vmtailor.base.files import records
 from vmtailor.base.natives import Natives

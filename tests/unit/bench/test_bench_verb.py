@@ -45,7 +45,7 @@ from vmtailor.bench.runtimes.host_state import stable_name
 from vmtailor.bench.suites.registry import SUITES
 from vmtailor.cli.verbs import _BY_NAME, command
 from vmtailor.drivers.qemu import kvm
-from vmtailor.model.verdict import Verdict
+from vmtailor.model.change import Verdict
 
 CRUN = Path(__file__).parents[3] / "examples/runtimes/crun.toml"
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -360,6 +360,7 @@ def job_of(options: BenchOptions) -> BenchJob:
     )  # fmt: skip
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("netperf", ["", "/a b/netperf"])
 def test_the_command_of_a_cell_measures_that_cell_in_the_same_order_and_no_other(

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmtailor.analysis.changes.judging import Samples, TrialRun, judge
+from vmtailor.analysis.changes.effects import Samples, TrialRun, judge
 from vmtailor.analysis.cost.attribution import AttributedCost, Attribution
 from vmtailor.analysis.cost.loops import LoopNames, functions, plain
 from vmtailor.model.boots.boot import Boot, Phase

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from vmtailor.analysis.demands.asked_symbols import CREDENTIALS, AskedSymbols, family_name
 from vmtailor.analysis.demands.call_paths import paths
 from vmtailor.analysis.demands.degradation import NORMAL
 from vmtailor.analysis.demands.demand_rules import Rules
+from vmtailor.analysis.demands.request_symbols import CREDENTIALS, AskedSymbols, family_name
 from vmtailor.analysis.demands.strace_log import unquote
 from vmtailor.analysis.ksource.expr import Enabled
 from vmtailor.analysis.ksource.facts import Facts

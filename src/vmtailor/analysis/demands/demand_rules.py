@@ -53,9 +53,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.catalogue import in_bounds
-from vmtailor.analysis.demands.call_names import wide
-from vmtailor.base.files import toml_rows
+from vmtailor.analysis.changes.symbol_catalogue import in_bounds
+from vmtailor.analysis.demands.call_paths import wide
+from vmtailor.base.files import toml_files
 from vmtailor.model.architecture import Architecture, NarrowPrograms, presumed
 from vmtailor.model.evidence import EvidenceKind
 from vmtailor.model.syscalls import SyscallEvent
@@ -225,21 +225,21 @@ def _check(row: dict[str, Any]) -> None:
 
 def parse(text: str, origin: str) -> Rules:
     """Read one file of rules. Raises UserInputError that names the file and the rule."""
-    tables = toml_rows.document(text, origin)
+    tables = toml_files.document(text, origin)
     return Rules(
-        toml_rows.rows(tables, "call", CallRule, origin, _check),
-        toml_rows.rows(tables, "path", PathRule, origin, _check),
-        toml_rows.rows(tables, "argument", ArgumentRule, origin),
-        toml_rows.rows(tables, "company", CompanyRule, origin),
-        toml_rows.rows(tables, "harmless", HarmlessRule, origin),
-        toml_rows.rows(tables, "untold", UntoldRule, origin),
+        toml_files.rows(tables, "call", CallRule, origin, _check),
+        toml_files.rows(tables, "path", PathRule, origin, _check),
+        toml_files.rows(tables, "argument", ArgumentRule, origin),
+        toml_files.rows(tables, "company", CompanyRule, origin),
+        toml_files.rows(tables, "harmless", HarmlessRule, origin),
+        toml_files.rows(tables, "untold", UntoldRule, origin),
     )
 
 
 def load(folder: Traversable | Path | None = None, row: Architecture | None = None) -> Rules:
     """All rules that come with the program, or those of `folder`, for an architecture. Raises UserInputError when two
     have one id."""
-    every = [parse(text, origin) for origin, text in toml_rows.texts("demand", folder)]
+    every = [parse(text, origin) for origin, text in toml_files.texts("demand", folder)]
     row = row or presumed()
     found = Rules(
         tuple(rule for one in every for rule in one.calls if row.name in (rule.arch or (row.name,))),
@@ -251,5 +251,5 @@ def load(folder: Traversable | Path | None = None, row: Architecture | None = No
         row.kernel.of_32_bits,
     )
     ids = [*(r.id for r in found.calls), *(r.id for r in found.paths), *(r.id for r in found.harmless)]
-    toml_rows.require_unique(ids, "rules of data/demand")
+    toml_files.require_unique(ids, "rules of data/demand")
     return found

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vmtailor.analysis.changes.catalogue import Catalogue, CatalogueEntry, of_margin
-from vmtailor.analysis.changes.causes import cause_of
+from vmtailor.analysis.changes.plan_summary import cause_of
+from vmtailor.analysis.changes.symbol_catalogue import Catalogue, CatalogueEntry, of_margin
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.base.words import figures
-from vmtailor.base.words.text import plural
+from vmtailor.base import figures
+from vmtailor.base.text import plural
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Cause, Change, Figure, Reason
 from vmtailor.model.evidence import Evidence, EvidenceKind

@@ -12,7 +12,7 @@ from vmtailor.analysis.demands.strace_log import descriptor_path, split_argument
 from vmtailor.analysis.explain.lookup import KnownSource, Question, find
 from vmtailor.analysis.explain.messages import Error, Messages
 from vmtailor.analysis.ksource.expr import TRUE, UNKNOWN
-from vmtailor.base.words import escapes
+from vmtailor.base import escapes
 from vmtailor.model.syscalls import SyscallEvent
 
 #: Characters of a message that are looked at.

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from vmtailor.analysis.demands.demand_rules import Rules
-from vmtailor.analysis.explain.asked import AskedNames, merged
+from vmtailor.analysis.explain.name_index import AskedNames, merged
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, UNKNOWN, Expr, Symbol, conjunction, symbols
 from vmtailor.analysis.ksource.expr_text import parse
 from vmtailor.analysis.ksource.facts import Facts, Place
 from vmtailor.analysis.ksource.kconfig import Kconfig
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.notation import module_name
 
 _MOST = 8
 #: A number that something may have in the kernel.

@@ -32,7 +32,7 @@ from typing import Any
 
 from vmtailor.analysis.explain.lookup import Question
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import toml_rows
+from vmtailor.base.files import toml_files
 
 _ABOUT = ("kernel", "either", "paths", "elsewhere")
 
@@ -121,9 +121,9 @@ def _check(row: dict[str, Any]) -> None:
 
 def parse(text: str, origin: str) -> Messages:
     """Read one file. Raises UserInputError that names the file and the row."""
-    tables = toml_rows.document(text, origin)
-    kinds = toml_rows.rows(tables, "failure", MessageKind, origin, _check)
-    errors = toml_rows.rows(tables, "error", Error, origin)
+    tables = toml_files.document(text, origin)
+    kinds = toml_files.rows(tables, "failure", MessageKind, origin, _check)
+    errors = toml_files.rows(tables, "error", Error, origin)
     for kind in kinds:
         if bool(kind.asks) == bool(kind.not_kernel):
             raise UserInputError(f"{origin}, failure {kind.id!r}: give either asks or not_kernel")
@@ -136,8 +136,8 @@ def parse(text: str, origin: str) -> Messages:
 
 def load(folder: Traversable | Path | None = None) -> Messages:
     """All kinds that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
-    found = [parse(text, origin) for origin, text in toml_rows.texts("failures", folder)]
+    found = [parse(text, origin) for origin, text in toml_files.texts("failures", folder)]
     kinds = tuple(kind for one in found for kind in one.kinds)
-    toml_rows.require_unique((kind.id for kind in kinds), "kinds of data/failures")
+    toml_files.require_unique((kind.id for kind in kinds), "kinds of data/failures")
     errors = tuple(error for one in found for error in one.errors)
     return Messages(kinds, errors, tuple(disk for one in found for disk in one.disks))

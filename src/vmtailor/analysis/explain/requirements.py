@@ -27,9 +27,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from vmtailor.analysis.changes.catalogue import in_bounds
+from vmtailor.analysis.changes.symbol_catalogue import in_bounds
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files import toml_rows
+from vmtailor.base.files import toml_files
 from vmtailor.model.change import Cause, Figure
 from vmtailor.model.fit import FitRun
 
@@ -44,7 +44,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True)
-class Program:
+class KnownProgram:
     name: str
     says: str
     source: str
@@ -66,7 +66,7 @@ class Requirement:
 class Requirements:
     """What is known of one program."""
 
-    program: Program
+    program: KnownProgram
     rows: tuple[Requirement, ...]
 
 
@@ -94,7 +94,7 @@ class SymbolStanding:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequirementAnswer:
     """One requirement, held against a kernel."""
 
     requirement: Requirement
@@ -117,13 +117,13 @@ class Answer:
 class HeldAgainst:
     """All requirements of a program against one kernel. `traced`: whether there is a trace to set them against."""
 
-    program: Program
+    program: KnownProgram
     kernel: str
     version: str
     traced: bool
-    answers: tuple[Answer, ...]
+    answers: tuple[RequirementAnswer, ...]
 
-    def lacking(self, level: Level) -> tuple[Answer, ...]:
+    def lacking(self, level: Level) -> tuple[RequirementAnswer, ...]:
         bad = (Met.MISSING, Met.AGAINST)
         return tuple(one for one in self.answers if one.requirement.level is level and one.met in bad)
 
@@ -131,15 +131,15 @@ class HeldAgainst:
 def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
     """All programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
     found: dict[str, Requirements] = {}
-    for origin, text in sorted(toml_rows.texts("requirements", folder)):
-        tables = toml_rows.document(text, origin)
-        programs = toml_rows.rows(tables, "program", Program, origin)
-        rows = toml_rows.rows(tables, "requirement", Requirement, origin, _check)
+    for origin, text in sorted(toml_files.texts("requirements", folder)):
+        tables = toml_files.document(text, origin)
+        programs = toml_files.rows(tables, "program", KnownProgram, origin)
+        rows = toml_files.rows(tables, "requirement", Requirement, origin, _check)
         if len(programs) != 1:
             raise UserInputError(f"{origin} must have one [[program]]")
         found[programs[0].name] = Requirements(programs[0], rows)
     ids = [row.id for one in found.values() for row in one.rows]
-    toml_rows.require_unique(ids, "rows of data/requirements")
+    toml_files.require_unique(ids, "rows of data/requirements")
     return found
 
 
@@ -202,14 +202,16 @@ def _against(
     return HeldAgainst(asked.program, kernel, version, traced, answers)
 
 
-def _answer(row: Requirement, symbols: Sequence[SymbolStanding], stands: Callable[[str], SymbolStanding]) -> Answer:
+def _answer(
+    row: Requirement, symbols: Sequence[SymbolStanding], stands: Callable[[str], SymbolStanding]
+) -> RequirementAnswer:
     there = [one.value in ("y", "m") for one in symbols]
     if row.value == "n":
-        return Answer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
+        return RequirementAnswer(row, Met.AGAINST if any(there) else Met.MET, tuple(symbols))
     # What this source does not know cannot be missing, unless it knows nothing of the whole row.
     if all(here or one.value == "" for here, one in zip(there, symbols, strict=True)) and any(there):
-        return Answer(row, Met.MET, tuple(symbols))
+        return RequirementAnswer(row, Met.MET, tuple(symbols))
     others = [stands(name) for name in row.instead]
     if others and all(one.value in ("y", "m", "") for one in others) and any(one.value in ("y", "m") for one in others):
-        return Answer(row, Met.INSTEAD, (*symbols, *others))
-    return Answer(row, Met.MISSING, tuple(symbols))
+        return RequirementAnswer(row, Met.INSTEAD, (*symbols, *others))
+    return RequirementAnswer(row, Met.MISSING, tuple(symbols))

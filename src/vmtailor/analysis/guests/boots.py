@@ -1,22 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driven guest left behind → the record of its boot, and what was wrong with it."""
+"""The record of a boot from all that a driven guest left behind, and the guest's errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vmtailor.analysis.cost import counters as counting
-from vmtailor.analysis.cost.counters import SymbolTable
-from vmtailor.analysis.guests import kernel_log, virtual_time
+from vmtailor.analysis.cost import plugin_counts as counting
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
+from vmtailor.analysis.guests import kernel_complaints
 from vmtailor.base.natives import Natives
-from vmtailor.model.architecture import named, presumed_name
+from vmtailor.model.architecture import Emulator, named, presumed_name
 from vmtailor.model.boots.boot import Boot, ContainerRun, Milestone, Outcome
-from vmtailor.model.boots.code_marks import CodeMark
-from vmtailor.model.boots.ending import Ending
-from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.counters import CodeMark
+from vmtailor.model.boots.ending import Ending, Gathered
 from vmtailor.model.exercise import Exercise, Expect, ReadyKind, StepKind
 from vmtailor.model.guest import READY_STEP, GuestReport, StepResult
+
+#: Share of a counter's round by which it may seem to be behind what was executed: an access that faults counts twice.
+_SLACK = 100
+
+
+def of_executed(executed: int, emulator: Emulator) -> int:
+    """Nanoseconds in which so many instructions are executed, when nothing waits."""
+    return executed << emulator.pace
+
+
+def of_counter(counted_ns: int, executed: int | None, emulator: Emulator) -> int:
+    """Nanoseconds since reset, by a counter that may have begun anew ahead of the kernel: at least the time that takes
+    what was executed until then. Where that is not known, what the counter says."""
+    if executed is None or not emulator.round_ns:
+        return counted_ns
+    lost_ns = of_executed(executed, emulator) - emulator.round_ns // _SLACK - counted_ns
+    return counted_ns + max(0, -(-lost_ns // emulator.round_ns)) * emulator.round_ns
+
 
 #: Lines of the console that an error shows.
 TAIL_LINES = 25
@@ -77,12 +94,12 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     kernel = found.get(counting.KERNEL_MARK)
     # Before the kernel runs nothing waits: virtual time is that of what was executed.
     if kernel is not None and kernel.executed is not None:
-        found[kernel.name] = replace(kernel, virtual_ns=virtual_time.of_executed(kernel.executed, emulator))
+        found[kernel.name] = replace(kernel, virtual_ns=of_executed(kernel.executed, emulator))
     for mark in gathered.report.marks:
         known = found.get(mark.name, Milestone(mark.name))
         if known.virtual_ns is None:
             wall_s = mark.host_s - gathered.started_s
-            virtual_ns = virtual_time.of_counter(mark.cycles, known.executed, emulator)
+            virtual_ns = of_counter(mark.cycles, known.executed, emulator)
             found[mark.name] = replace(known, virtual_ns=virtual_ns, wall_s=wall_s, source="mark of our init")
     return tuple(sorted(found.values(), key=lambda m: (m.wall_s or 0.0, m.executed or 0)))
 
@@ -194,8 +211,8 @@ def kernel_words(report: GuestReport) -> str:
 
 def complaints(gathered: Gathered, architecture: str) -> list[str]:
     """What the guest's kernel complained of."""
-    console = kernel_log.behind_firmware(gathered.report.console, named(architecture).log.firmware_end)
-    return kernel_log.complaints(gathered.report.file("kernel-log"), console)
+    console = kernel_complaints.behind_firmware(gathered.report.console, named(architecture).log.firmware_end)
+    return kernel_complaints.complaints(gathered.report.file("kernel-log"), console)
 
 
 def evidence(gathered: Gathered, found: Sequence[str]) -> str:

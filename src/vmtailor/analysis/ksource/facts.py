@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from vmtailor.analysis.ksource import call_tables, kbuild, kconfig_kinds, names
+from vmtailor.analysis.ksource import kbuild, kconfig, names, uapi
 from vmtailor.analysis.ksource.conditions import line_conditions
 from vmtailor.analysis.ksource.expr import FALSE, TRUE, Expr, conjunction, disjunction, holds
 from vmtailor.analysis.ksource.expr_text import parse
@@ -118,7 +118,7 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
     what `read` does."""
     row = row or presumed()
     files = kbuild.file_conditions(read, row.kernel.source)
-    tristates = kconfig_kinds.tristates(read, row.kernel.source)
+    tristates = kconfig.tristates(read, row.kernel.source)
     texts: list[tuple[str, list[tuple[str, str, int]]]] = []  # path, (kind, name, offset) …
     conditions = {}
     lines = {}
@@ -167,7 +167,7 @@ def collect(kernel_version: str, read: Reader, sources: Iterable[str], row: Arch
 
 
 def _entries(read: Reader, tables: Iterable[CallTable]) -> Iterator[tuple[str, str]]:
-    return ((call.name, call.entry) for call in call_tables.read_table(read, tables) if call.entry)
+    return ((call.name, call.entry) for call in uapi.read_table(read, tables) if call.entry)
 
 
 def reader(source: Path) -> Callable[[str], str | None]:

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kconfig of a kernel tree: kconfiglib, with what kernels since 2021 added, resolved as `make allnoconfig` resolves it.
-
-kconfiglib 14.1 (its last release, 2020) does not know the bare `modules` statement (5.13), `transitional` (6.18) and
-conditional dependencies (`depends on A if B`, 6.20); they are rewritten to what it knows while files are read.
-"""
+"""Kconfig of a kernel tree: kconfiglib, extended for kernels since 2021, resolved as `make allnoconfig` resolves."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from typing import Any
 
 import kconfiglib as k
 
+from vmtailor.analysis.ksource.make_values import Kind, KindOf, Reader
 from vmtailor.base.errors import BuildError
 
 #: Runs one command of a Kconfig `$(shell,…)` macro and returns its output (drivers/kernel/kconfig_shell.py).
@@ -275,3 +273,46 @@ def _head(term: Any) -> Any:
     """The selecting symbol of one term of a reverse dependency (`SELECTOR && CONDITION`)."""
     first = terms(term, k.AND)[0]
     return first if isinstance(first, k.Symbol) and not first.is_constant else None
+
+
+_LINE = re.compile(
+    r"^[ \t]*(?:(?:menu)?config[ \t]+(?P<name>\w+)[ \t]*(?:#.*)?$"
+    r"|(?P<kind>bool|tristate|def_bool|def_tristate|int|hex|string)\b"
+    r"|source[ \t]+[\"']?(?P<source>[^\"'\s]+))",
+    re.M,
+)
+_KINDS = {"bool": Kind.BOOL, "def_bool": Kind.BOOL, "tristate": Kind.TRISTATE, "def_tristate": Kind.TRISTATE}
+
+
+def kinds(read: Reader, arch: str) -> dict[str, Kind]:
+    """Symbol → kind, for all symbols that the tree's Kconfig files define. Empty for a tree without them."""
+    found: dict[str, Kind] = {}
+    pending, seen = ["Kconfig"], {"Kconfig"}
+    while pending:
+        name = ""
+        for match in _LINE.finditer(read(pending.pop()) or ""):
+            if match["name"]:
+                name = match["name"]
+            elif match["kind"] and name:
+                kind = _KINDS.get(match["kind"], Kind.OTHER)
+                if found.get(name) is not Kind.TRISTATE:
+                    found[name] = kind
+                name = ""
+            elif match["source"]:
+                path = posixpath.normpath(match["source"].replace("$(SRCARCH)", arch).replace("$SRCARCH", arch))
+                if path not in seen:
+                    seen.add(path)
+                    pending.append(path)
+    return found
+
+
+def kind_of(known: dict[str, Kind]) -> KindOf:
+    """The kind of a symbol. One that no file defines is never m; without any files, every symbol may be."""
+    otherwise = Kind.BOOL if known else Kind.TRISTATE
+    return lambda name: known.get(name, otherwise)
+
+
+def tristates(read: Reader, arch: str) -> frozenset[str] | None:
+    """The symbols that may be m; None for a tree without Kconfig files."""
+    known = kinds(read, arch)
+    return frozenset(name for name, kind in known.items() if kind is Kind.TRISTATE) if known else None

@@ -130,11 +130,11 @@ class _Part:
 
 
 #: Evaluates a function: the scope, the arguments as they stand, → words.
-Function = Callable[["Scope", list[str]], list[Word]]
+Function = Callable[["MakeScope", list[str]], list[Word]]
 
 
 @dataclass
-class Scope:
+class MakeScope:
     """The variables of one Makefile. `given`: what stands for names that no line sets (None: it is not known)."""
 
     kind_of: KindOf

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vmtailor.analysis.reach.contents import Called
-from vmtailor.analysis.reach.linking import Links
+from vmtailor.analysis.reach.file_links import Links
 
 _DEEPEST = 8
 

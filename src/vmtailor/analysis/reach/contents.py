@@ -15,7 +15,7 @@ from vmtailor.analysis.reach.elf_file import ElfFile, identity
 from vmtailor.analysis.reach.program import Program
 from vmtailor.base.files.elf import NoElf
 from vmtailor.model.architecture import narrow_numbers
-from vmtailor.model.processor.code import Code
+from vmtailor.model.code_patterns import MachineCode
 
 #: A file with more is known by imports and strings alone.
 MOST_CODE = 160 << 20
@@ -108,7 +108,7 @@ class WantedNames:
     functions: frozenset[str]
 
 
-def read(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
+def read(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents:
     """Read one file. Never raises: what cannot be understood says so in `not_read`."""
     if data[:2] == b"#!":
         return _script(data)
@@ -149,7 +149,7 @@ def _strings(
     return tuple(found)
 
 
-def _elf(data: bytes, code: Code | None, wanted: WantedNames) -> Contents:
+def _elf(data: bytes, code: MachineCode | None, wanted: WantedNames) -> Contents:
     elf = ElfFile(data)
     whole = memoryview(data)
     # Some linkers put constants and code into one segment.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import LoadSegment, Numbers
-from vmtailor.model.processor.code import Code, Half, Pair, Pattern
+from vmtailor.model.code_patterns import Half, MachineCode, Pattern, PatternPair
 
 if TYPE_CHECKING:
     import capstone
@@ -59,7 +59,7 @@ def named_by(data: bytes, segment: LoadSegment, patterns: Iterable[Pattern], uni
     return np.concatenate(where), np.concatenate(what)
 
 
-def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[Pair]) -> tuple[Numbers, Numbers]:
+def named_by_pairs(data: bytes, segment: LoadSegment, pairs: Iterable[PatternPair]) -> tuple[Numbers, Numbers]:
     """Addresses of the first instructions of such pairs in a segment, and the addresses that they name: with the
     nearest second one that uses its register. At most `MOST_NAMED` first ones."""
     where: list[Numbers] = []
@@ -104,7 +104,7 @@ class Tracker:
     """Which values registers hold at given instructions of a function, as far as a straight reading tells: behind an
     instruction that leaves, nothing is known."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: MachineCode) -> None:
         self._code = code
         self._disassembler = _disassembler(*code.capstone)
         self._names = {name: name for name in code.registers}

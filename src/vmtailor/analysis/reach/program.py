@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vmtailor.analysis.reach.elf_file import ElfFile, Numbers
 from vmtailor.analysis.reach.machine_code import MOST_NAMED, Tracker, Value, named_by, named_by_pairs
-from vmtailor.model.processor.code import Code
+from vmtailor.model.code_patterns import MachineCode
 
 #: One function's code that is read instruction by instruction, and all of one file's.
 _LONGEST = 1 << 16
@@ -34,7 +34,7 @@ Sites = list[tuple[int, str]]
 class Program:
     """`functions`: where they begin, sorted. A function reaches up to the next one."""
 
-    def __init__(self, elf: ElfFile, code: Code) -> None:
+    def __init__(self, elf: ElfFile, code: MachineCode) -> None:
         self.elf = elf
         self.code = code
         self._tracker = Tracker(code)

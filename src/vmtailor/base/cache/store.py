@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from vmtailor.base import output, stopping
+from vmtailor.base import concurrency, output
 from vmtailor.base.cache import users as store_use
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import temporary
@@ -61,7 +61,7 @@ def locked(path: Path, waiting_for: str = "") -> Iterator[None]:
             if waiting_for:
                 output.note(f"waiting for another vmtailor, which has {waiting_for} under way")
             while not _taken(file):
-                stopping.check()
+                concurrency.check_stopped()
                 time.sleep(_LOOK_S)
         yield
 

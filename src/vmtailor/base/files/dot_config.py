@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import read_regular
+from vmtailor.base.files.regular_files import read_regular
 
 #: Bytes of a configuration; the largest of a distribution has 300 KB.
 FILE_BYTES = 8 << 20

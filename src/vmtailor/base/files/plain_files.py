@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import kind_of
-from vmtailor.base.words import sizes
-from vmtailor.base.words.text import plain
+from vmtailor.base.files.regular_files import kind_of
+from vmtailor.base.text import plain
 
 #: A name in a folder, or in a folder of it: no way up, nothing hidden, nothing that a terminal or a shell would obey.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127})?")
@@ -81,7 +81,7 @@ def read(folder: Path, name: str, most_bytes: int) -> bytes:
     """The content of a regular file of a folder. Raises UserInputError as `opened` does, and for a longer file."""
     with opened(folder, name) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
-            raise UserInputError(f"{folder / name} is larger than {sizes.mebibytes(most_bytes)}", hint=_HINT)
+            raise UserInputError(f"{folder / name} is larger than {notation.mebibytes(most_bytes)}", hint=_HINT)
         return file.read(most_bytes)
 
 

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vmtailor.base import process
+from vmtailor.base import figures, process
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
-from vmtailor.base.words import figures
 from vmtailor.drivers.distribution.apt_lists import HOST, REFRESH, Lists
 from vmtailor.drivers.distribution.debian_packages import Package, parse_stanzas
 

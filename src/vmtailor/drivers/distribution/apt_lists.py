@@ -31,7 +31,7 @@ _UPDATE_S = 600.0
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageSource:
     """One line of apt's sources: a repository's address, the code name of what it has (`bookworm-security`), and a
     component."""
 
@@ -44,9 +44,9 @@ class Source:
         """The release that it belongs to: `bookworm`."""
         return self.codename.partition("-")[0]
 
-    def of_release(self, release: str) -> Source:
+    def of_release(self, release: str) -> PackageSource:
         """The same of another release: `bookworm-security` becomes `trixie-security`."""
-        return Source(self.uri, release + self.codename.removeprefix(self.release), self.component)
+        return PackageSource(self.uri, release + self.codename.removeprefix(self.release), self.component)
 
     def line(self, architecture: str) -> str:
         """As apt reads it."""
@@ -116,15 +116,15 @@ def known(row: Architecture, store: Store | None = None) -> Lists:
     return Lists(architecture, (store or Store()).folder("package-lists", name))
 
 
-def sources(text: str, suites: tuple[str, ...]) -> tuple[Source, ...]:
+def sources(text: str, suites: tuple[str, ...]) -> tuple[PackageSource, ...]:
     """The repositories of Debian's own that a host has (`apt-get indextargets`), of the release that is wanted: the
     host's own where `suites` names none, or names it; otherwise the first of them."""
-    found: dict[Source, None] = {}
+    found: dict[PackageSource, None] = {}
     for line in text.splitlines():
         origin, *fields = line.split("|")
         if origin != "Debian" or len(fields) != 3:
             continue
-        source = Source(*fields)
+        source = PackageSource(*fields)
         if not _URI.fullmatch(source.uri) or not all(map(_WORD.fullmatch, fields[1:])):
             continue
         other = bool(suites) and source.release not in suites

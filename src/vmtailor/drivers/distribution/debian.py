@@ -17,10 +17,10 @@ from typing import Any
 
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import HostError
+from vmtailor.base.notation import module_name
 from vmtailor.base.process import on_path
 from vmtailor.base.progress import step
-from vmtailor.base.words.modules import module_name
-from vmtailor.drivers.distribution import apt, apt_lists, deb_file, debian_packages
+from vmtailor.drivers.distribution import apt, apt_lists, debian_packages
 from vmtailor.drivers.distribution.apt_lists import HOST, Lists
 from vmtailor.drivers.distribution.debian_packages import Package
 from vmtailor.drivers.kernel import kernel_source
@@ -81,7 +81,7 @@ class DebianKernel:
                 return folder / "modules" / name.removeprefix(top) if inside else None
 
             with step(f"unpacking {self.image_package.name}"):
-                for path in deb_file.extract(deb, place):
+                for path in debian_packages.extract(deb, place):
                     if path.name.endswith(".ko.xz"):
                         _unpack_module(path)
             _require_files(folder, ("vmlinuz", "config", "modules"), self.image_package)
@@ -95,7 +95,7 @@ class DebianKernel:
             deb = apt.download(self.debug_package, store, self.lists)
             with step(f"unpacking the debug symbols of {self.release}"):
                 for base in ("vmlinux", "System.map"):
-                    deb_file.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
+                    debian_packages.extract_one(deb, f"usr/lib/debug/boot/{base}-{self.release}", folder / base)
             _require_files(folder, ("vmlinux", "System.map"), self.debug_package)
 
         return store.get("kernel-debug", digest(_LAYOUT, self.debug_package.sha256), fill)
@@ -114,7 +114,7 @@ class DebianKernel:
                 return folder / name.removeprefix(top) if module_name(Path(name).stem) in wanted else None
 
             with step(f"unpacking debug symbols of {len(wanted)} modules") as progress:
-                deb_file.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))
+                debian_packages.extract(deb, place, on_bytes=lambda done: progress.update(float(done)))
 
         return store.get("kernel-debug-modules", digest(_LAYOUT, self.debug_package.sha256, *sorted(wanted)), fill)
 
@@ -125,7 +125,7 @@ class DebianKernel:
         def fill(folder: Path) -> None:
             deb = apt.download(self.whole_source, store, self.lists)
             tarball = folder / ".source.tar.xz"
-            deb_file.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
+            debian_packages.extract_one(deb, f"usr/src/linux-source-{self.series}.tar.xz", tarball)
             if not tarball.exists():
                 raise HostError(f"{self.whole_source} holds no source", hint="choose another with --kernel")
             kernel_source.unpack(tarball, folder, f"{self.whole_source}")
@@ -170,7 +170,7 @@ class Debian:
                 return folder / "lib" / base if is_library else None
 
             for one in packages:
-                deb_file.extract(apt.download(one, store, lists), place)
+                debian_packages.extract(apt.download(one, store, lists), place)
             _require_files(folder, (name,), next(one for one in packages if one.name == package))
 
         return store.get("programs", digest(_LAYOUT, name, *sorted(one.sha256 for one in packages)), fill)

@@ -15,13 +15,12 @@ from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
-from vmtailor.base import installing, natives, process
+from vmtailor.base import figures, natives, package_manager, process
 from vmtailor.base.cache import store
 from vmtailor.base.errors import VmtailorError
-from vmtailor.base.words import figures
-from vmtailor.base.words.versions import version_key
-from vmtailor.drivers.distribution import choice, packaged
-from vmtailor.drivers.distribution.protocol import Distribution
+from vmtailor.base.notation import version_key
+from vmtailor.drivers.distribution import packaged_baseline, selection
+from vmtailor.drivers.distribution.distribution import Distribution
 from vmtailor.drivers.qemu import confinement, kvm, net_guard, qemu_program
 from vmtailor.drivers.qemu.confinement import Confinement, Root
 from vmtailor.drivers.qemu.kvm import KvmState, KvmVerdict
@@ -105,7 +104,7 @@ def check_tool(tool: Tool) -> Check:
     """Look for one tool, and ask it for its version where the table says how."""
 
     def result(state: State, found: str) -> Check:
-        fix = "" if state is State.OK else installing.command(tool.package)
+        fix = "" if state is State.OK else package_manager.install_command(tool.package)
         return Check(tool.name, state, tool.need, found, tool.why, fix, tool.package)
 
     if tool.file:
@@ -179,7 +178,7 @@ def check_space(folder: Path | None = None, needed: int = CACHE_BYTES) -> Check:
 
 def check_packages(distribution: Distribution | None = None) -> Check:
     """Whether the distribution (this host's) packages a kernel with debug symbols and source of one version."""
-    asked = distribution or choice.of_host()
+    asked = distribution or selection.of_host()
 
     def result(state: State, found: str, fix: str = "") -> Check:
         return Check("baseline kernel", state, Need.REQUIRED, found, "packaged with debug symbols and source", fix)
@@ -191,12 +190,12 @@ def check_packages(distribution: Distribution | None = None) -> Check:
         )
         return result(State.LIMITED, why, how)
     try:
-        kernels = packaged.ordered(asked, asked.kernels(of_host()))
+        kernels = packaged_baseline.ordered(asked, asked.kernels(of_host()))
     except VmtailorError as error:
         return result(State.MISSING, error.message, error.hint)
     if not kernels:
         return result(State.MISSING, "none in the package lists", f"as root: {asked.refresh}")
-    chosen = packaged.select(asked, of_host(), kernels=kernels)
+    chosen = packaged_baseline.select(asked, of_host(), kernels=kernels)
     newest = {kernel.series: kernel.version for kernel in reversed(kernels)}
     others = [version for series, version in newest.items() if series != chosen.series]
     also = f" (also {', '.join(others)})" if others else ""
@@ -212,7 +211,11 @@ def check_natives() -> tuple[Check, ...]:
         return (Check("guest programs", State.MISSING, Need.REQUIRED, error.message, why, error.hint),)
     programs = Check("guest programs", State.OK, Need.REQUIRED, str(found.folder), why)
     built = [str(api) for api in natives.PLUGIN_APIS if found.plugin(api).is_file()]
-    fix = "" if built else f"install vmtailor again with a C compiler at hand: {installing.command('gcc', 'make')}"
+    fix = (
+        ""
+        if built
+        else f"install vmtailor again with a C compiler at hand: {package_manager.install_command('gcc', 'make')}"
+    )
     there = f"built for plugin interface {' and '.join(built)}" if built else "not built"
     state = State.OK if built else State.MISSING
     return (programs, Check("counting plugin", state, Need.REQUIRED, there, "counts instructions inside QEMU", fix))

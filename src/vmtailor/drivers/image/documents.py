@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.base.files.regular_file import open_regular
+from vmtailor.base.files.regular_files import open_regular
 
 DOCUMENT_BYTES = 8 << 20
 #: What manifests and indices say, in lower case: programs written in Go read these names in any case.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vmtailor.base.errors import UserInputError
-from vmtailor.drivers.image.layer_tree import LayerTree, Node
+from vmtailor.drivers.image.layer_tree import LayerNode, LayerTree
 from vmtailor.model.architecture import every, of_image
 from vmtailor.model.image import DEFAULT_PATH, Image
 
@@ -59,7 +59,7 @@ def _candidates(name: str, image: Image) -> Sequence[str]:
     return [f"{folder or image.config.working_dir}/{name}" for folder in search.split(":")]
 
 
-def _problem(node: Node) -> str:
+def _problem(node: LayerNode) -> str:
     if node.kind == tarfile.DIRTYPE:
         return "is a directory"
     if node.kind != tarfile.REGTYPE or not node.mode & 0o111:
@@ -67,7 +67,7 @@ def _problem(node: Node) -> str:
     return ""
 
 
-def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> None:
+def _check_interpreter(tree: LayerTree, image: Image, name: str, node: LayerNode) -> None:
     head = _head(image, node)
     _check_machine(image, name, head)
     interpreter = interpreter_of(head)
@@ -85,7 +85,7 @@ def _check_interpreter(tree: LayerTree, image: Image, name: str, node: Node) -> 
     _check_machine(image, interpreter, _head(image, found))
 
 
-def _head(image: Image, node: Node) -> bytes:
+def _head(image: Image, node: LayerNode) -> bytes:
     with Path(image.archive).open("rb") as file:
         file.seek(node.offset)
         return file.read(min(node.size, HEAD_BYTES))

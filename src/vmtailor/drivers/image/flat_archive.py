@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a flat archive: files with their sizes, links, and the first bytes of any file, without unpacking."""
+"""Flat archives: their files, links and first bytes, and a system's tree in one, without unpacking."""
 
 from __future__ import annotations
 
 import posixpath
 import tarfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vmtailor.base import figures
 from vmtailor.base.errors import UserInputError
+from vmtailor.model.systems.tree import Node, NodeKind
 
 #: As many symbolic links are followed on the way to a file.
 _MOST_LINKS = 40
@@ -89,3 +92,40 @@ def read(path: Path) -> FlatArchive:
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
     return FlatArchive(path, files, links, offsets, modes, frozenset(capable))
+
+
+class ArchiveTree:
+    """A `Tree` of files and links; folders are those that something lies in. Raises UserInputError for a damaged
+    one."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = read(archive)
+        self._folders: dict[str, dict[str, Node]] = {"/": {}}
+        for path in self._archive.links:
+            self._add(path, Node(NodeKind.LINK))
+        for path, size in self._archive.files.items():
+            self._add(path, Node(NodeKind.FILE, size))
+
+    def _add(self, path: str, node: Node) -> None:
+        while path != "/":
+            above, name = posixpath.split(path)
+            known = above in self._folders
+            self._folders.setdefault(above, {})[name] = node
+            if known:
+                return
+            path, node = above, Node(NodeKind.FOLDER)
+
+    def folders(self, paths: Sequence[str]) -> Mapping[str, Mapping[str, Node]]:
+        return {path: self._folders[path] for path in paths if path in self._folders}
+
+    def targets(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: self._archive.links[path] for path in paths if path in self._archive.links}
+
+    def read(self, path: str, most: int) -> bytes:
+        size = self._archive.files.get(path, 0)
+        if size > most:
+            raise UserInputError(f"{path} has {figures.file_bytes(size)}, more than is read of such a file")
+        return self._archive.content(path)
+
+    def begin(self, path: str, count: int) -> bytes:
+        return self._archive.head(path, count)

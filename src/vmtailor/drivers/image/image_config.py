@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from vmtailor.drivers.image.allowance import LAYERS
 from vmtailor.drivers.image.documents import BadConfig, read_json, shown
-from vmtailor.drivers.image.limits import LAYERS
 from vmtailor.drivers.image.signals import name_of
 from vmtailor.model.image import HealthCheck, ImageConfig, Port
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vmtailor.base.errors import UserInputError
+from vmtailor.drivers.image.allowance import LAYERS, ImageLimits, too_much
 from vmtailor.drivers.image.documents import BadConfig, parse_document, shown
-from vmtailor.drivers.image.limits import LAYERS, Limits, too_much
 
 #: Manifests that one reference may lead to, and lists within lists.
 _MANIFESTS = 200
@@ -24,7 +24,7 @@ Reader = Callable[[str], "bytes | None"]
 
 
 def check(
-    top: bytes, name: str, read: Reader, architecture: str, limits: Limits, *, title: str = "the manifest"
+    top: bytes, name: str, read: Reader, architecture: str, limits: ImageLimits, *, title: str = "the manifest"
 ) -> frozenset[str]:
     """Follow a manifest or a list of them, `title` of `name` in messages, as far as a copier for linux on
     `architecture` could.
@@ -35,7 +35,7 @@ def check(
 
 
 class _Walk:
-    def __init__(self, read: Reader, architecture: str, limits: Limits, name: str) -> None:
+    def __init__(self, read: Reader, architecture: str, limits: ImageLimits, name: str) -> None:
         self._read = read
         self._architecture = architecture
         self._limits = limits

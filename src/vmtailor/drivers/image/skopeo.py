@@ -16,7 +16,7 @@ from pathlib import Path
 from vmtailor.base.errors import HostError, UserInputError, VmtailorError
 from vmtailor.base.process import CommandFailed, Finished, pasteable, require_tool, run, spawn
 from vmtailor.drivers.image import manifests
-from vmtailor.drivers.image.limits import Limits, require_room, too_much
+from vmtailor.drivers.image.allowance import ImageLimits, require_room, too_much
 
 COPY_TIMEOUT_S = 3600.0
 INSPECT_TIMEOUT_S = 120.0
@@ -61,20 +61,26 @@ def copy_command(source: str, destination: Path, temporary: Path, access: Access
 
 
 def copy(
-    source: str, destination: Path, temporary: Path, access: Access, *, name: str = "", limits: Limits | None = None
+    source: str,
+    destination: Path,
+    temporary: Path,
+    access: Access,
+    *,
+    name: str = "",
+    limits: ImageLimits | None = None,
 ) -> None:
     """Fetch an image; messages call it `name`. Raises UserInputError (damaged, not there, not allowed), TooLarge as
     soon as more was written than an image may have, or HostError (no network, disk full)."""
     # A daemon's image is written twice: as the archive that the daemon gives, and in the form that is asked for.
     times = 2 if source.startswith("docker-daemon:") else 1
     finished = _watched(
-        copy_command(source, destination, temporary, access), temporary, limits or Limits(), name or source, times
+        copy_command(source, destination, temporary, access), temporary, limits or ImageLimits(), name or source, times
     )
     if finished.returncode != 0:
         raise explain(name or source, finished.error_text, access) from CommandFailed(finished)
 
 
-def _watched(argv: list[str], folder: Path, limits: Limits, name: str, times: int) -> Finished:
+def _watched(argv: list[str], folder: Path, limits: ImageLimits, name: str, times: int) -> Finished:
     """Run a program that writes an image below `folder`, so many times, and end it when that is too much: a registry
     may send without end."""
     started, before = time.monotonic(), _occupied(folder)
@@ -139,7 +145,7 @@ def pin(source: str, access: Access) -> Pinned:
     return Pinned(source, _raw(source, access))
 
 
-def check(pinned: Pinned, access: Access, limits: Limits) -> None:
+def check(pinned: Pinned, access: Access, limits: ImageLimits) -> None:
     """Refuse an image whose layers lie elsewhere, or that announces too much, before anything of it is fetched."""
 
     def read(digest: str) -> bytes | None:

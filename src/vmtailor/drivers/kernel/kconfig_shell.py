@@ -16,7 +16,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import BuildError, VmtailorError
 from vmtailor.base.files import temporary
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.base.process import CommandFailed, require_tool, run
 from vmtailor.model.architecture import Architecture, presumed
 

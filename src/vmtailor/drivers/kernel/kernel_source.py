@@ -12,6 +12,7 @@ from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.progress import step
+from vmtailor.model.architecture import Architecture
 
 _GIVE = "give the top folder of a Linux source, or its tarball"
 # Files whose content tells one tree from another well enough: a patched tree differs in one of them or in its size.
@@ -121,3 +122,17 @@ def _digest_of_folder(path: Path) -> str:
     ).stdout
     parts = [path / name for name in _TELLTALE if (path / name).is_file()]
     return digest("folder", b"\n".join(sorted(listing.splitlines())), *parts)
+
+
+#: What a virtual machine's boot loads, or a container.
+DEBUG_MODULES = (
+    "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "net_failover", "failover",
+    "erofs", "netfs", "lz4hc_compress", "squashfs", "ext4", "jbd2", "mbcache", "crc16", "crc32c_generic", "libcrc32c",
+    "overlay", "af_packet", "unix", "ipv6", "autofs4", "fuse", "tun", "veth", "bridge",
+    "binfmt_misc", "dimlib", "crct10dif_common", "crct10dif_generic",
+)  # fmt: skip
+
+
+def debug_modules_of(row: Architecture) -> tuple[str, ...]:
+    """The same for one architecture, with those of its own."""
+    return (*DEBUG_MODULES, *row.packages.debug_modules)

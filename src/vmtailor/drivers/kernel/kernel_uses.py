@@ -11,7 +11,7 @@ from pathlib import Path
 from vmtailor.base.cache.store import Store, locked
 from vmtailor.base.errors import VmtailorError
 from vmtailor.base.files import plain_files, records
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 from vmtailor.model.kernel import KernelUse, KernelUses
 
 KIND = "kernel"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.base.cache.store import Store, locked
-from vmtailor.base.files.records import write_atomic
+from vmtailor.base.files.regular_files import write_atomic
 
 KIND = "places"
 _FILE = "places.npz"

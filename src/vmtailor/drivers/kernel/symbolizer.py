@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.process import require_tool, run
-from vmtailor.model.boots.frames import SourceFrame, SourceFrames
+from vmtailor.model.boots.counters import SourceFrame, SourceFrames
 
 TIMEOUT_S = 300.0
 _PLACE = re.compile(r"(.*?):(\d+|\?)(?::\d+)?(?: \(discriminator \d+\))?\Z")

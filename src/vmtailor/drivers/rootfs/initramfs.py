@@ -19,8 +19,8 @@ import zstandard
 
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import elf
-from vmtailor.base.files.records import write_atomic
-from vmtailor.base.words.modules import module_name
+from vmtailor.base.files.regular_files import write_atomic
+from vmtailor.base.notation import module_name
 from vmtailor.model.architecture import Board
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest

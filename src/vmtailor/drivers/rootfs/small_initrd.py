@@ -9,10 +9,10 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from vmtailor.base import notation
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import temporary
 from vmtailor.base.process import CommandFailed, require_tool, run
-from vmtailor.base.words import sizes
 from vmtailor.drivers.rootfs.initramfs import archive, load_order
 from vmtailor.model.machine import Disk, DiskFormat
 
@@ -96,7 +96,7 @@ def _unpacked(data: bytes, path: Path) -> bytes:
     except (OSError, EOFError, lzma.LZMAError, zlib.error, CommandFailed) as error:
         raise UserInputError(f"{path} is damaged", details=str(error)) from error
     if not unpacked or not whole or len(unpacked) > MAX_UNPACKED:
-        raise UserInputError(f"{path} is damaged, or unpacks to more than {sizes.mebibytes(MAX_UNPACKED)}")
+        raise UserInputError(f"{path} is damaged, or unpacks to more than {notation.mebibytes(MAX_UNPACKED)}")
     return unpacked + rest
 
 

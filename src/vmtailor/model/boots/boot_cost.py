@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's way from its entry to init cost, by function, initcall and configuration symbol. Instructions,
-exact."""
+"""The costs of a boot: instructions by function, initcall and symbol, and the machine's memory by part."""
 
 from __future__ import annotations
 
@@ -70,3 +69,20 @@ class BootCost:
     helpers: Helpers = Helpers()
     whole_functions: bool = False
     machine: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryPart:
+    """One part, in bytes; `what` says what it is."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """A machine's memory, after its load: the parts add up to `machine_bytes`."""
+
+    machine_bytes: int
+    parts: tuple[MemoryPart, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the TCG plugin counted in one boot. The figures are instructions unless another unit is named."""
+"""The TCG plugin's marks and counters of one boot. Figures are instructions unless another unit is named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmtailor.model.architecture import presumed_name
+
+#: The mark where the kernel proper begins.
+START_KERNEL = "start_kernel"
+
+
+@dataclass(frozen=True)
+class CodeMark:
+    """A phase ends and the next begins just before the instruction at `address` runs: the first or `every` time."""
+
+    name: str
+    address: int
+    every: bool = False
+
+
+@dataclass(frozen=True)
+class CodeSpan:
+    """The totals are noted whenever the instruction at `address` is reached."""
+
+    name: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """One function at an address. `file` is as the compiler noted it; unknown parts are empty, or line 0."""
+
+    function: str
+    file: str
+    line: int
+
+
+#: Innermost (inlined) function first; the last one is the function that stands in the symbol table.
+SourceFrames = tuple[SourceFrame, ...]
+
 
 #: Name of the mark that ends the last stretch: QEMU's end.
 END_MARK = ""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from vmtailor.analysis.explain.lookup import KnownSource
-from vmtailor.analysis.guests import kernel_log, machines
+from vmtailor.analysis.guests import kernel_complaints, machine_variants
 from vmtailor.analysis.systems.demands import SystemDemands
 from vmtailor.base.progress import step
 from vmtailor.drivers.guest.attendant_volume import SystemRoot
@@ -88,7 +88,7 @@ class DrivenSystem(Subject[SystemSeen]):
 
     def with_exercise(self, machine: Machine) -> Machine:
         """Return the machine as the exercise is driven in it: with the ports that it asks from outside."""
-        return replace(machine, clock=self.clock, ports=machines.on_loopback(self.exercise.ports))
+        return replace(machine, clock=self.clock, ports=machine_variants.on_loopback(self.exercise.ports))
 
     def target_of(self, machine: Machine) -> SystemTarget:
         """Return a machine as it is driven by the whole exercise."""
@@ -105,4 +105,4 @@ class DrivenSystem(Subject[SystemSeen]):
 def _built_in(machine: Machine) -> frozenset[str]:
     """The modules in a kernel that was compiled here, with its symbols beside it; none of another."""
     symbols = Path(machine.kernel).with_name(SYSTEM_MAP) if machine.kernel else None
-    return kernel_log.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()
+    return kernel_complaints.built_in_modules(symbols.read_text()) if symbols and symbols.is_file() else frozenset()

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vmtailor.analysis.changes import choosing
+from vmtailor.analysis.changes import choice
 from vmtailor.analysis.systems.root import Root
 from vmtailor.base.cache.store import Store, digest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import Natives
-from vmtailor.drivers.disks import ext4_writer
-from vmtailor.drivers.host import content
+from vmtailor.drivers.disks import ext4
+from vmtailor.drivers.host import digest_cache
 from vmtailor.model.architecture import Architecture
 from vmtailor.model.boots.system_exercise import SystemExercise, SystemReadyKind
 from vmtailor.model.machine import Disk, DiskMode
@@ -34,9 +34,9 @@ _TAKEN = "1"
 def refuse_for_images(options: FitOptions) -> None:
     """Raise UserInputError for options that mean nothing for a system with an init of its own, and changes that cannot
     be tried on one."""
-    choosing.for_system(options.tries, options.files)
+    choice.for_system(options.tries, options.files)
     for path, _ in options.files:
-        ext4_writer.require_plain(path)
+        ext4.require_plain(path)
     disk = disk_path(options.reference) is not None
     refuse(options, OptionSubject.DISK if disk else OptionSubject.TREE, options.reference)
     if options.exercise_file is None:
@@ -81,7 +81,7 @@ def identity_of(found: OpenedSubject, store: Store) -> str:
     assert found.disk is not None
     path = found.disk.path.absolute()
     with path.open("rb") as file:
-        identity = content.sha256_of(file, store)
+        identity = digest_cache.sha256_of(file, store)
     keys.note_content(path, identity)
     return identity
 

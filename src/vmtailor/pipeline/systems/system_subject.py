@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmtailor.analysis.cost.attribution import Attribution
-from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.cost.plugin_counts import SymbolTable
 from vmtailor.analysis.explain import messages
 from vmtailor.analysis.explain.failure import recognise
-from vmtailor.analysis.explain.standing import AskedKernel, Has, findings
-from vmtailor.analysis.guests import machines
-from vmtailor.analysis.guests.degraded import new_units
+from vmtailor.analysis.explain.presence import AskedKernel, Has, findings
+from vmtailor.analysis.guests import machine_variants
+from vmtailor.analysis.guests.system_losses import new_units
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import dot_config, records, temporary
 from vmtailor.base.files.digests import sha256_of
 from vmtailor.base.process import require_tool
 from vmtailor.base.progress import step
-from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import MODULES
 from vmtailor.drivers.image import image_packages
@@ -334,7 +334,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
-    kernel = packaged.provide(options.distribution, row, options.store, found.subject.kernel)
+    kernel = packaged_baseline.provide(options.distribution, row, options.store, found.subject.kernel)
     taken = inputs.taken_out(found, parts, options.store)
     inputs.require_same(taken / inputs.KERNEL, Path(kernel.vmlinuz), found.subject)
     with temporary.held_folder() as folder:
@@ -365,7 +365,7 @@ def _settled(options: FitOptions, subject: System, row: Architecture) -> FitOpti
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
     machine = row.board_named(options.machine or row.board_names[0]).name
-    memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
+    memory = options.memory_bytes if options.memory_asked else machine_variants.USUAL.memory_bytes
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
         memory_bytes=memory,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vmtailor.analysis.ksource import foreign
+from vmtailor.analysis.ksource import foreign_config
 from vmtailor.analysis.ksource.kconfig import Kconfig
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
@@ -83,7 +83,7 @@ def build(folder: Path, asked: FitOptions) -> tuple[KernelFiles, tuple[str, ...]
 def resolve(kconfig: Kconfig, made: Plan, where: str) -> Resolved:
     """A plan as this source understands it, its figures counted again."""
     try:
-        taken = foreign.harmless(kconfig, dict(made.fragment), where)
+        taken = foreign_config.harmless(kconfig, dict(made.fragment), where)
     except UserInputError as error:
         raise UserInputError(error.message, hint="vmtailor plan writes it again, with --keep and --drop") from error
     fragment = tuple((name, value) for name, value in made.fragment if name in taken)

@@ -27,11 +27,12 @@ from vmtailor.base.files import records
 from vmtailor.base.terminal import TerminalConsole
 from vmtailor.cli.explain import explain, show
 from vmtailor.cli.report import report
-from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.cli.saved import TraceLines, load_run
 from vmtailor.model.architecture import named
 from vmtailor.model.change import Cause, Change, Figure, Reason, exact, symbol
 from vmtailor.model.evidence import Evidence, EvidenceKind, Strength
 from vmtailor.model.fit import FitRun
+from vmtailor.pipeline.explaining import packaged_tree
 
 RUN = fit_run()
 
@@ -189,7 +190,7 @@ def test_a_symbol_that_only_the_tree_knows() -> None:
 def test_a_cache_without_the_source_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines" / "x.json").write_text("{}")
-    assert cached_tree("6.12.117", Store(tmp_path)) is None
+    assert packaged_tree("6.12.117", None, Store(tmp_path)) is None
 
 
 def test_typing_errors_find_the_nearest_names() -> None:

@@ -20,17 +20,18 @@ from vmtailor.analysis.explain.failure import MOST_CHARACTERS, recognise
 from vmtailor.analysis.explain.lookup import meant
 from vmtailor.analysis.explain.presence import AskedKernel, by_error, findings, lacking, verdict
 from vmtailor.base import output
+from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.terminal import BREAK, Table, TerminalConsole, Text, box
 from vmtailor.base.text import plural
 from vmtailor.cli.explaining.programs import explain_for
-from vmtailor.cli.saved import TraceLines, cached_tree, load_run
+from vmtailor.cli.saved import TraceLines, load_run
 from vmtailor.cli.tables.finding_view import LookupAnswer, document
 from vmtailor.cli.tables.finding_view import show as show_answer
 from vmtailor.model.architecture import named, names
 from vmtailor.model.change import Reason
 from vmtailor.model.fit import FitRun
-from vmtailor.pipeline.explaining import SourceAtHand, read_configuration, source_for
+from vmtailor.pipeline.explaining import SourceAtHand, packaged_tree, read_configuration, source_for
 
 EXPLAIN_SCHEMA = "vmtailor/explain/1"
 
@@ -241,7 +242,7 @@ def _find(run: FitRun, what: str, tree: bool) -> Explained | None:
     name = found.what if found is not None else what.removeprefix("CONFIG_").upper()
     if not re.fullmatch(r"[A-Za-z0-9_]+", name):
         return found
-    source = cached_tree(run.plan.kernel_version, architecture=architecture)
+    source = packaged_tree(run.plan.kernel_version, architecture, Store())
     if source is None:
         return found
     known = explain_symbol(name, run.plan, source.facts, source.kconfig, rules)

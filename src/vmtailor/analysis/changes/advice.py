@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which remedies of the catalogue fit a boot, and the saving to expect: what lies on its critical path, and nothing
-else."""
+"""Choose the remedies of the catalogue that fit a boot, and the saving to expect: only what lies on its critical path
+counts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Facts:
 
 
 def advise(timeline: Timeline, messages: Messages) -> Timeline:
-    """The timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
+    """Return the timeline with the remedies that fit it, the largest saving first, and their ids at the hot spots they
     concern."""
     facts = _Facts(timeline, messages)
     remedies: list[Remedy] = []

@@ -32,7 +32,7 @@ class GapKind:
     blocks: bool = False
 
     def fits(self, before: str, after: str) -> bool:
-        """Whether the messages around a silence tell this kind."""
+        """Return whether the messages around a silence tell this kind."""
         first = self.before is not None and self.before.search(before) is not None
         if self.both or not first:
             second = self.after is not None and self.after.search(after) is not None
@@ -56,12 +56,24 @@ def _tables() -> tuple[tuple[GapKind, ...], tuple[StretchKind, ...]]:
     try:
         raw = tomllib.loads((resources.files("vmtailor") / "data" / "boot_gaps.toml").read_text("utf-8"))
         gaps = tuple(
-            GapKind(g["id"], g["title"], _pattern(g, "before"), _pattern(g, "after"), g.get("both", False),
-                    g.get("blocks", False))
+            GapKind(
+                id=g["id"],
+                title=g["title"],
+                before=_pattern(g, "before"),
+                after=_pattern(g, "after"),
+                both=g.get("both", False),
+                blocks=g.get("blocks", False),
+            )
             for g in raw["gap"]
-        )  # fmt: skip
+        )
         stretches = tuple(
-            StretchKind(s["id"], s["title"], re.compile(s["from"]), re.compile(s["to"]), s.get("blocks", False))
+            StretchKind(
+                id=s["id"],
+                title=s["title"],
+                begins=re.compile(s["from"]),
+                ends=re.compile(s["to"]),
+                blocks=s.get("blocks", False),
+            )
             for s in raw["stretch"]
         )
     except (KeyError, ValueError, TypeError, re.error) as error:
@@ -74,17 +86,17 @@ def _pattern(raw: dict[str, Any], name: str) -> re.Pattern[str] | None:
 
 
 def gap_kinds() -> tuple[GapKind, ...]:
-    """All kinds of silences, in the file's order."""
+    """Return all kinds of silences, in the file's order."""
     return _tables()[0]
 
 
 def stretch_kinds() -> tuple[StretchKind, ...]:
-    """All kinds of stretches, in the file's order."""
+    """Return all kinds of stretches, in the file's order."""
     return _tables()[1]
 
 
 def ids() -> frozenset[str]:
-    """The ids of all kinds: what a change may name."""
+    """Return the ids of all kinds: those that a change may name."""
     return frozenset([kind.id for kind in gap_kinds()] + [kind.id for kind in stretch_kinds()])
 
 
@@ -97,7 +109,7 @@ Rows = Sequence[Initcall] | Sequence[Probe]
 
 
 def without_inner(gaps: Sequence[GapSpan]) -> list[GapSpan]:
-    """The gaps that count: a silence within a named stretch is part of it, and its own kind is the truer one, so a
+    """Return the gaps that count. A silence within a named stretch is part of it, and its own kind is the truer one: a
     stretch keeps what its named silences of other kinds leave."""
     stretches = [gap for gap in gaps if not gap.silent]
     kept: list[GapSpan] = []
@@ -111,7 +123,7 @@ def without_inner(gaps: Sequence[GapSpan]) -> list[GapSpan]:
 
 
 def with_own_time(gaps: Sequence[GapSpan], covered: Sequence[tuple[int, int]]) -> list[GapSpan]:
-    """The gaps with `own_us`: without what is `covered` by initcalls and probes, and, of stretches, without the named
+    """Return the gaps with `own_us`: without time `covered` by initcalls and probes. Stretches also lose the named
     silences of other kinds in them."""
     rows = []
     for gap in gaps:
@@ -127,7 +139,7 @@ def with_own_time(gaps: Sequence[GapSpan], covered: Sequence[tuple[int, int]]) -
 
 
 def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
-    """How much of a span lies in silences that a message explains."""
+    """Return how much of a span lies in silences that a message explains."""
     inner = merged(
         (max(g.start_us, start_us), min(g.end_us, end_us))
         for g in gaps
@@ -137,8 +149,8 @@ def named_within(gaps: Sequence[GapSpan], start_us: int, end_us: int) -> int:
 
 
 def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
-    """Where initcalls and probes of some length ran. What has both its lines holds a silence whole, or not at all, so
-    it is no shorter than one; a long log has a million such rows."""
+    """Return the spans in which initcalls and probes of some length ran. One with both its lines holds a silence whole,
+    or not at all, so it is no shorter than one. A long log has a million such rows."""
     return merged(
         (row.start_us, row.end_us)
         for rows in groups
@@ -150,7 +162,7 @@ def covered_by(groups: Sequence[Rows]) -> list[tuple[int, int]]:
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans in order, joined where they overlap."""
+    """Return the spans in order, joined where they overlap."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -161,7 +173,7 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def shared(spans: Sequence[tuple[int, int]], start: int, end: int) -> int:
-    """How much of a span lies in these, which are in order and apart from each other."""
+    """Return how much of a span lies in these, which are in order and apart from each other."""
     total = 0
     for left, right in spans[max(0, bisect.bisect_right(spans, (start, start)) - 1) :]:
         if left >= end:
@@ -183,8 +195,8 @@ COARSE_US = 1_000_000
 
 
 def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
-    """Where the boot ends as far as the files show: the end of the last phase; where that is open, the last event
-    before a silence that belongs to no boot. None where nothing has a time."""
+    """Return the end of the boot as far as the files show: the end of the last phase. Where that is open, it is the
+    last event before a silence that belongs to no boot. The result is None where nothing has a time."""
     ends = [p.end_us for p in phases if p.end_us is not None]
     starts = [p.start_us for p in phases if p.start_us is not None]
     opened = [p for p in phases if p.end_us is None and p.start_us is not None]
@@ -204,8 +216,8 @@ def shown_end(observed: Observed, phases: Sequence[PhaseSpan]) -> int | None:
 def gaps_of(
     observed: Observed, phases: Sequence[PhaseSpan], rows: Sequence[Rows], units: Sequence[Unit], end_us: int | None
 ) -> list[GapSpan]:
-    """The silences and stretches of the boot, by their start. Those that an initcall, a probe or units account for are
-    left out, unless a message explains them."""
+    """Return the silences and stretches of the boot, by their start. Those that an initcall, a probe or units account
+    for are left out, unless a message explains them."""
     covered = covered_by(rows)
     busy = merged((u.start_us, u.start_us + u.duration_us) for u in units if u.start_us is not None and u.duration_us)
     found = list(_stretches(observed, phases, end_us))

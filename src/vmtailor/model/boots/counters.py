@@ -65,16 +65,16 @@ class Totals:
         return self.early + self.kernel + self.user
 
     def since(self, earlier: Totals) -> Totals:
-        """What came on top of an earlier reading."""
+        """Return the counts on top of an earlier reading."""
         return Totals(
-            self.early - earlier.early, self.kernel - earlier.kernel, self.user - earlier.user,
-            self.ports - earlier.ports, self.mmio - earlier.mmio,
+            early=self.early - earlier.early, kernel=self.kernel - earlier.kernel, user=self.user - earlier.user,
+            ports=self.ports - earlier.ports, mmio=self.mmio - earlier.mmio,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OwnerCounts:
-    """What the user code of one owner executed, and the kernel since it ran last (its interrupts included)."""
+    """The instructions of one owner's user code, and of the kernel since it ran last (its interrupts included)."""
 
     owner: str
     kernel: int
@@ -128,11 +128,11 @@ class Blocks:
         return len(self.vaddr)
 
     def addresses(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, sorted, each once: what a symbolizer is asked about."""
+        """Return the addresses of all instructions of some blocks, sorted, each once: the question for a symbolizer."""
         return np.unique(self.instructions(blocks))
 
     def instructions(self, blocks: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """The addresses of all instructions of some blocks, block after block in the order given."""
+        """Return the addresses of all instructions of some blocks, block after block in the order given."""
         blocks = blocks[self.insns[blocks] > 0]
         counts = self.insns[blocks].astype(np.int64)
         if not len(counts):
@@ -162,10 +162,10 @@ class Counters:
     architecture: str = field(default_factory=presumed_name)
 
     def at(self, mark: str) -> Totals | None:
-        """The totals when a mark was first reached, or None."""
+        """Return the totals when a mark was first reached, or None."""
         return next((s.at_end for s in self.stretches if s.end == mark), None)
 
     @property
     def marks(self) -> tuple[tuple[str, Totals], ...]:
-        """The marks reached, in order."""
+        """Return the marks reached, in order."""
         return tuple((s.end, s.at_end) for s in self.stretches if s.end != END_MARK)

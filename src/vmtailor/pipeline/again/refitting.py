@@ -24,6 +24,7 @@ from vmtailor.base.text import plain
 from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.host import bundle_folder
 from vmtailor.drivers.host.bundle_folder import BundleFolder
+from vmtailor.drivers.kernel import kept_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.architecture import named
 from vmtailor.model.bundle import BASELINE_CONFIG, OBSERVED, PLAN, REQUESTS, TRACE
@@ -172,8 +173,9 @@ def _kernel(loaded: BundleFolder, trace: Trace, options: FitOptions) -> tuple[Ke
         kernel = packaged_baseline.provide(options.distribution, row, store, options.kernel)
         return kernel, SourceTree(Path(kernel.source_dir), kernel.source_digest)
     wanted = loaded.listed(BASELINE_CONFIG).sha256 if loaded.lists(BASELINE_CONFIG) else ""
-    for known in rebuilding.baselines_at_hand(store, loaded.bundle.kernel_version):
-        if known.release == trace.kernel_release and _has_config(known, wanted):
+    for known in kept_source.baselines(store):
+        same = (known.version, known.release) == (loaded.bundle.kernel_version, trace.kernel_release)
+        if same and _has_config(known, wanted):
             return known, rebuilding.source_of(loaded, store, options.distribution)
     kernel = packaged_baseline.provide(options.distribution, row, store, trace.kernel_release)
     return kernel, rebuilding.source_of(loaded, store, options.distribution)

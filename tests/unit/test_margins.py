@@ -26,7 +26,7 @@ from vmtailor.model.exercise import Exercise, Proof, Ready, ReadyKind, Step, Ste
 from vmtailor.model.margin import Margin, label
 from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.reach import Ask, Nearness, Reach, ReachedFile
-from vmtailor.pipeline import image_subject, margin_prices, reducing
+from vmtailor.pipeline import image_subject, margin_cost, reducing
 from vmtailor.pipeline.options import FitOptions
 from vmtailor.stages.plan import Wishes, find_demands, make_plan
 
@@ -254,10 +254,10 @@ def test_lacks_are_bounded() -> None:
 
 
 def test_system_calls_are_counted_from_the_facts() -> None:
-    none, all_of_them = margin_prices.calls(TREE.facts, {}), margin_prices.calls(TREE.facts, BASELINE)
+    none, all_of_them = margin_cost.calls(TREE.facts, {}), margin_cost.calls(TREE.facts, BASELINE)
     assert none < all_of_them == len(TREE.facts.table)
     without = {name: value for name, value in BASELINE.items() if name != "MEMBARRIER"}
-    assert margin_prices.calls(TREE.facts, without) == all_of_them - 1
+    assert margin_cost.calls(TREE.facts, without) == all_of_them - 1
 
 
 def test_explain_says_that_a_margin_keeps_it() -> None:

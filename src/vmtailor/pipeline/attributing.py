@@ -22,7 +22,7 @@ from vmtailor.base.notation import module_name
 from vmtailor.drivers.kernel import symbolizer
 from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.drivers.kernel.known_places import KnownPlaces
-from vmtailor.drivers.qemu import plugin_file
+from vmtailor.drivers.monitors import counts_file
 from vmtailor.model.boots.counters import Counters, SourceFrames
 from vmtailor.model.kernel import KernelBaseline
 from vmtailor.model.trace import LoadedModule, Trace
@@ -90,7 +90,7 @@ class Code:
 def attributed(subject: Subject[Any], record: Trace, folder: Path, tree: Tree) -> Attribution:
     """Say what every function, file and symbol of the baseline's kernel cost in the coverage boot."""
     code = Code.of(subject, tree)
-    counts = plugin_file.read(folder / record.coverage_file)
+    counts = counts_file.read(folder / record.coverage_file)
     where = attribution.addresses(counts)
     of_modules = code.table.in_modules(where)
     sections = [(module.name, name, at) for module in record.modules for name, at in module.sections]

@@ -28,7 +28,7 @@ from vmtailor.drivers.image.allowance import ImageLimits
 from vmtailor.drivers.image.flat_archive import FlatArchive
 from vmtailor.drivers.kernel import compiled_baseline, kernel_source
 from vmtailor.drivers.kernel.kernel_source import SourceTree
-from vmtailor.drivers.qemu import cpu_models, qemu_program
+from vmtailor.drivers.monitors import monitors
 from vmtailor.drivers.rootfs import initramfs, tracer_volume
 from vmtailor.model.architecture import Architecture, named, of_host, of_image, presumed
 from vmtailor.model.boots.boot import Boot
@@ -45,7 +45,7 @@ from vmtailor.model.plan import Plan, RootFormat
 from vmtailor.model.syscalls import ObservedCall, SyscallEvent
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
-from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_prices, reaching
+from vmtailor.pipeline import attributing, bundle_files, fit_sides, keys, margin_cost, reaching
 from vmtailor.pipeline.bundle_files import OwnFiles
 from vmtailor.pipeline.keys import content
 from vmtailor.pipeline.measured_machines import Ahead, Asked
@@ -242,7 +242,7 @@ class ImageSubject(Subject[ImageSeen]):
         self, found: Findings[ImageSeen], fitted: Fitted, tailored: Side, times: Times
     ) -> tuple[MarginPrice, ...]:
         with times.of("price"):
-            return margin_prices.prices(found, fitted, tailored, self.margins, all_of_them=self.options.price_margins)
+            return margin_cost.prices(found, fitted, tailored, self.margins, all_of_them=self.options.price_margins)
 
     def told(self, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> FitRun:
         seen = found.seen
@@ -255,7 +255,7 @@ class ImageSubject(Subject[ImageSeen]):
                 archive.files, archive.resolve, files, exposed, answered_ports(self.exercise)
             ),
             calls=strace_log.summarise(seen.events),
-            lacks=reach_symbols.lacks(seen.reached, margin_prices.enabled(fitted.plan).keys(), found.ran),
+            lacks=reach_symbols.lacks(seen.reached, margin_cost.enabled(fitted.plan).keys(), found.ran),
         )
 
     def seal(self, folder: Path, run: FitRun, found: Findings[ImageSeen], fitted: Fitted) -> None:
@@ -304,7 +304,7 @@ def prepare(options: FitOptions) -> ImageSubject:
     store = options.store
     temporary.require_usable()
     asked = named(options.architecture) if options.architecture else None
-    qemu_program.plugin_api((asked or of_host()).name)
+    monitors.usual().require_counting((asked or of_host()).name)
     settings = image_stage.ImageOptions(
         architecture=asked.image if asked is not None else "",
         authfile=options.authfile,
@@ -316,7 +316,7 @@ def prepare(options: FitOptions) -> ImageSubject:
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -361,7 +361,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
 def require_tools(row: Architecture) -> None:
     """What a fit for an architecture starts and compiles with is on this host. Raises HostError, with what to install,
     before anything long begins."""
-    qemu_program.plugin_api(row.name)
+    monitors.usual().require_counting(row.name)
     if not row.is_host:
         require_tool(f"{row.kernel.cross}gcc", row.kernel.cross_packages[0])
     guest_programs.of(row.name)

@@ -25,7 +25,7 @@ from vmtailor.drivers.distribution import packaged_baseline
 from vmtailor.drivers.guest import guest_programs
 from vmtailor.drivers.guest.attendant_volume import MODULES
 from vmtailor.drivers.image import image_packages
-from vmtailor.drivers.qemu import cpu_models, plugin_file
+from vmtailor.drivers.monitors import counts_file, monitors
 from vmtailor.model.architecture import Architecture, named
 from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.system_exercise import SystemExercise
@@ -170,7 +170,7 @@ class SystemSubject(DrivenSystem):
         with step("attribution of the baseline's cost"):
             return attributing.of_system(
                 Code.of(self, self.tree),
-                plugin_file.read(counts),
+                counts_file.read(counts),
                 modules_of(run.report.file(MODULES.name), ""),
                 lambda name: paths.get(name, ""),
                 symbol_in(self.source.path),
@@ -330,7 +330,7 @@ def prepared(options: FitOptions, found: OpenedSubject) -> SystemSubject:
     row = named(found.subject.architecture)
     options = _settled(options, found.subject, row)
     require_tools(row)
-    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
+    monitors.usual().require_cpu(row.name, options.machine, options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)

@@ -18,7 +18,8 @@ class Stopped(BaseException):
 
 
 class Stop:
-    """What stops one piece of work, and all that it begins in threads of its own (`above`: what it is part of)."""
+    """A switch that stops one piece of work and all that it begins in threads of its own. `above`: the switch of the
+    work that this one is part of."""
 
     def __init__(self, above: Stop | None = None) -> None:
         self._above = above
@@ -42,7 +43,7 @@ class Stop:
             self._above.check()
 
     def runs(self, process: subprocess.Popen[bytes]) -> None:
-        """A program of this work has been started."""
+        """Note that a program of this work has been started."""
         with self._lock:
             self._running.add(process)
             stopped = self._stopped
@@ -70,13 +71,13 @@ _current: ContextVar[Stop | None] = ContextVar("stop", default=None)
 
 
 def current_stop() -> Stop | None:
-    """What stops the work that runs here; None where nothing does but the end of this process."""
+    """Return the switch that stops the work running here; None where only the end of this process does."""
     return _current.get()
 
 
 @contextlib.contextmanager
 def stopped_by(stop: Stop) -> Iterator[None]:
-    """What is done within the block is stopped by this."""
+    """Let `stop` stop the work that is done within the block."""
     token = _current.set(stop)
     try:
         yield
@@ -115,7 +116,7 @@ class Beside(Generic[First]):
             self._error = error
 
     def wait(self) -> First:
-        """What came of it. Raises what it raised."""
+        """Return the result of the work. Raises what the work raised."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -129,7 +130,7 @@ class Beside(Generic[First]):
 
 @contextlib.contextmanager
 def beside(work: Callable[[], First]) -> Iterator[Beside[First]]:
-    """Begin work in another thread. What has not ended when the block is left is stopped: wait for it within."""
+    """Begin work in another thread, and stop it when the block is left. Wait for it within the block."""
     begun = Beside(work)
     try:
         yield begun

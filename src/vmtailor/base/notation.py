@@ -29,7 +29,7 @@ def parse_size(text: str, *, needs_unit: bool = False) -> int | None:
 
 
 def size_text(size: int) -> str:
-    """A size as options take it: 16G, 500M; what is no whole number of MiB in bytes."""
+    """Return a size as options take it: 16G, 500M. A size that is no whole number of MiB is in bytes."""
     for unit in ("G", "M"):
         if size >= _UNITS[unit] and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
@@ -37,7 +37,7 @@ def size_text(size: int) -> str:
 
 
 def mebibytes(size: int) -> str:
-    """A size in MiB, for records and messages: 256 MiB, 0.5 MiB."""
+    """Return a size in MiB, for records and messages: 256 MiB, 0.5 MiB."""
     return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size / (1 << 20):g} MiB"
 
 
@@ -45,20 +45,20 @@ _LEADING = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with, for comparison: `6.12.117-1~deb12` → (6, 12, 117); () when it begins
-    with none."""
+    """Return the numbers that a version begins with, for comparison: `6.12.117-1~deb12` → (6, 12, 117). The result is
+    () when it begins with none."""
     match = _LEADING.match(version)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def module_name(name: str) -> str:
-    """A module's name as the kernel has it: virtio_blk may live in virtio-blk.ko. Dash and underscore mean the same to
-    the kernel; so in aliases."""
+    """Return a module's name as the kernel has it: virtio_blk may live in virtio-blk.ko. The kernel treats dash and
+    underscore alike, also in aliases."""
     return name.replace("-", "_")
 
 
 def decoded_json(data: bytes | str) -> Any | None:
-    """What the text says; None where it is no JSON, no UTF-8, or nested deeper than can be read."""
+    """Return the value of a JSON text; None where it is no JSON, no UTF-8, or nested deeper than can be read."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -66,7 +66,7 @@ def decoded_json(data: bytes | str) -> Any | None:
 
 
 def finite_json(value: object) -> float | None:
-    """A number in it; None where it is none, or beyond what a float can be."""
+    """Return a number of a JSON document as a float; None where it is no number, or beyond what a float can be."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

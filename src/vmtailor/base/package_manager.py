@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How this host installs packages, for hints. data/distributions.toml has the commands."""
+"""Name the commands with which this host installs packages, for hints. data/distributions.toml has the commands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from importlib import resources
 
 @cache
 def host_ids() -> tuple[str, ...]:
-    """What this host's distribution calls itself, and then what it is like: `ubuntu`, `debian`. Empty when it does not
-    say (os-release)."""
+    """Return the names of this host's distribution, and then of those that it is like: `ubuntu`, `debian`. The result
+    is empty when os-release names none."""
     try:
         facts = platform.freedesktop_os_release()
     except OSError:
@@ -21,8 +21,9 @@ def host_ids() -> tuple[str, ...]:
 
 
 def install_command(*packages: str, ids: tuple[str, ...] | None = None, sure: bool = False) -> str:
-    """The command that installs packages, which are named as in data/tools.toml, on this host (or on one that calls
-    itself `ids`). `sure`: it does not ask back. A sentence where the host's command is not known."""
+    """Return the command that installs packages on this host, or on one that calls itself `ids`. Packages are named as
+    in data/tools.toml. `sure`: the command does not ask back. A sentence is returned where the host's command is not
+    known."""
     table = tomllib.loads(resources.files("vmtailor").joinpath("data", "distributions.toml").read_text("utf-8"))
     names = " ".join(packages)
     for name in host_ids() if ids is None else ids:

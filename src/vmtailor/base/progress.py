@@ -17,7 +17,7 @@ _QUIET_S = 30.0
 
 
 def tell(text: str) -> None:
-    """A line about what comes next, between two pieces of work."""
+    """Print a line about what comes next, between two pieces of work."""
     output.note(text)
 
 

@@ -28,8 +28,8 @@ def block(text: str) -> str:
 
 
 def json_plain(text: str) -> str:
-    """A JSON text whose strings cannot steer a terminal either, and that every encoding can carry: the same document,
-    with those characters escaped."""
+    """Return a JSON text whose strings cannot steer a terminal, and that every encoding can carry. The document is
+    equal; those characters are escaped."""
     return _STEERS.sub(_escape, text)
 
 
@@ -39,7 +39,7 @@ def encodable(text: str) -> str:
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: `1 repair`, `2 repairs`."""
+    """Return a number with its noun: `1 repair`, `2 repairs`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
@@ -66,19 +66,19 @@ _TITLE = "--- "
 
 
 def screen_rows(line: str, width: int = WIDTH) -> int:
-    """How many lines of a screen a line takes."""
+    """Return how many lines of a screen a line takes."""
     return max(1, -(-len(line) // width))
 
 
 def fits_screen(lines: list[str]) -> bool:
-    """Whether all of it can be shown."""
+    """Return whether the whole text can be shown."""
     return sum(screen_rows(line) for line in lines) <= LINES
 
 
 def excerpt(lines: list[str]) -> list[str]:
-    """What takes at most LINES lines of a screen: each line cut to WIDTH, the first, which says what failed, to
-    FIRST_ROWS times that. What stands before the first title is what failed, and loses its end; of the other parts the
-    end tells more. A part that is shorter leaves its room to the others."""
+    """Return an excerpt that takes at most LINES lines of a screen. Each line is cut to WIDTH, the first, which says
+    what failed, to FIRST_ROWS times that. The part before the first title loses its end; the other parts lose their
+    beginnings. A shorter part leaves its room to the others."""
     if fits_screen(lines):
         return lines
     first_width = FIRST_ROWS * WIDTH

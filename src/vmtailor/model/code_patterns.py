@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a processor family's machine code looks: what reach reads programs by."""
+"""The look of a processor family's machine code: reach reads programs by it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pattern:
-    """How one kind of instruction looks: the 8 bytes from its first on, read as a little-endian number, are `value`
-    under `mask`. Its operand are the `bits` bits from bit `low` on, signed, times 2^`shift`; what it names lies at the
-    operand plus `base`, counted from the instruction's own address unless it is `absolute`."""
+    """The look of one kind of instruction: the 8 bytes from its first on, read as a little-endian number, are `value`
+    under `mask`. Its operand are the `bits` bits from bit `low` on, signed, times 2^`shift`. It names the operand plus
+    `base`, counted from the instruction's own address unless it is `absolute`."""
 
     value: int
     mask: int
@@ -55,13 +55,13 @@ class PatternPair:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """How programs ask the kernel in machine code. `elf_machine`: the number in ELF headers; `capstone`: the library's
-    names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
+    """The machine code by which programs ask the kernel. `elf_machine`: the number in ELF headers; `capstone`: the
+    library's names for processor and mode, without CS_ARCH_ and CS_MODE_; `unit`: instructions lie at multiples of it.
 
-    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number`: the register
-    that says which call it is; `result`: the one that its answer is in, where it is not `number`; `stack`: the one that
-    points to the stack; `arguments`: those of C functions; `kept`: those that functions keep; `registers`: the
-    narrower names of each that has some.
+    `system_call`: the instruction's bytes, in hex, and `system_call_word` as it is written. `number`: the register that
+    says which call it is; `result`: the one that its answer is in, where it is not `number`; `stack`: the one that
+    points to the stack; `arguments`: those of C functions; `kept`: those that functions keep; `registers`: the narrower
+    names of each that has some.
 
     `moves`, `clears` (of a register and itself), `pushes`, `pops`, `calls`, `reads` (they write no register), `leaves`:
     the words of such instructions; `both`: of those that write two registers. `writes_base`: an operand in memory may

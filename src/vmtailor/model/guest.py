@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest said about itself on the wire."""
+"""The guest's own words on the wire."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class GuestReport:
     stdout_sha256: str = ""
 
     def mark(self, name: str) -> GuestMark | None:
-        """The first mark of a name, or None."""
+        """Return the first mark of a name, or None."""
         return next((mark for mark in self.marks if mark.name == name), None)
 
     def file(self, name: str) -> str:
-        """The text of a file the guest sent, or an empty string."""
+        """Return the text of a file the guest sent, or an empty string."""
         return next((text for found, text in self.files if found == name), "")
 
     @property

@@ -81,9 +81,9 @@ class ObservedCall:
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """What was refused, most often first. Image and kernel say which machine it was seen in (`kernel_sha256`: of the
-    kernel's file). `untold`: refused calls of further kinds, for which there was no room. `whole`: the last counts
-    have come; otherwise the machine was ended before, and calls may have been refused more often."""
+    """The refused calls, most often first. Image and kernel name the machine (`kernel_sha256`: of the kernel's file).
+    `untold`: refused calls of further kinds, for which there was no room. `whole`: the last counts have come; otherwise
+    the machine was ended before, and calls may have been refused more often."""
 
     SCHEMA: ClassVar[str] = "vmtailor/observed/1"
 

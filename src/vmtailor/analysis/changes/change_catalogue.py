@@ -112,7 +112,7 @@ class Way:
 
 @dataclass(frozen=True)
 class InTimeline:
-    """Where a saving is read from in a timeline: names of rows, as whole patterns."""
+    """The rows of a timeline that a saving is read from: names, as whole patterns."""
 
     processes: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -125,8 +125,8 @@ class InTimeline:
 
 @dataclass(frozen=True)
 class InCost:
-    """Where a saving in instructions is read from in a boot's cost, as whole patterns. A function counts once, by its
-    symbol, its file or its name; an initcall with all that it called."""
+    """The rows of a boot's cost that a saving in instructions is read from, as whole patterns. A function counts once,
+    by its symbol, its file or its name; an initcall with all that it called."""
 
     symbols: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class Candidate:
 
     @property
     def single(self) -> tuple[Candidate, ...]:
-        """Each of its parts by itself, or itself."""
+        """Return each of its parts by itself, or itself."""
         return self.parts or (self,)
 
 
@@ -184,11 +184,11 @@ def _match(raw: dict[str, Any]) -> Match:
     if raw["kind"] not in MATCH_KINDS:
         raise ValueError(f"unknown kind of match {raw['kind']!r}")
     return Match(
-        raw["kind"],
-        re.compile(raw["pattern"]),
-        int(raw.get("min_us", 0)),
-        re.compile(raw["to"]) if "to" in raw else None,
-        re.compile(raw["value"]) if "value" in raw else None,
+        kind=raw["kind"],
+        pattern=re.compile(raw["pattern"]),
+        min_us=int(raw.get("min_us", 0)),
+        to=re.compile(raw["to"]) if "to" in raw else None,
+        value=re.compile(raw["value"]) if "value" in raw else None,
     )
 
 
@@ -201,8 +201,8 @@ def _value(raw: object) -> str | None:
 
 
 def processors_of(raw: object) -> tuple[str, ...]:
-    """The families of processors that a change is for, as logs and rows call them; empty for "all". Raises TypeError
-    for what is neither."""
+    """Return the families of processors that a change is for, as logs and rows call them; empty for "all". Raises
+    TypeError for another value."""
     if raw == ALL_PROCESSORS:
         return ()
     if not isinstance(raw, list) or not raw or not all(isinstance(name, str) for name in raw):
@@ -211,7 +211,7 @@ def processors_of(raw: object) -> tuple[str, ...]:
 
 
 def is_for(entry: KnownChange, arch: str | None) -> bool:
-    """Whether a change is for a family of processors; for one that is not known it is taken to be."""
+    """Return whether a change is for a family of processors. An unknown family counts as one."""
     return not entry.processors or arch is None or arch in entry.processors
 
 
@@ -236,35 +236,35 @@ def read(path: Path) -> KnownChange:
         raw = tomllib.loads(path.read_text("utf-8"))
         ways = tuple(
             Way(
-                ChangeKind(w["kind"]),
-                w["what"],
-                w.get("from_version", ""),
-                w.get("until_version", ""),
-                (needs_of(w["needs"]),) if "needs" in w else (),
+                kind=ChangeKind(w["kind"]),
+                what=w["what"],
+                from_version=w.get("from_version", ""),
+                until_version=w.get("until_version", ""),
+                needs=(needs_of(w["needs"]),) if "needs" in w else (),
             )
             for w in raw["way"]
         )
         if raw["id"] != path.stem or raw["saving"] not in SAVINGS:
             raise ValueError("its id is not its file's name, or its saving is unknown")
         return KnownChange(
-            raw["id"],
-            raw["title"],
-            raw["looks"],
-            raw["costs"],
-            raw["risk"],
-            processors_of(raw["processors"]),
-            raw["saving"],
-            raw["confidence"],
-            raw.get("judged_on", ""),
-            raw.get("from_version", ""),
-            raw.get("until_version", ""),
-            raw.get("gone", ""),
-            ways,
-            tuple(_match(m) for m in raw["match"]),
-            tuple(_match(m) for m in raw.get("unless", ())),
-            tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
-            tuple(needs_of(n) for n in raw.get("needs", ())),
-            tuple(raw.get("published", ())),
+            id=raw["id"],
+            title=raw["title"],
+            looks=raw["looks"],
+            costs=raw["costs"],
+            risk=raw["risk"],
+            processors=processors_of(raw["processors"]),
+            saving=raw["saving"],
+            confidence=raw["confidence"],
+            judged_on=raw.get("judged_on", ""),
+            from_version=raw.get("from_version", ""),
+            until_version=raw.get("until_version", ""),
+            gone=raw.get("gone", ""),
+            ways=ways,
+            matches=tuple(_match(m) for m in raw["match"]),
+            unless=tuple(_match(m) for m in raw.get("unless", ())),
+            trials=tuple(_trial(t, raw["id"], raw["title"]) for t in raw.get("trial", ())),
+            needs=tuple(needs_of(n) for n in raw.get("needs", ())),
+            published=tuple(raw.get("published", ())),
         )
     except (KeyError, ValueError, TypeError, AttributeError, re.error) as error:
         raise VmtailorError(f"the catalogue's file {path.name} is wrong: {error}") from error
@@ -272,12 +272,12 @@ def read(path: Path) -> KnownChange:
 
 @functools.cache
 def catalogue() -> tuple[KnownChange, ...]:
-    """All changes, by id."""
+    """Return all changes, by id."""
     return tuple(read(path) for path in sorted(FOLDER.glob("*.toml")))
 
 
 def candidates() -> tuple[Candidate, ...]:
-    """All changes of the catalogue that can be tried."""
+    """Return all changes of the catalogue that can be tried."""
     return tuple(one for known in catalogue() for one in known.trials)
 
 
@@ -288,7 +288,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
 
 
 def in_range(version: str | None, from_version: str, until_version: str) -> bool:
-    """Whether a kernel lies in a range. One that is not known is taken to."""
+    """Return whether a kernel lies in a range. An unknown kernel counts as in it."""
     known = version_tuple(version) if version else ()
     if not known:
         return True

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be tried, from what a user types: ids of the catalogue, symbols with values, and several joined by `+`."""
+"""Choose the changes to try from what a user types: ids of the catalogue, symbols with values, and several joined by
+`+`."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ _SYSCTL = re.compile(r"(sysctl\.[a-z][\w./-]*)=([\w.,:/-]+)")
 
 
 def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
-    """What can be tried on a machine with an init of its own: by id, or by that of the catalogue's file; `all` for
-    every one; `sysctl.NAME=VALUE`. Raises UserInputError for one that is not there."""
+    """Return the changes to try on a machine with an init of its own: by id, or by that of the catalogue's file; `all`
+    for every one; `sysctl.NAME=VALUE`. Raises UserInputError for an unknown one."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
         if "+" in name:
@@ -44,9 +45,9 @@ def for_machine(wanted: Sequence[str]) -> tuple[Candidate, ...]:
 
 
 def for_system(wanted: Sequence[str], files: Sequence[tuple[str, str | None]] = ()) -> tuple[Candidate, ...]:
-    """What can be tried on a fitted system: words and units, by id, since whoever gives them up must know what they
-    are; and files of its disk, each a path with its content, None where none is to be there. Raises UserInputError for
-    another one, and for two contents of one file."""
+    """Return the changes to try on a fitted system: words and units, by id, since whoever gives them up must know what
+    they are. Files of its disk are each a path with its content, or None where none is to be there. Raises
+    UserInputError for another change, and for two contents of one file."""
     if "all" in wanted:
         raise UserInputError("all changes cannot be tried on a fitted system", hint="name those that you can live with")
     found = for_machine(wanted)
@@ -82,8 +83,8 @@ def _by_id(name: str) -> list[Candidate]:
 
 
 def for_bundle(wanted: Sequence[str], kernel_version: str) -> tuple[Candidate, ...]:
-    """What can be tried on a bundle: the same, `SYMBOL=VALUE`, and `ID/configuration`; `all` for every one that needs
-    no other kernel. Raises UserInputError for one that is not there."""
+    """Return the changes to try on a bundle: as `for_machine`, and `SYMBOL=VALUE`, and `ID/configuration`. `all` is
+    every one that needs no other kernel. Raises UserInputError for an unknown one."""
     chosen: dict[str, Candidate] = {}
     for name in wanted:
         chosen.update((one.change.id, one) for one in _for_bundle(name, kernel_version))
@@ -144,7 +145,8 @@ def together(name: str, changes: Sequence[Change]) -> Change:
 
 
 def not_for(change: Change, architecture: str) -> str:
-    """Why a change of the catalogue is none for a family of processors; "" where it is, or is no such change."""
+    """Return why a change of the catalogue does not suit a family of processors; "" where it does, or is no such
+    change."""
     entries = [entry for entry in catalogue() if f"advice:{entry.id}" in {one.reference for one in change.reasons}]
     for entry in entries:
         settings = {(one.kind, one.name) for one in change.settings}
@@ -157,7 +159,7 @@ def not_for(change: Change, architecture: str) -> str:
 
 
 def obstacle(change: Change) -> str:
-    """Why a change cannot be made on any bundle's machine; "" where it can."""
+    """Return why a change cannot be made on any bundle's machine; "" where it can."""
     return next((why for setting in change.settings if (why := _obstacle(setting))), "")
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from vmtailor.analysis.bootlog.silences import named_within
 from vmtailor.analysis.changes.change_catalogue import Candidate
-from vmtailor.analysis.signs.gaps import named_within
 from vmtailor.analysis.statistics import boot_statistics
 from vmtailor.model.boots.boot_cost import BootCost
 from vmtailor.model.boots.timeline import PhaseName, Timeline
@@ -25,12 +25,12 @@ Predict = Callable[[Candidate], tuple[Effect, ...]]
 
 
 def expected_effects(figure: Figure, saving: float | None, source: str) -> tuple[Effect, ...]:
-    """A saving as the effect that is expected."""
+    """Return a saving as the effect that is expected."""
     return () if saving is None else (exact(figure, -saving, source),)
 
 
 def expected_seconds(candidate: Candidate, timeline: Timeline) -> tuple[float | None, str]:
-    """The saving to expect, in seconds of the timeline's clock, and what it was read from; None where nothing tells."""
+    """Return the saving to expect, in seconds of the timeline's clock, and its source; None where nothing tells."""
     return _sum([_seconds(one, timeline) for one in candidate.single])
 
 
@@ -75,8 +75,8 @@ def _sum(parts: Sequence[tuple[float | None, str]]) -> tuple[float | None, str]:
 
 
 def expected_instructions(candidate: Candidate, cost: BootCost) -> tuple[float | None, str]:
-    """The saving to expect, in instructions from kernel entry to init, and what it was read from; None where nothing
-    tells. To leave initcalls out the kernel looks up the name of every one, which is taken off."""
+    """Return the saving to expect, in instructions from kernel entry to init, and its source; None where nothing tells.
+    To leave initcalls out the kernel looks up the name of every one; that cost is taken off."""
     saving, source = _sum([_saved(part, cost) for part in candidate.single])
     if saving is not None and any(setting.name == BLACKLIST for setting in candidate.change.settings):
         saving -= NAME_LOOKUP * len(cost.initcalls)
@@ -114,7 +114,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class TrialRun:
-    """What ran: why it did not work (nothing, if it did), and its figures, the one that is judged by first."""
+    """A run of a trial: why it did not work (empty, if it did), and its figures, the one that is judged by first."""
 
     failures: tuple[str, ...] = ()
     samples: tuple[Samples, ...] = ()
@@ -128,10 +128,10 @@ NOTHING = TrialRun()
 
 
 def judge(change: Change, before: TrialRun, after: TrialRun) -> Change:
-    """The change with what was measured of it, a verdict, and what no longer works.
+    """Return the change with its measured effects, a verdict, and what no longer works.
 
-    What works only without it is worse, what works only with it is better; where neither works, nothing is decided.
-    Otherwise the first figure of the run decides: less is better."""
+    A change is worse if the machine works only without it, and better if only with it. If neither works, nothing is
+    decided. Otherwise the first figure of the run decides: less is better."""
     measured = tuple(e for one in after.samples if (e := effect(one.figure, before.values(one.figure), one.values)))
     if after.failures:
         verdict = Verdict.UNDECIDED if before.failures else Verdict.WORSE
@@ -151,4 +151,4 @@ def effect(figure: Figure, before: Sequence[float], after: Sequence[float]) -> E
     if found is None:
         return None
     saving, low, high = found
-    return Effect(figure, -saving, -high, -low, UNITS[figure])
+    return Effect(figure=figure, value=-saving, low=-high, high=-low, unit=UNITS[figure])

@@ -26,13 +26,13 @@ MEANING = {
 
 
 def cause_of(symbol: Change) -> Cause | None:
-    """The cause that a symbol counts under; None where no reason is on record."""
+    """Return the cause that a symbol counts under; None where no reason is on record."""
     found = {reason.cause for reason in symbol.reasons}
     return next((cause for cause in ORDER if cause in found), None)
 
 
 def counts(symbols: Iterable[Change]) -> dict[Cause, int]:
-    """How many kept symbols with a prompt each cause has; every cause is there."""
+    """Return how many kept symbols with a prompt each cause has; every cause is there."""
     found = Counter(cause_of(symbol) for symbol in symbols if symbol.is_kept and symbol.setting.chosen)
     return {cause: found[cause] for cause in ORDER}
 
@@ -63,7 +63,7 @@ class PlanDifference:
 
 
 def between(before: Plan, after: Plan) -> PlanDifference:
-    """What has to be done to the first plan to have the second. Symbols with a prompt come first, by name."""
+    """Return the changes that turn the first plan into the second. Symbols with a prompt come first, by name."""
     old, new = _set(before), _set(after)
     words_old, words_new = {w.id: w for w in before.words}, {w.id: w for w in after.words}
     return PlanDifference(

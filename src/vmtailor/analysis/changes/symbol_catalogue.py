@@ -65,9 +65,9 @@ _WHEN_KEYS = {
 
 @dataclass(frozen=True)
 class Situation:
-    """What the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`. `own_init`: the
-    root has an init of its own; `partitioned`: it is a partition of its disk; `modules`: some of it stays
-    a module."""
+    """The situation that the conditions of the catalogue are held against. `kernel_version` is such as `6.12.117`.
+    `own_init`: the root has an init of its own; `partitioned`: it is a partition of its disk; `modules`: some of it
+    stays a module."""
 
     machine: str
     root_format: RootFormat
@@ -83,7 +83,7 @@ class Situation:
 
     @property
     def bus(self) -> Bus:
-        """Where the machine has its virtio devices."""
+        """Return where the machine has its virtio devices."""
         return architectures.named(self.architecture).board_named(self.machine).bus
 
 
@@ -105,7 +105,7 @@ class When:
     modules: bool | None = None
 
     def holds(self, situation: Situation) -> bool:
-        """True when every condition given holds in `situation`."""
+        """Return True when every condition given holds in `situation`."""
         flags = (
             (self.network, situation.network),
             (self.terminal, situation.terminal),
@@ -148,15 +148,15 @@ class Catalogue:
     entries: tuple[CatalogueEntry, ...]
 
     def chosen(self, situation: Situation) -> tuple[CatalogueEntry, ...]:
-        """The entries whose conditions hold, in file order."""
+        """Return the entries whose conditions hold, in file order."""
         return tuple(e for e in self.entries if e.when.holds(situation))
 
 
 def in_bounds(bounds: str, version: str) -> bool:
-    """Whether `version` meets every bound of a list such as `>=6.2,<6.13`. An empty list is met.
+    """Return whether `version` meets every bound of a list such as `>=6.2,<6.13`. An empty list is met.
 
-    Only as many parts are compared as the bound has: 6.12.117 meets `<=6.12`. Raises ValueError for a malformed bound.
-    """
+    Only as many parts are compared as the bound has: 6.12.117 meets `<=6.12`. Raises ValueError for a malformed
+    bound."""
     found = version_key(version)
     for part in filter(None, (p.strip() for p in bounds.split(","))):
         match = _BOUND.match(part)
@@ -197,13 +197,13 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
     except (ValueError, msgspec.ValidationError) as error:
         raise UserInputError(f"{where}: {error}") from error
     return CatalogueEntry(
-        cause,
-        name,
-        row["reason"].strip(),
-        tuple(symbols.items()),
-        tuple(words),
-        when,
-        bool(row.get("if_possible", False)),
+        cause=cause,
+        id=name,
+        reason=row["reason"].strip(),
+        symbols=tuple(symbols.items()),
+        words=tuple(words),
+        when=when,
+        if_possible=bool(row.get("if_possible", False)),
     )
 
 
@@ -227,18 +227,17 @@ def _files(folder: Traversable | Path) -> Iterable[Traversable | Path]:
 
 
 def of_architecture(row: architectures.Architecture, cause: Cause) -> list[CatalogueEntry]:
-    """The entries that one architecture brings along; they hold for it alone."""
+    """Return the entries that one architecture brings along; they hold for it alone."""
     tables = row.platform if cause is Cause.PLATFORM else row.policy
     found = [_entry(cause, table, f"architectures/{row.name}.toml") for table in tables]
     return [replace(one, when=replace(one.when, arch=(row.name,))) for one in found]
 
 
 def load(root: Traversable | Path | None = None, *, architecture: str | None = None) -> Catalogue:
-    """The catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`), with the
-    entries of one architecture, or of all.
+    """Return the catalogue that comes with the program, or the one under `root` (folders `platform` and `policy`), with
+    the entries of one architecture, or of all.
 
-    Raises UserInputError when a file is malformed or two entries have one reference.
-    """
+    Raises UserInputError when a file is malformed or two entries have one reference."""
     rows = architectures.every() if architecture is None else (architectures.named(architecture),)
     base = root if root is not None else resources.files("vmtailor") / "data"
     entries: list[CatalogueEntry] = []
@@ -255,8 +254,8 @@ def load(root: Traversable | Path | None = None, *, architecture: str | None = N
 
 
 def of_margin(margin: Margin, root: Traversable | Path | None = None) -> Catalogue:
-    """What a margin keeps that is a list of ours; nothing for one that is read from the image. An entry's id begins
-    with the margin's name. Raises UserInputError as `load` does."""
+    """Return the entries that a margin keeps, where it is a list of ours; none for one that is read from the image. An
+    entry's id begins with the margin's name. Raises UserInputError as `load` does."""
     base = root if root is not None else resources.files("vmtailor") / "data"
     file = base / "margins" / f"{margin.value}.toml"
     if not file.is_file():

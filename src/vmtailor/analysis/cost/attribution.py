@@ -51,8 +51,8 @@ class AttributedCost:
 
 @dataclass(frozen=True)
 class SymbolCost:
-    """What the code under one configuration symbol cost in a trace: in all of it, and on the way to init, without loops
-    that only emulation causes. `evidence` says where it was seen: the costliest functions first."""
+    """The cost of the code under one configuration symbol in a trace: in all of it, and on the way to init, without
+    loops that only emulation causes. `evidence` names the places, the costliest functions first."""
 
     instructions: int
     evidence: tuple[Evidence, ...] = ()
@@ -83,7 +83,14 @@ class Attribution:
         for symbol, total in sums.items():
             best = sorted(places[symbol].items(), key=lambda item: (-item[1], item[0]))[:3]
             evidence = tuple(
-                Evidence(EvidenceKind.CODE, function, Strength.RAN, f"coverage:{function}", count, file)
+                Evidence(
+                    kind=EvidenceKind.CODE,
+                    key=function,
+                    strength=Strength.RAN,
+                    where=f"coverage:{function}",
+                    count=count,
+                    detail=file,
+                )
                 for (file, function), count in best
             )
             found[symbol] = SymbolCost(total, evidence, net[symbol])
@@ -100,7 +107,8 @@ class Conditions:
     _paths: dict[str, str] = field(default_factory=dict)
 
     def path(self, noted: str) -> str:
-        """The path in the tree of a file as the compiler noted it: its longest ending, by folders, that exists."""
+        """Return the path in the tree of a file as the compiler noted it: its longest ending, by folders, that
+        exists."""
         if noted not in self._paths:
             parts = posixpath.normpath(noted).strip("/").split("/")
             ends = ("/".join(parts[i:]) for i in range(len(parts)))
@@ -121,7 +129,7 @@ class Conditions:
         return line_conditions(text, tristates), enabled_blocks(text, tristates)
 
     def at(self, frame: SourceFrame) -> Expr:
-        """The condition under which the code of a frame is compiled."""
+        """Return the condition under which the code of a frame is compiled."""
         path = self.path(frame.file)
         found = self._file(path) if path else None
         if found is None:
@@ -286,7 +294,7 @@ NAMED = 3
 
 
 def phase_of(stretch: Stretch) -> str:
-    """The phase of a stretch: from kernel entry to init, or not."""
+    """Return the phase of a stretch: from kernel entry to init, or not."""
     return TO_INIT if stretch.begin in (KERNEL_MARK, START_KERNEL_MARK) else ""
 
 
@@ -301,13 +309,16 @@ def by_table(counters: Counters, table: SymbolTable) -> Attribution:
             for place, executed in zip(index.tolist(), stretch.executed[inside].tolist(), strict=True):
                 costs[table.names[place] if place >= 0 else ""] += executed
     unknown = costs.pop("", 0)
-    rows = tuple(AttributedCost(TO_INIT, name, "", "", count) for name, count in costs.items())
+    rows = tuple(
+        AttributedCost(phase=TO_INIT, function=name, file="", symbol="", instructions=count)
+        for name, count in costs.items()
+    )
     return Attribution(rows, {TO_INIT: unknown}, {TO_INIT: unknown + sum(row.instructions for row in rows)})
 
 
 def rows_of(release: str, counters: Counters, attribution: Attribution) -> BootCost:
-    """The cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises GuestError
-    when it never came to the last one."""
+    """Return the cost of a boot that was counted with marks at kernel entry, start_kernel and INIT_MARK. Raises
+    GuestError when it never came to the last one."""
     begin, end = counters.at(KERNEL_MARK), counters.at(INIT_MARK)
     if begin is None or end is None:
         raise GuestError("the kernel did not come as far as init while instructions were counted")
@@ -370,5 +381,14 @@ def _initcalls(
         place = places.get(span.name)
         file, symbol = (place.file, place.symbol) if place else ("", "")
         accesses = span.cost.ports + span.cost.mmio
-        found.append(CostOfInitcall(span.name, file, symbol, at - begin, span.cost.executed, accesses))
+        found.append(
+            CostOfInitcall(
+                name=span.name,
+                file=file,
+                symbol=symbol,
+                at=at - begin,
+                instructions=span.cost.executed,
+                device_accesses=accesses,
+            )
+        )
     return tuple(sorted(found, key=lambda i: (-i.instructions, i.at)))

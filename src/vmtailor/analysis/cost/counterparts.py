@@ -19,13 +19,14 @@ _FUNCTION = re.compile(r"^([0-9a-fA-F]{8,16}) [tTwW] (\S+)$", re.MULTILINE)
 
 
 def functions(system_map: str) -> tuple[Named, ...]:
-    """All functions that a System.map names."""
+    """Return all functions that a System.map names."""
     return tuple((name, int(at, 16)) for at, name in _FUNCTION.findall(system_map))
 
 
 def counterparts(mine: Iterable[Named], theirs: Iterable[Named]) -> tuple[dict[int, int], tuple[str, ...]]:
-    """Where the functions at the addresses of `mine` begin in `theirs`, and the names that are not as often in both.
-    Local functions of one name are told apart by their order: both kernels are linked from the same files in turn."""
+    """Return the begins in `theirs` of the functions at the addresses of `mine`, and the names that are not as often in
+    both. Local functions of one name are told apart by their order: both kernels are linked from the same files in
+    turn."""
     there = _by_name(theirs)
     found: dict[int, int] = {}
     lacking = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a machine's memory goes: from the kernel's own account at its start, and from init's after the load."""
+"""Account for a machine's memory: from the kernel's own log at its start, and from init's account after the load."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _OBJECTS = ("Slab", "KernelStack", "PageTables", "Percpu")
 
 
 def use(machine_bytes: int, kernel_log: str, account: str) -> MemoryUse | None:
-    """Where the memory of a machine went. `kernel_log`: of its boot; `account`: what init sent of it (the guest's
-    /proc/meminfo where there is one, else `MemTotal`, `MemFree`, `Buffers` of sysinfo, in its form), after the load.
+    """Return the use of a machine's memory, part by part. `kernel_log`: of its boot; `account`: what init sent of it
+    (the guest's /proc/meminfo where there is one, else `MemTotal`, `MemFree`, `Buffers` of sysinfo, in its form), after
+    the load.
 
     None where either has nothing to say. The parts add up to `machine_bytes`."""
     start = _MEMORY.search(kernel_log)

@@ -94,14 +94,14 @@ class SymbolTable:
         return known.image_map if known.image_at is None or begin is None else begin - known.image_at
 
     def in_modules(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each address whether a module lies there, and not the kernel's image."""
+        """Return for each address whether a module lies there, and not the kernel's image."""
         known = named(self.architecture).addresses
         begin, end = self.addresses.get(_IMAGE_BEGIN, 0), self.addresses.get(_IMAGE_END, 0)
         there = (addresses >= np.uint64(known.modules_first)) & (addresses <= np.uint64(known.modules_last))
         return there & ~((addresses >= np.uint64(begin)) & (addresses < np.uint64(end)))
 
     def in_firmware(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each address below the kernel's half whether firmware that stays lies there."""
+        """Return for each address below the kernel's half whether firmware that stays lies there."""
         known = named(self.architecture).addresses
         there = (addresses >= np.uint64(known.firmware_first)) & (addresses <= np.uint64(known.firmware_last))
         return there & (known.firmware_last > 0)
@@ -115,13 +115,13 @@ class SymbolTable:
         return found
 
     def in_image(self, address: int) -> str:
-        """The function of the kernel's image that an address lies in, or "": in a module, or in none."""
+        """Return the function of the kernel's image that an address lies in, or "": in a module, or in none."""
         where = np.array([address], np.uint64)
         index = -1 if self.in_modules(where)[0] else int(self.index_of(where)[0])
         return self.names[index] if index >= 0 else ""
 
     def name_of(self, address: int) -> str:
-        """The function that an address lies in, or UNKNOWN."""
+        """Return the function that an address lies in, or UNKNOWN."""
         index = int(self.index_of(np.array([address], np.uint64))[0])
         return self.names[index] if index >= 0 else UNKNOWN
 
@@ -166,7 +166,7 @@ def activity_spans(table: SymbolTable) -> tuple[CodeSpan, ...]:
 
 
 def times_begun(counters: Counters, activity: str) -> tuple[Totals, ...]:
-    """The totals at each begin of an activity."""
+    """Return the totals at each begin of an activity."""
     return tuple(span.at for span in counters.spans if span.name == activity + _BEGIN)
 
 
@@ -189,7 +189,7 @@ def periods(counters: Counters, activity: str) -> tuple[tuple[Totals, Totals], .
 
 @dataclass(frozen=True)
 class SpanCost:
-    """What ran from one passage of a span to the next span's, in order of time. `at`: the totals when it began."""
+    """The cost from one passage of a span to the next span's, in order of time. `at`: the totals when it began."""
 
     name: str
     at: Totals
@@ -197,16 +197,16 @@ class SpanCost:
 
 
 def span_costs(counters: Counters) -> tuple[SpanCost, ...]:
-    """Every span that was passed, with its inclusive cost; the last one, which nothing ended, is left out. Those of
-    activities end none."""
+    """Return every span that was passed, with its inclusive cost. The last one, which nothing ended, is left out; those
+    of activities end none."""
     passed = [span for span in counters.spans if not span.name.endswith((_BEGIN, _END))]
     pairs = pairwise(passed)
     return tuple(SpanCost(a.name, a.at, b.at.since(a.at)) for a, b in pairs)
 
 
 def initcall_costs(counters: Counters) -> tuple[SpanCost, ...]:
-    """What each initcall cost, with all it called. Not only initcalls call those functions: passages before the first
-    do_one_initcall are left out."""
+    """Return the cost of each initcall, with all it called. Not only initcalls call those functions: passages before
+    the first do_one_initcall are left out."""
     return tuple(
         after
         for before, after in zip(span_costs(counters), span_costs(counters)[1:], strict=False)
@@ -215,7 +215,7 @@ def initcall_costs(counters: Counters) -> tuple[SpanCost, ...]:
 
 
 def milestones(counters: Counters) -> tuple[Milestone, ...]:
-    """The marks reached, each where it was reached first, in order."""
+    """Return the marks reached, each where it was reached first, in order."""
     found: dict[str, Milestone] = {}
     for name, totals in counters.marks:
         found.setdefault(name, Milestone(name, executed=totals.executed))
@@ -223,7 +223,7 @@ def milestones(counters: Counters) -> tuple[Milestone, ...]:
 
 
 def phased(counters: Counters) -> Iterator[tuple[Phase, Stretch]]:
-    """Every stretch with its phase. A phase never comes back: a mark of an earlier one changes nothing."""
+    """Return every stretch with its phase. A phase never comes back: a mark of an earlier one changes nothing."""
     order = list(Phase)
     now = Phase.FIRMWARE
     for stretch in counters.stretches:
@@ -257,8 +257,8 @@ def phases(counters: Counters) -> tuple[PhaseCounts, ...]:
 
 
 def functions(counters: Counters, table: SymbolTable) -> tuple[FunctionCost, ...]:
-    """What each kernel function itself executed in each phase; firmware and code of no known function as one row each.
-    The rows of a phase add up to its kernel instructions, the client's share included."""
+    """Return what each kernel function itself executed in each phase; firmware and code of no known function as one row
+    each. The rows of a phase add up to its kernel instructions, the client's share included."""
     names = (*table.names, UNKNOWN, FIRMWARE)
     costs: dict[Phase, NDArray[np.int64]] = {}
     for phase, stretch in phased(counters):

@@ -18,7 +18,7 @@ _WIDE = {
 
 
 def wide(name: str) -> str:
-    """The name of the same call for programs of 64 bits; its own where there is no other."""
+    """Return the name of a call as programs of 64 bits have it; its own where there is no other."""
     return _WIDE.get(name, name)
 
 
@@ -47,10 +47,10 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
 
 
 def paths(event: SyscallEvent) -> tuple[str, ...]:
-    """The paths that a call names, absolute where the log tells the folder; a relative one without it stays relative.
+    """Return the paths that a call names, absolute where the log tells the folder; a relative one without it stays
+    relative.
 
-    An empty path stands for the descriptor itself (AT_EMPTY_PATH).
-    """
+    An empty path stands for the descriptor itself (AT_EMPTY_PATH)."""
     found = []
     for folder, position in _PATHS.get(wide(event.name), ()):
         if position >= len(event.args) or not event.args[position].startswith('"'):

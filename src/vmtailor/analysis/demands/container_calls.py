@@ -25,8 +25,8 @@ _MOST, _LONGEST = 1 << 16, 4096
 
 
 def placed(events: Iterable[SyscallEvent]) -> list[SyscallEvent]:
-    """The events, in the order in which they began; a relative path in those that worked is made absolute where the
-    process's folder is known: from a call that changed it, or from its parent's."""
+    """Return the events, in the order in which they began. A relative path in those that worked is made absolute where
+    the process's folder is known: from a call that changed it, or from its parent's."""
     folders: dict[int, str] = {}
     return [_placed(event, folders) for event in events]
 
@@ -75,7 +75,7 @@ def phases(report: GuestReport) -> tuple[tuple[str, float], ...]:
 
 
 def read(data: bytes, begins: Sequence[tuple[str, float]]) -> CallLog:
-    """The log of a requests boot. `begins`: what `phases` gave for it."""
+    """Return the log of a requests boot. `begins`: the result of `phases` for it."""
     log = strace_log.parse(data, begins)
     return replace(log, events=tuple(_of_container(placed(log.events))))
 
@@ -98,7 +98,7 @@ _PORT = re.compile(r"sin6?_port=htons\((\d{1,5})\)")
 
 
 def tcp_ports(events: Iterable[SyscallEvent]) -> frozenset[int]:
-    """The ports of the sockets on which `listen` succeeded. A port that the kernel chose is not among them."""
+    """Return the ports of the sockets on which `listen` succeeded. A port that the kernel chose is not among them."""
     bound: dict[str, int] = {}
     found = set()
     for event in events:
@@ -118,6 +118,7 @@ _OWN_USE = ("NETLINK_SOCK_DIAG", "NETLINK_INET_DIAG")
 
 
 def own_requests(requests: Iterable[str], events: Iterable[SyscallEvent]) -> tuple[str, ...]:
-    """Of the modules that the kernel asked for, those that the container's own calls (`events`) can have asked for."""
+    """Return the modules among those that the kernel asked for that the container's own calls (`events`) can have asked
+    for."""
     own = any(event.name == "socket" and event.args[2:3] and event.args[2] in _OWN_USE for event in events)
     return tuple(name for name in requests if own or not _SOCKET_DIAGNOSIS.fullmatch(name))

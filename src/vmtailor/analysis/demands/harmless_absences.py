@@ -46,7 +46,7 @@ class Harmless:
         return any(pattern.match(path) for pattern in self._patterns)
 
     def excuses(self, call: FailedCall) -> bool:
-        """Whether a failed call is such an absence: every path that it names is covered."""
+        """Return whether a failed call is such an absence: every path that it names is covered."""
         if call.error not in self.errors or (self.calls and call.name not in self.calls):
             return False
         named = [word for word in call.arguments.split(", ") if word.startswith("/")]
@@ -54,7 +54,7 @@ class Harmless:
 
     @property
     def is_of_calls(self) -> bool:
-        """Whether it is of calls as such, whatever they name."""
+        """Return whether it covers calls as such, whatever they name."""
         return not self.paths
 
 
@@ -69,7 +69,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
-    """All rows that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
+    """Return all rows that come with the program, or those of `folder`. Raises UserInputError when two have one id."""
     rows = tuple(row for origin, text in toml_files.texts("harmless", folder) for row in parse(text, origin))
     toml_files.require_unique((row.id for row in rows), "absences of data/harmless")
     return rows
@@ -77,7 +77,7 @@ def load(folder: Traversable | Path | None = None) -> tuple[Harmless, ...]:
 
 @cache
 def known() -> tuple[Harmless, ...]:
-    """The program's own rows, read once."""
+    """Return the program's own rows, read once."""
     return load()
 
 
@@ -95,10 +95,10 @@ def split(failed: Iterable[FailedCall]) -> tuple[tuple[FailedCall, ...], tuple[A
 
 
 def is_not_demanded(path: str) -> bool:
-    """Whether a path may be used without keeping what provides it."""
+    """Return whether a path may be used without keeping what provides it."""
     return any(not row.demanded and row.covers(path) for row in known())
 
 
 def call_is_not_demanded(name: str) -> bool:
-    """The same of a system call."""
+    """Return whether a system call may be used without keeping what provides it."""
     return any(not row.demanded and row.is_of_calls and name in row.calls for row in known())

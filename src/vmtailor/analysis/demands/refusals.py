@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container was refused in a run, and which of it the baseline would have given.
+"""Read the calls that a container was refused in a run, and find those that the baseline would have allowed.
 
-Init tells lines `NUMBER COUNT LINE` (a kind of refused call, with the tracer's line of its first one), `NUMBER COUNT`
-(how often by now), `0 COUNT` (calls of further kinds) and `end`. The lines come from a guest: anything may be in them.
-"""
+Init sends lines `NUMBER COUNT LINE`: a kind of refused call, with the tracer's line of its first one. `NUMBER COUNT`
+says how often by now, `0 COUNT` counts calls of further kinds, and `end` ends. The lines come from a guest: anything
+may be in them."""
 
 from __future__ import annotations
 
@@ -70,14 +70,19 @@ class Told:
             self._counts[number] = max(count, self._counts.get(number, 0))
 
     def calls(self) -> tuple[ObservedCall, ...]:
-        """The kinds of calls, most often refused first."""
+        """Return the kinds of calls, most often refused first."""
         found: dict[tuple[str, ...], ObservedCall] = {}
         for number, event in self._events.items():
             named = paths(event)
             one = ObservedCall(
-                event.name, event.args, signature(event), event.error, self._counts[number], event.task,
-                named[0] if named else "",
-            )  # fmt: skip
+                name=event.name,
+                args=event.args,
+                arguments=signature(event),
+                error=event.error,
+                count=self._counts[number],
+                task=event.task,
+                path=named[0] if named else "",
+            )
             key = (one.name, one.arguments, one.error, one.task)
             before = found.get(key)
             found[key] = one if before is None else replace(before, count=before.count + one.count)
@@ -100,8 +105,10 @@ class Refused:
 
 
 def event_of(call: ObservedCall, line: int = 0) -> SyscallEvent:
-    """The call as the parser of the tracer's log gives it."""
-    return SyscallEvent(line, 0, call.task, call.name, call.args, -1, call.error, 0.0)
+    """Return the call as the parser of the tracer's log gives it."""
+    return SyscallEvent(
+        line=line, pid=0, task=call.task, name=call.name, args=call.args, result=-1, error=call.error, seconds=0.0
+    )
 
 
 def judged(
@@ -111,7 +118,7 @@ def judged(
     here: Mapping[str, str],
     failed: Collection[tuple[str, str, str]] = (),
 ) -> tuple[Refused, ...]:
-    """The refused calls that a kernel's configuration may be why of.
+    """Return the refused calls that a kernel's configuration may cause.
 
     `demands` knows the source; `baseline` and `here` are configurations, name → value. `failed`: what failed alike on
     the baseline while it was traced: name, arguments and error."""
@@ -165,7 +172,7 @@ def _is_node(call: ObservedCall) -> bool:
 
 
 def speaks_of_kernel(call: ObservedCall) -> bool:
-    """Whether the error is one by which kernels say that they lack something."""
+    """Return whether the error is one by which kernels say that they lack something."""
     if call.error == "ENOTTY" and any(word in call.args for word in _WHETHER_A_TERMINAL):
         return False
     return call.error in MISSING or (call.error in _NO_SUCH and call.path.startswith(PSEUDO))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which symbols a request asks for by its name: a system call, a socket family, a pseudo-file. From the source's facts,
-and from the rules of data/demand where these do not tell."""
+"""Find the symbols that a request asks for by its name: a system call, a socket family, a pseudo-file. The source's
+facts tell; where they do not, the rules of data/demand do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREDENTIALS = frozenset({
 
 
 def family_name(word: str) -> str:
-    """A family as the source has it: without AF_ or PF_, and by one name."""
+    """Return a family as the source has it: without AF_ or PF_, and by one name."""
     family = word.removeprefix("AF_").removeprefix("PF_")
     return _SAME_FAMILY.get(family, family)
 
@@ -51,7 +51,7 @@ class AskedSymbols:
         return self.least(self.facts.condition("family", family))
 
     def protocol(self, family: str, name: str) -> tuple[str, ...]:
-        """What a protocol of a family needs beyond the family. `name`: `STREAM/TCP`, or a netlink protocol's."""
+        """Return what a protocol of a family needs beyond the family. `name`: `STREAM/TCP`, or a netlink protocol's."""
         kind = "netlink" if family == "NETLINK" else "protocol"
         have = self.family(family)
         return tuple(s for s in self.least(self.facts.condition(kind, name)) if s not in have and s != "IPV6")

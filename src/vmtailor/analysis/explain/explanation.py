@@ -21,8 +21,8 @@ MOST_TRIGGERS = 40
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the tree knows of one symbol: `dependency` as it is stated; `brought_in_by`, the calls, families and paths
-    that ask for it; for one that is out, `would_add`, what keeping it would bring along (itself first)."""
+    """The tree's knowledge of one symbol. `dependency` is as stated; `brought_in_by` has the calls, families and paths
+    that ask for it. `would_add`, for one that is out, has the symbols that keeping it would set (itself first)."""
 
     name: str
     known: bool
@@ -49,7 +49,8 @@ def explain(name: str, plan: Plan, facts: Facts, kconfig: Kconfig, rules: Rules)
 
 
 def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
-    """What would be set in addition if the symbol were kept, itself first. Empty when this tree cannot have it."""
+    """Return the symbols that would be set in addition if the symbol were kept, itself first. Empty when this tree
+    cannot have it."""
     closure = close(kconfig, [*plan.fragment, (name, "y")], baseline=plan.baseline)
     if any(item.name == name for item in closure.lost):
         return ()
@@ -58,7 +59,7 @@ def would_add(name: str, plan: Plan, kconfig: Kconfig) -> tuple[str, ...]:
 
 
 def triggers(name: str, facts: Facts, rules: Rules) -> tuple[str, ...]:
-    """What a program would have to do to demand the symbol: `system call epoll_create1`, `socket AF_INET6` …"""
+    """Return what a program would have to do to demand the symbol: `system call epoll_create1`, `socket AF_INET6` …"""
     words = {
         "family": "socket AF_{}", "netlink": "socket AF_NETLINK NETLINK_{}", "protocol": "socket of protocol {}",
         "filesystem": "mount of {}", "proc": "/proc/{}", "sysctl": "/proc/sys/{}", "device": "/dev/{}",
@@ -87,7 +88,8 @@ MOST_NAMES = 8
 
 
 def with_tree(found: Explained, known: Explanation) -> Explained:
-    """The answer with what the tree knows of the symbol. Ways in become exact: the very calls, families and paths."""
+    """Return the answer with the tree's knowledge of the symbol. Ways in become exact: the very calls, families and
+    paths."""
     facts = [*found.facts]
     if known.prompt:
         facts.append(("prompt", known.prompt))
@@ -101,7 +103,7 @@ def with_tree(found: Explained, known: Explanation) -> Explained:
 
 
 def outside_baseline(known: Explanation) -> Explained:
-    """The answer for a symbol of the tree that is neither kept nor part of the baseline."""
+    """Return the answer for a symbol of the tree that is neither kept nor part of the baseline."""
     summary = f"{known.name} is out: it is not in the baseline either, so nothing there can have used it"
     by_hand = f"your word: vmtailor fit … --keep {known.name}"
     return with_tree(Explained(known.name, NameKind.SYMBOL, Standing.OUT, summary, brings_in=(by_hand,)), known)

@@ -118,7 +118,7 @@ def strings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def constants(text: str) -> Iterator[str]:
-    """Names of constants that a header for programs defines."""
+    """Yield the names of constants that a header for programs defines."""
     yield from (m.group(1) for m in _MACRO.finditer(text))
     yield from (m.group(1) for m in _MEMBER.finditer(text))
 
@@ -129,12 +129,12 @@ def stubs(text: str) -> Iterator[tuple[str, int]]:
 
 
 def refusing(text: str) -> Iterator[tuple[str, int]]:
-    """The same in a C file, where they need not be inline."""
+    """Yield the functions of a C file that only refuse, where they need not be inline."""
     return ((m.group(1), m.start()) for m in _REFUSING.finditer(text))
 
 
 def names(text: str, known: Strings) -> Found:
-    """All names of a C file but the words of `case`s. `known`: macros of headers."""
+    """Yield all names of a C file but the words of `case`s. `known`: macros of headers."""
     yield from _fields(text, known)
     for kind, pattern, hint in _PLAIN:
         for match in pattern.finditer(text) if hint in text else ():
@@ -280,7 +280,7 @@ class AskedNames:
         return self.names.get(kind, {}).get(name, ())
 
     def name_of(self, kind: str, number: int) -> str:
-        """The first name with that number; empty for none."""
+        """Return the first name with that number; empty for none."""
         return next((name for name, value in self.numbers.get(kind, {}).items() if value == number), "")
 
 
@@ -380,7 +380,7 @@ def _numbers(read: Reader, arch: str) -> dict[str, dict[str, int]]:
 
 
 def files(source: Path, row: Architecture | None = None) -> tuple[list[str], list[str]]:
-    """The C files and the headers to search, each in a fixed order."""
+    """Return the C files and the headers to search, each in a fixed order."""
     more = [path for name in _MORE for path in _below(source, name, "*.c")]
     headers = [path for name in (*_UAPI, *_HEADERS) for path in _below(source, name, "*.h")]
     arch = f"arch/{(row or presumed()).kernel.source}/include/uapi/asm"
@@ -395,7 +395,8 @@ def _below(source: Path, name: str, pattern: str) -> Iterator[str]:
 
 
 def load(source: Path, facts: Facts, source_id: str, store: Store | None = None, *, row: Architecture) -> AskedNames:
-    """The record of the tree at `source`, from the store when `source_id` (what its content is named by) is known."""
+    """Return the record of the tree at `source`. It comes from the store when `source_id`, which names its content, is
+    known."""
 
     def fill(folder: Path) -> None:
         records.save(collect(facts, ksource_facts.reader(source), *files(source, row), row), folder / "asked.json")
@@ -405,5 +406,5 @@ def load(source: Path, facts: Facts, source_id: str, store: Store | None = None,
 
 
 def merged(condition: Iterable[Place]) -> Expr:
-    """The condition that any of the places is compiled."""
+    """Return the condition that any of the places is compiled."""
     return disjunction(*(parse(place.condition) for place in condition))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel stands to what is asked of it: which symbol, whether it is set, what is in the way, what helps."""
+"""Hold requests against a kernel: which symbol answers, whether it is set, what is in the way, what helps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AskedKernel:
 
     @classmethod
     def of_config(cls, name: str, symbols: Mapping[str, str]) -> AskedKernel:
-        """Of a .config: a symbol without a prompt, or one that is not set, is no wish of anybody."""
+        """Return the kernel of a .config. A symbol without a prompt, or one that is not set, is nobody's wish."""
         values = {n: v for n, v in symbols.items() if v in ("y", "m")}
         return cls(name, values, tuple((n, v) for n, v in symbols.items() if v != "n"))
 
@@ -72,7 +72,8 @@ class Finding:
 
 
 def needed(expression: Expr, values: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What has to be set beside `values` to make it true, the shortest way; None where setting makes nothing true."""
+    """Return the symbols to set beside `values` to make it true, the shortest way; None where no setting makes it
+    true."""
     if isinstance(expression, SymbolExpr):
         return () if expression.name in values else (expression.name,)
     if isinstance(expression, Equals):
@@ -90,8 +91,8 @@ def needed(expression: Expr, values: Mapping[str, str]) -> tuple[str, ...] | Non
 
 
 def main_symbol(names: Sequence[str], kconfig: Kconfig | None) -> str:
-    """The most special of some symbols: none of the others depends on it; of several one with a prompt, and the last:
-    the source's own order goes from folders to lines."""
+    """Return the most special of some symbols: none of the others depends on it. Of several, one with a prompt is
+    taken, and the last: the source's own order goes from folders to lines."""
     if not names:
         return ""
     if kconfig is None:
@@ -120,8 +121,8 @@ def _depends(name: str, kconfig: Kconfig) -> set[str]:
 def findings(
     asks: Iterable[Question], known: KnownSource, target: AskedKernel, most: int = 8, closed: int = _MOST_CLOSED
 ) -> tuple[Finding, ...]:
-    """The answers to all asks in their order, what the kernel lacks first; one for each symbol. `closed`: for how many
-    of them dependencies are worked out."""
+    """Return the answers to all requests, those that the kernel lacks first; one for each symbol. `closed`: for how
+    many of them dependencies are worked out."""
     found: dict[tuple[str, Has], Finding] = {}
     for ask in asks:
         for candidate in find(ask, known):
@@ -147,17 +148,25 @@ def _stand(candidate: Provider, known: KnownSource, target: AskedKernel) -> Find
         row = next((r for r in target.plan.gone if r.id == symbol), None) if target.plan is not None else None
         ran = row.saves(Figure.TRACE_INSTRUCTIONS) if row is not None else None
         return Finding(
-            candidate.ask, symbol, Has.OUT, text, candidate.place, (symbol, *rest),
-            why=_why_out(symbol, target), ran=ran,
+            ask=candidate.ask,
+            symbol=symbol,
+            has=Has.OUT,
+            condition=text,
+            place=candidate.place,
+            missing=(symbol, *rest),
+            why=_why_out(symbol, target),
+            ran=ran,
             prompt=known.kconfig.prompt(symbol) if known.kconfig is not None else "",
-        )  # fmt: skip
+        )
     wanted = asked_for(candidate.condition, target.values)
     symbol = main_symbol(wanted, known.kconfig)
     if not symbol:
-        return Finding(candidate.ask, "", Has.ALWAYS, text, candidate.place)
+        return Finding(ask=candidate.ask, symbol="", has=Has.ALWAYS, condition=text, place=candidate.place)
     modules = [name for name in wanted if target.values.get(name) == "m"]
     has = Has.MODULE if modules else Has.BUILT_IN
-    return Finding(candidate.ask, modules[-1] if modules else symbol, has, text, candidate.place)
+    return Finding(
+        ask=candidate.ask, symbol=modules[-1] if modules else symbol, has=has, condition=text, place=candidate.place
+    )
 
 
 def _why_out(symbol: str, target: AskedKernel) -> str:
@@ -195,10 +204,20 @@ def _closed(finding: Finding, kconfig: Kconfig | None, target: AskedKernel) -> F
     settings = [(n, v) for n, v in wanted if kconfig.prompted(n)]
     symbols = dict.fromkeys(name for name, _ in (*settings, *added) if name != finding.symbol)
     return Finding(
-        finding.ask, finding.symbol, finding.has, finding.condition, finding.place, finding.missing, finding.why, way,
-        tuple(symbols), finding.symbol not in lost, finding.prompt, finding.ran,
-        tuple(dict.fromkeys((*settings, *added))),
-    )  # fmt: skip
+        ask=finding.ask,
+        symbol=finding.symbol,
+        has=finding.has,
+        condition=finding.condition,
+        place=finding.place,
+        missing=finding.missing,
+        why=finding.why,
+        in_the_way=way,
+        also=tuple(symbols),
+        possible=finding.symbol not in lost,
+        prompt=finding.prompt,
+        ran=finding.ran,
+        settings=tuple(dict.fromkeys((*settings, *added))),
+    )
 
 
 class Presence(StrEnum):
@@ -210,7 +229,7 @@ class Presence(StrEnum):
 
 
 def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
-    """What all answers come to."""
+    """Return what all answers amount to."""
     if not_kernel:
         return Presence.NOT_KERNEL
     if not found:
@@ -219,8 +238,8 @@ def verdict(found: Sequence[Finding], not_kernel: str) -> Presence:
 
 
 def by_error(name: str, known: KnownSource) -> tuple[Question, ...]:
-    """What an error stands for when nothing else is known: all calls, families, protocols or file systems of a tree, to
-    be held against a configuration."""
+    """Return the requests that an error stands for when nothing else is known. They are all calls, families, protocols
+    or file systems of a tree, to be held against a configuration."""
     if name == "ENOSYS":
         return tuple(Question("call", call) for call in known.facts.table)
     kinds = {

@@ -64,7 +64,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What is known of one program."""
+    """The requirements known of one program."""
 
     program: KnownProgram
     rows: tuple[Requirement, ...]
@@ -82,9 +82,11 @@ class Met(StrEnum):
 @dataclass(frozen=True)
 class SymbolStanding:
     """One symbol of a requirement. `value`: y, m, n, or "" where the kernel's source has no such symbol. `used`: the
-    first reason by which the trace asked for it, with its `reference`; empty where it did not. `instructions`: what its
-    code cost on the way to ready where it is there (in the baseline, where the tailored kernel has no debug information
-    to tell by), and in the whole trace of the baseline where it is not; None where nothing is on record."""
+    first reason by which the trace asked for it, with its `reference`; empty where it did not.
+
+    `instructions` is what its code cost. Where it is built in, that is the cost on the way to ready; the baseline's,
+    where the tailored kernel has no debug information. Where it is not, it is the cost in the whole trace of the
+    baseline. None: nothing is on record."""
 
     name: str
     value: str
@@ -103,12 +105,12 @@ class RequirementAnswer:
 
     @property
     def used(self) -> bool:
-        """Whether the trace asked for any of it."""
+        """Return whether the trace asked for any of it."""
         return any(one.used for one in self.symbols)
 
     @property
     def instructions(self) -> int | None:
-        """What its symbols cost together."""
+        """Return the cost of its symbols together, in instructions."""
         known = [one.instructions for one in self.symbols if one.instructions is not None]
         return sum(known) if known else None
 
@@ -129,7 +131,7 @@ class HeldAgainst:
 
 
 def load(folder: Traversable | Path | None = None) -> dict[str, Requirements]:
-    """All programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
+    """Return all programs by name. Raises UserInputError for a malformed file, or where two rows have one id."""
     found: dict[str, Requirements] = {}
     for origin, text in sorted(toml_files.texts("requirements", folder)):
         tables = toml_files.document(text, origin)
@@ -152,7 +154,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def of_program(name: str, folder: Traversable | Path | None = None) -> Requirements:
-    """Those of one program. Raises UserInputError for one that nothing is known of."""
+    """Return the requirements of one program. Raises UserInputError for an unknown program."""
     known = load(folder)
     if name not in known:
         raise UserInputError(f"nothing is known of what '{name}' requires", hint=f"known: {', '.join(sorted(known))}")
@@ -199,7 +201,7 @@ def _against(
 
     rows = [row for row in asked.rows if not version or in_bounds(row.kernel, version)]
     answers = tuple(_answer(row, [stands(name) for name in row.symbols], stands) for row in rows)
-    return HeldAgainst(asked.program, kernel, version, traced, answers)
+    return HeldAgainst(program=asked.program, kernel=kernel, version=version, traced=traced, answers=answers)
 
 
 def _answer(

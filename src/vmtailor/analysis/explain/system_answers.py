@@ -34,9 +34,14 @@ def _explained(run: FitRun, change: Change) -> Explained:
     asked = f"--try-file {change.id.removeprefix('file:')}" if is_file else f"--try {change.id}"
     ways = ((_TAKES_FILE if is_file else _TAKES) if kept else _BRINGS).format(asked)
     return Explained(
-        change.id, NameKind.CHANGE, Standing.IN if kept else Standing.OUT, summary, change.reasons,
-        brings_in=(ways,), facts=tuple(_tried(trial) for trial in run.trials if _is_about(trial, change)),
-    )  # fmt: skip
+        what=change.id,
+        kind=NameKind.CHANGE,
+        standing=Standing.IN if kept else Standing.OUT,
+        summary=summary,
+        reasons=change.reasons,
+        brings_in=(ways,),
+        facts=tuple(_tried(trial) for trial in run.trials if _is_about(trial, change)),
+    )
 
 
 def _is_about(trial: Trial, change: Change) -> bool:
@@ -77,9 +82,14 @@ def unit_answer(run: FitRun, what: str) -> Explained | None:
     facts += [_tried_unit(trial, found.name) for trial in run.trials if _is_about_unit(trial, found.name)]
     reason = Reason(Cause.USER, "user:units", found.reason)
     return Explained(
-        found.name, NameKind.UNIT, Standing.OFF if masked else Standing.IN, _SUMMARIES[found.fate], (reason,),
-        brings_in=(_STARTS.format(found.name),) if masked else (), facts=tuple(facts),
-    )  # fmt: skip
+        what=found.name,
+        kind=NameKind.UNIT,
+        standing=Standing.OFF if masked else Standing.IN,
+        summary=_SUMMARIES[found.fate],
+        reasons=(reason,),
+        brings_in=(_STARTS.format(found.name),) if masked else (),
+        facts=tuple(facts),
+    )
 
 
 def _is_about_unit(trial: Trial, name: str) -> bool:

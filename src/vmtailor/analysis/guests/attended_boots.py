@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a system that an attendant drove left behind → the record of its boot, what was wrong with it, and what it says
-of itself."""
+"""Make the record of a boot from what a system that an attendant drove left behind, with its errors and its own
+words."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def boot_of(
     shut_down: bool = True,
     table: SymbolTable | None = None,
 ) -> Boot:
-    """The record of one boot. `lost`: why it was given up, or ""; `outside`: what steps from outside found wrong;
-    `shut_down`: the whole exercise was asked of it, not only to get ready; `table`: names the functions that were
-    counted."""
+    """Return the record of one boot. `lost`: why it was given up, or ""; `outside`: the errors that steps from outside
+    found. `shut_down`: the whole exercise was asked of it, not only to get ready. `table`: names the functions that
+    were counted."""
     found = (*failures(gathered, exercise, lost, shut_down=shut_down), *outside)
     report, counters = gathered.report, gathered.counters
     milestones = _milestones(gathered)
@@ -68,7 +68,7 @@ def boot_of(
 
 
 def failures(gathered: Gathered, exercise: SystemExercise, lost: str, *, shut_down: bool = True) -> tuple[str, ...]:
-    """What the exercise asked for and did not get, in sentences; empty when the system works."""
+    """Return what the exercise asked for and did not get, in sentences; empty when the system works."""
     report, found = gathered.report, [lost] if lost else []
     if gathered.end.ending is Ending.DIED:
         found.append(f"QEMU ended with status {gathered.end.returncode}")
@@ -127,7 +127,9 @@ def _milestones(gathered: Gathered) -> tuple[Milestone, ...]:
     for mark in gathered.report.marks:
         name = "attendant" if mark.name == "init" else mark.name
         wall_s = mark.host_s - gathered.started_s
-        found[name] = Milestone(name, None, mark.monotonic_ns, wall_s, "mark of the attendant")
+        found[name] = Milestone(
+            name=name, executed=None, virtual_ns=mark.monotonic_ns, wall_s=wall_s, source="mark of the attendant"
+        )
         if mark.name == "init":
             found.setdefault("init", replace(found[name], name="init"))
     if gathered.counters is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel complained of, and whether it is new."""
+"""Find a kernel's complaints, and those that are new."""
 
 from __future__ import annotations
 
@@ -51,22 +51,24 @@ def complaints(log: str, console: str = "") -> list[str]:
 
 
 def behind_firmware(console: str, end: str) -> str:
-    """A console without what firmware printed ahead of the kernel, whose last line begins with `end`; as it is where
-    there is no such line, or none is known."""
+    """Return a console without what firmware printed ahead of the kernel, whose last line begins with `end`. The
+    console is unchanged where there is no such line, or none is known."""
     lines = console.splitlines(keepends=True)
     last = next((number for number, line in enumerate(lines) if end and line.startswith(end)), -1)
     return "".join(lines[last + 1 :])
 
 
 def whole(log: str, console: str) -> str:
-    """The kernel's words, each once: its log as init sent it, then what only the console has, such as the last ones."""
+    """Return the kernel's words, each once: its log as init sent it, then what only the console has, such as the last
+    ones."""
     logged = {_LOGGED.sub(r"\2", line).strip() for line in log.splitlines()}
     rest = [line for line in console.splitlines() if _SHOWN.sub(r"\1", line).strip() not in logged]
     return "\n".join([*log.splitlines(), *rest, ""]) if log else console
 
 
 def named(log: str, table: SymbolTable) -> str:
-    """A log in which initcalls have names: a kernel without the table of its own symbols prints their addresses."""
+    """Return a log in which initcalls have names: a kernel without the table of its own symbols prints their
+    addresses."""
 
     def name(match: re.Match[str]) -> str:
         address = int(match[2], 16)
@@ -77,15 +79,15 @@ def named(log: str, table: SymbolTable) -> str:
 
 
 def built_in_modules(system_map: str) -> frozenset[str]:
-    """The modules that a kernel has built in, from its System.map: those that have an initcall. Their names as in
-    /proc/modules; of a table that is no kernel's, the first ones."""
+    """Return the modules that a kernel has built in, from its System.map: those that have an initcall. Their names are
+    as in /proc/modules; of a table that is no kernel's, the first ones are returned."""
     found = (match[1] for match in _INITCALL_OF.finditer(system_map))
     return frozenset(itertools.islice(found, _MOST_MODULES))
 
 
 def expected_messages(built_in: Iterable[str] = ()) -> tuple[re.Pattern[str], ...]:
-    """What a smaller machine says for a reason: data/expected_messages.toml. `built_in`: modules that its kernel has
-    built in, of which some rows speak; without them those rows are left out."""
+    """Return the messages of a smaller machine that have a known reason: data/expected_messages.toml. `built_in`:
+    modules that its kernel has built in, of which some rows speak; without them those rows are left out."""
     text = (resources.files("vmtailor") / "data" / "expected_messages.toml").read_text()
     patterns = [row["pattern"] for row in tomllib.loads(text)["message"]]
     names = "|".join(re.escape(name).replace("_", "[-_]") for name in sorted(built_in))
@@ -95,7 +97,7 @@ def expected_messages(built_in: Iterable[str] = ()) -> tuple[re.Pattern[str], ..
 
 
 def shape(name: str) -> str:
-    """A name without what is made up anew each time, so that those of two runs can be compared."""
+    """Return a name without what is made up anew each time, so that those of two runs can be compared."""
     return _MADE_UP.sub("#", name)
 
 

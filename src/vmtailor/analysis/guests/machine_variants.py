@@ -25,7 +25,7 @@ PLACEBO_WORDS = ("placebo.a=1", "placebo.b=0123456789abcdef")
 
 
 def usual(row: Architecture) -> Machine:
-    """A machine for a system with an init of its own, before anything is chosen."""
+    """Return a machine for a system with an init of its own, before anything is chosen."""
     return Machine(
         row.usual, 2 << 30, devices=Devices.USUAL, network=True, entropy=True, clock=Clock.WALL,
         cpu_model=row.emulator.cpu_model, architecture=row.name,
@@ -36,7 +36,7 @@ USUAL = usual(presumed())
 
 
 def common_words(row: Architecture) -> tuple[str, ...]:
-    """What both kernels are told. `panic=-1`: a panic restarts the machine, at which QEMU ends."""
+    """Return the words that both kernels are told. `panic=-1`: a panic restarts the machine, at which QEMU ends."""
     return (f"console={row.kernel.console}", "quiet", "panic=-1", *row.kernel.words)
 
 
@@ -46,12 +46,12 @@ def on_loopback(guest_ports: Iterable[int]) -> tuple[PublishedPort, ...]:
 
 
 def root_words(form: RootFormat) -> tuple[str, ...]:
-    """Where the root file system is, and what runs in it as PID 1."""
+    """Return the words for the root file system and its PID 1."""
     return ("root=/dev/vda", "ro", f"rootfstype={form}", "init=/.vmtailor/init")
 
 
 def words_of(row: Architecture, form: RootFormat, planned: Sequence[str] = ()) -> tuple[str, ...]:
-    """The whole command line of a machine, without what is added for one start."""
+    """Return the whole command line of a machine, without what is added for one start."""
     common = common_words(row)
     return (*root_words(form), *common, *(word for word in planned if word not in common))
 
@@ -68,7 +68,7 @@ def baseline_machine(
     cpu_model: str,
     cpus: int = 1,
 ) -> Machine:
-    """The distribution's kernel, with its modules in an initial RAM disk made for the purpose."""
+    """Return the distribution's kernel, with its modules in an initial RAM disk made for the purpose."""
     return Machine(
         board=board,
         memory_bytes=memory_bytes,
@@ -95,7 +95,7 @@ def tailored_machine(
     cpu_model: str,
     cpus: int = 1,
 ) -> Machine:
-    """The fitted kernel: no initial RAM disk, no ACPI."""
+    """Return the fitted kernel: no initial RAM disk, no ACPI."""
     return Machine(
         board=board,
         memory_bytes=memory_bytes,
@@ -109,27 +109,28 @@ def tailored_machine(
 
 
 def countable(machine: Machine) -> Machine:
-    """A machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
+    """Return a machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
     words = machine.words if "nokaslr" in machine.words else (*machine.words, "nokaslr")
     return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, words=words)
 
 
 def controls(machine: Machine) -> tuple[Machine, ...]:
-    """The machine with a word that means nothing, once for each of them; none where the command line is not ours, or
-    where the host's clock makes boots differ more than that.
+    """Return the machine with a word that means nothing, once for each of them. There are none where the command line
+    is not ours, or where the host's clock makes boots differ more than that.
 
-    Where instructions are time, boots of the same bytes hardly differ. Any other word moves what comes after it: no
-    change is better, or worse, by less than these are."""
+    Where instructions are time, boots of equal bytes hardly differ. Any other word moves what comes after it: no change
+    is better, or worse, by less than these are."""
     if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
         return ()
     return tuple(replace(machine, words=(*machine.words, word)) for word in PLACEBO_WORDS)
 
 
 def counted(machine: Machine) -> Machine:
-    """The same machine with one CPU: what the plugin counts. What runs on several CPUs at once has no exact count."""
+    """Return the machine with one CPU, as the plugin counts it. Code that runs on several CPUs at once has no exact
+    count."""
     return replace(machine, cpus=1)
 
 
 def with_time(machine: Machine) -> Machine:
-    """The machine told to give up nothing because it takes long: for both sides of a comparison."""
+    """Return the machine told to give up nothing because it takes long: for both sides of a comparison."""
     return replace(machine, words=(*machine.words, *(word for word in TIMES if word not in machine.words)))

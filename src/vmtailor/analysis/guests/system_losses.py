@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a system says of itself on one machine that it did not say on another: what it lost there, even though its
-exercise passes."""
+"""Find what a system lost on a machine, by what it says of itself there and not on another, even if its exercise
+passes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ERRORS, WARNINGS = "errors", "warnings"
 
 
 def degraded(before: SystemRun, after: SystemRun, expected: Iterable[re.Pattern[str]] = ()) -> tuple[str, ...]:
-    """What `after` lost, in sentences: units that newly failed, errors and warnings newly in the system's log,
-    complaints of the kernel that are new, numbers aside; complaints in what the exercise asks the system of itself; and
+    """Return what `after` lost, in sentences. That is: units that newly failed; errors and warnings newly in the
+    system's log; new complaints of the kernel, numbers aside; complaints in the system's answers to the exercise; and
     what steps newly say on their standard error. `expected`: messages that a smaller machine is known for."""
     patterns = tuple(expected)
     units = new_units(before.boot, after.boot)

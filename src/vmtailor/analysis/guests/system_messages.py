@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a system's programs say of it, line by line: which lines complain, and which say the same as others of another
+"""Read the messages of a system's programs line by line: find those that complain, and those that equal one of another
 boot."""
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _COMPLAINS = re.compile(
 
 
 def shape(line: str) -> str:
-    """A line without what differs from boot to boot, and from kernel to kernel by its version alone."""
+    """Return a line without what differs from boot to boot, and from kernel to kernel by its version alone."""
     for pattern in (_UUID, _IDENTIFIER, _NUMBER):
         line = pattern.sub("#", line)
     return line
 
 
 def complains(line: str) -> bool:
-    """Whether a line looks like a warning: by the level that it names, or else by its words."""
+    """Return whether a line looks like a warning: by the level that it names, or else by its words."""
     found = _LEVEL.search(line)
     level = found[1].lower() if found else ""
     if level in _HARMLESS:
@@ -54,23 +54,23 @@ def complains(line: str) -> bool:
 
 
 def lines(report: GuestReport, name: str) -> list[str]:
-    """A file that the guest sent, as lines that can be shown."""
+    """Return a file that the guest sent, as lines that can be shown."""
     found = (escapes.without(line[:MOST_CHARACTERS]).strip() for line in report.file(name).splitlines())
     return [line for line in found if line][: kernel_complaints.MOST_LINES]
 
 
 def has(report: GuestReport, name: str) -> bool:
-    """Whether the guest sent a file: a command that is not there sends none."""
+    """Return whether the guest sent a file: a command that does not exist sends none."""
     return any(found == name for found, _ in report.files)
 
 
 def asked(report: GuestReport) -> tuple[str, ...]:
-    """The names under which the exercise asked, as far as there were answers."""
+    """Return the names under which the exercise asked, as far as there were answers."""
     return tuple(name.removeprefix(ASKED) for name, _ in report.files if name.startswith(ASKED))
 
 
 def complaints(report: GuestReport) -> list[str]:
-    """What looks like a warning in the answers to what the exercise asks, in sentences."""
+    """Return the lines that look like a warning in the answers to the exercise, in sentences."""
     return [
         f"{name} says: {line}" for name in asked(report) for line in lines(report, f"{ASKED}{name}") if complains(line)
     ]
@@ -87,7 +87,7 @@ def new(after: Iterable[str], before: Iterable[str], expected: Iterable[re.Patte
 
 
 def of_steps(report: GuestReport) -> list[tuple[int, str]]:
-    """What commands of the load said on their standard error: number of the step, from 1, and the line."""
+    """Return the output of the load's commands on their standard error: number of the step, from 1, and the line."""
     found, step = [], 0
     for line in lines(report, STEP_ERRORS):
         if number := _STEP.match(line):

@@ -3,10 +3,9 @@
 
 kconfig writes the text of a string symbol into include/config/auto.conf as it is, without quotes, and make reads that
 file: `CONFIG_INITRAMFS_SOURCE="$(shell …)"` is a command that runs when usr/ is made, CONFIG_EXTRA_FIRMWARE another.
-Others name files of this host that end up in the kernel. So switches and numbers are taken when they are some, and
-strings are the tree's own: its defaults, and what it says itself (CC_VERSION_TEXT). Of those that the code only prints
-or compares, and no makefile reads, plain text is taken too.
-"""
+Others name files of this host that end up in the kernel. So switches and numbers are taken when they are well formed.
+Strings are the tree's own: its defaults, and its own text (CC_VERSION_TEXT). Plain text is taken for symbols that the
+code only prints or compares, and that no makefile reads."""
 
 from __future__ import annotations
 
@@ -37,11 +36,11 @@ _HEX = re.compile(r"(?:0[xX])?[0-9a-fA-F]{1,16}")
 
 
 def harmless(kconfig: Kconfig, values: Mapping[str, str], where: str) -> dict[str, str]:
-    """What of a foreign configuration (names without CONFIG_ → values) may be given to the make of this tree: switches,
-    numbers, plain text. Strings that the tree sets itself, or that are its defaults, are left out.
+    """Return the part of a foreign configuration (names without CONFIG_ → values) that the make of this tree may read.
+    That is switches, numbers and plain text. Strings that the tree sets itself, or that are its defaults, are left out.
 
-    Raises UserInputError, naming the symbol, for one that the tree does not have, for a switch or number that is none,
-    and for every other string."""
+    Raises UserInputError, naming the symbol: for one that the tree does not have, for a malformed switch or number, and
+    for every other string."""
     taken, strings = {}, {}
     for name, value in values.items():
         symbol = kconfig.symbols.get(name)

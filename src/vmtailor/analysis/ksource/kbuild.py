@@ -28,7 +28,7 @@ _MOST_VISITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """When a file is compiled into the kernel, and when into a module."""
+    """The conditions under which a file is compiled into the kernel, and into a module."""
 
     builtin: Expr = FALSE
     module: Expr = FALSE
@@ -223,10 +223,9 @@ class _Tree:
 
 
 def compiled_files(read: Reader, arch: str) -> dict[str, Compiled]:
-    """Source path without its ending (`fs/eventpoll`) → when it is compiled, for the whole tree.
+    """Return source path without its ending (`fs/eventpoll`) → the condition to compile it, for the whole tree.
 
-    The same for objects from C and from assembler. Files reached in several ways have the disjunction of them.
-    """
+    Objects come from C and from assembler. Files reached in several ways have the disjunction of them."""
     return _Tree(read, arch).compiled()
 
 
@@ -246,7 +245,8 @@ _OBJECTS = re.compile(r"^obj-\$\(CONFIG_(\w+)\)\s*[+:]?=([^\n#]*)", re.M)
 
 
 def symbol_of_module(module: str, read: Callable[[str], str | None]) -> str | None:
-    """The symbol of a module (`crypto/af_alg`, its path in the tree without ending), or None when no Makefile says.
+    """Return the symbol of a module (`crypto/af_alg`, its path in the tree without ending), or None when no Makefile
+    says.
 
     `read` gives the text of a file of the tree. Dashes and underscores are one, as in names of modules."""
     folder, name = posixpath.split(module)

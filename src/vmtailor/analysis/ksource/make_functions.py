@@ -51,7 +51,7 @@ def _add(before: bool, scope: MakeScope, arguments: list[str]) -> list[Word]:
 
 
 def matches(pattern: str, word: str) -> bool:
-    """Whether a word fits a pattern with one `%`."""
+    """Return whether a word fits a pattern with one `%`."""
     start, sign, end = pattern.partition("%")
     if not sign:
         return pattern == word

@@ -24,7 +24,8 @@ _DECLARED = ("obj-y", "obj-m", "lib-y", "lib-m", "always-y", "always-m", "target
 
 
 def read_makefile(text: str, folder: str, read: Reader, kind_of: KindOf, given: Given | None = None) -> MakeScope:
-    """The variables of the Makefile of a folder (`fs/ext4`, empty for the root), and of the files that it includes.
+    """Return the variables of the Makefile of a folder (`fs/ext4`, empty for the root), and of the files that it
+    includes.
 
     `given`: variables from outside, such as those that the top Makefile exports; any other is empty."""
     known: Given = {

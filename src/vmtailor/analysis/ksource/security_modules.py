@@ -18,8 +18,8 @@ _EXCLUSIVE = "LSM_FLAG_EXCLUSIVE"
 
 
 def exclusive(read: Reader, facts: Facts) -> dict[str, str]:
-    """Name → source file of the modules that exclude each other. `read`: text of a file of the tree, None where there
-    is none. Empty for a tree from before Linux 5.1, where no list chooses."""
+    """Return name → source file of the modules that exclude each other. `read`: text of a file of the tree, None where
+    there is none. The result is empty for a tree from before Linux 5.1, where no list chooses."""
     found = {}
     for stem in facts.files:
         text = read(f"{stem}.c") if stem.startswith(_BELOW) else None
@@ -30,8 +30,8 @@ def exclusive(read: Reader, facts: Facts) -> dict[str, str]:
 
 
 def at_work(config: Mapping[str, str], read: Reader, facts: Facts) -> dict[str, str]:
-    """The symbols of a configuration that are set (name → y or m), without those of security modules that it has and
-    does not start: nothing can have been asked of them. `config`: name → value, strings in quotes or without."""
+    """Return the symbols of a configuration that are set (name → y or m), without those of security modules that it
+    does not start. Nothing can have been asked of these. `config`: name → value, strings in quotes or without."""
     enabled = {name: value for name, value in config.items() if value in ("y", "m")}
     order = config.get("LSM", "").strip('"').split(",")
     known = {name: facts.file_condition(path) for name, path in (exclusive(read, facts) if any(order) else {}).items()}

@@ -27,14 +27,14 @@ _DEEPEST = 8
 
 
 def headers(source: Path, row: Architecture) -> list[str]:
-    """The headers that are read, the family's own first."""
+    """Return the headers that are read, the family's own first."""
     folders = (f"arch/{row.kernel.source}/include/uapi", "include/uapi/asm-generic", "include/uapi/linux")
     found = [path.relative_to(source).as_posix() for one in folders for path in sorted((source / one).rglob("*.h"))]
     return [*found, *MORE]
 
 
 def constants(read: Reader, paths: Iterable[str], wanted: Iterable[str]) -> dict[str, int]:
-    """Name → value of the wanted constants that the headers define. Pure but for what `read` does."""
+    """Return name → value of the wanted constants that the headers define. Pure but for what `read` does."""
     texts: dict[str, str] = {}
     for path in paths:
         text = read(path)
@@ -112,7 +112,7 @@ class Call:
 
 
 def of_table(text: str, abis: Iterable[str]) -> tuple[Call, ...]:
-    """The calls of a `*.tbl`, of these ABIs."""
+    """Return the calls of a `*.tbl`, of these ABIs."""
     wanted, found = set(abis), []
     for line in text.splitlines():
         words = line.split()
@@ -123,13 +123,13 @@ def of_table(text: str, abis: Iterable[str]) -> tuple[Call, ...]:
 
 
 def of_header(text: str) -> tuple[Call, ...]:
-    """The calls of a unistd.h."""
+    """Return the calls of a unistd.h."""
     entries = dict(_ENTRY.findall(text))
     return tuple(Call(int(number), name, entries.get(name, "")) for name, number in _CALL_NUMBER.findall(text))
 
 
 def read_table(read: Reader, tables: Iterable[CallTable]) -> tuple[Call, ...]:
-    """The calls of the first table that a tree has; none where it has none."""
+    """Return the calls of the first table that a tree has; none where it has none."""
     for table in tables:
         text = read(table.file)
         if text is not None:

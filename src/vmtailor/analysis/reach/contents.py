@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one file of an image says, whatever else is there: kept by the file's digest, so that each is read once."""
+"""Read what one file of an image says by itself. The result is kept by the file's digest, so that each is read once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class Called:
-    """What code leads to: numbers of system calls, each with the address of one instruction that makes it; names of
+    """The targets of code: numbers of system calls, each with the address of one instruction that makes it; names of
     other files' functions; strings that are paths."""
 
     numbers: tuple[tuple[int, int], ...] = ()
@@ -59,8 +59,8 @@ class Called:
 
 @dataclass(frozen=True)
 class Given:
-    """A call of a function: its name, which constants it is given at which positions, and where. What is missing among
-    the constants is not told."""
+    """A call of a function: its name, the constants that it is given at which positions, and the place. Unknown
+    constants are missing."""
 
     name: str
     constants: tuple[tuple[int, int], ...]
@@ -102,7 +102,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class WantedNames:
-    """What is looked for: words of arguments, and functions whose arguments matter."""
+    """The names to look for: words of arguments, and functions whose arguments matter."""
 
     words: frozenset[str]
     functions: frozenset[str]

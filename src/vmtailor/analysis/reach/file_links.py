@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file of an image leads to which: as the loader finds libraries, the kernel interpreters, and a shell programs;
-and what can be loaded into a program because it imports what only that exports."""
+"""Find the files of an image that each file leads to: as the loader finds libraries, the kernel interpreters, and a
+shell programs. A file is also linked to a program when it imports what only that program exports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Files(Protocol):
 
     @property
     def capable(self) -> frozenset[str]:
-        """Files with capabilities of their own."""
+        """Return the files with capabilities of their own."""
 
     def content(self, path: str, start: int = 0, most: int | None = None) -> bytes: ...
 
@@ -102,8 +102,8 @@ class Links:
         return found
 
     def library(self, name: str, origin: str) -> str:
-        """The library that a file at `origin` gets by a name; empty when the image has none. One that lies where no
-        loader would look counts as well: something else may load it first."""
+        """Return the library that a file at `origin` gets by a name; empty when the image has none. One that lies where
+        no loader would look counts as well: another program may load it first."""
         if "/" in name:
             return self._at(name)
         runpath = self.contents[origin].runpath if origin in self.contents else ()
@@ -121,7 +121,7 @@ class Links:
         return [one for one in dict.fromkeys(found) if one]
 
     def scope(self, path: str) -> list[str]:
-        """A file, its interpreter, and all libraries that it needs, directly or not."""
+        """Return a file, its interpreter, and all libraries that it needs, directly or not."""
         found, todo = dict.fromkeys([path]), [path]
         if self.contents[path].interpreter and (loader := self._at(self.contents[path].interpreter)):
             found[loader] = None
@@ -135,7 +135,7 @@ class Links:
     # ---- programs
 
     def program(self, name: str) -> str:
-        """What a command runs; empty when the image has no such program."""
+        """Return the program that a command runs; empty when the image has no such program."""
         if "/" in name:
             path = name if name.startswith("/") else f"{self.config.working_dir}/{name}"
             return self._at(path)
@@ -144,7 +144,7 @@ class Links:
         return next((place for place in places if place), "")
 
     def leads_to(self, path: str) -> Iterator[Led]:
-        """What a file leads to by itself."""
+        """Return the files that a file leads to by itself."""
         one = self.contents[path]
         if one.kind is FileKind.SCRIPT:
             words = [one.interpreter]
@@ -184,8 +184,8 @@ class Links:
         return {path: frozenset(one.exports) for path, one in self.contents.items()}
 
     def plugins(self, fresh: Iterable[str], known: set[str]) -> Iterator[Led]:
-        """What can be loaded into the files of `fresh`: it imports what only they export, or it needs a library of
-        theirs that lies beside it, away from where all libraries lie."""
+        """Return the files that can be loaded into those of `fresh`. Such a file imports what only they export, or
+        needs a library of theirs that lies beside it, away from where all libraries lie."""
         hosts = [p for p in fresh if self.contents[p].kind is FileKind.ELF and self.contents[p].functions is None]
         exported = {name: path for path in hosts for name in self._exports[path] if not _always(name)}
         beside = {path for path in hosts if self._apart(path)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each file asks for: what its imports lead to in the C library that it gets, its own code, its own strings."""
+"""Find the requests of each file: by its imports in the C library that it gets, by its own code, by its own strings."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _SHARED = 0o6000
 
 @dataclass(frozen=True)
 class KernelNames:
-    """What the kernel's source calls things: `calls`: number → name of a system call; `constants`: word → value;
-    `families`: of sockets, with AF_; `protocols`: as facts have them (`STREAM/TCP`); `netlink`: without NETLINK_."""
+    """The names in the kernel's source. `calls`: number → name of a system call; `constants`: word → value; `families`:
+    of sockets, with AF_; `protocols`: as facts have them (`STREAM/TCP`); `netlink`: without NETLINK_."""
 
     calls: Mapping[int, str]
     constants: Mapping[str, int]
@@ -41,7 +41,7 @@ class KernelNames:
 
 
 def wanted(rules: Rules, families: Iterable[str]) -> WantedNames:
-    """What to look for in files, by the rules that there are. `families`: with AF_."""
+    """Return the names to look for in files, by the rules. `families`: with AF_."""
     words = {word for rule in rules.calls for word in rule.words}
     functions = {name for rule in rules.arguments for name in (*rule.functions, *rule.calls)} | _SOCKETS
     return WantedNames(frozenset(words) | frozenset(families), frozenset(f for name in functions for f in _spelt(name)))
@@ -71,7 +71,7 @@ class Asks:
         return self.libraries.links
 
     def of(self, path: str) -> tuple[Ask, ...]:
-        """All asks of a file, each once: the plainest way to it comes first."""
+        """Return all requests of a file, each once: the plainest way to it comes first."""
         one = self.links.contents[path]
         found: dict[tuple[EvidenceKind, str, str], Ask] = {}
         for ask in (*self._credentials(path), *self._of_kind(one), *self._calls(path, one), *self._strings(one)):
@@ -167,11 +167,13 @@ class Asks:
         kernel = self.kernel
         if 0 not in constants:
             for word in dict.fromkeys(w for rule in self.rules.untold if call in rule.calls for w in rule.words):
-                yield Ask(EvidenceKind.SOCKET, word, call, word, f"{by}, the family is not told")
+                yield Ask(
+                    kind=EvidenceKind.SOCKET, key=word, call=call, argument=word, by=f"{by}, the family is not told"
+                )
         family = next((f for f in sorted(kernel.families) if kernel.constants.get(f) == constants.get(0)), "")
         if not family:
             return
-        yield Ask(EvidenceKind.SOCKET, family, call, family, by)
+        yield Ask(kind=EvidenceKind.SOCKET, key=family, call=call, argument=family, by=by)
         kind, protocol = constants.get(1), constants.get(2)
         if family == "AF_NETLINK":
             names = (n for n in sorted(kernel.netlink) if kernel.constants.get(f"NETLINK_{n}") == protocol)
@@ -180,7 +182,7 @@ class Asks:
         else:
             names = (p for p in sorted(kernel.protocols) if self._is_protocol(p, kind & _SOCKET_TYPE, protocol))
         for name in names:
-            yield Ask(EvidenceKind.SOCKET, f"{family}/{name}", call, f"{family}, {name}", by)
+            yield Ask(kind=EvidenceKind.SOCKET, key=f"{family}/{name}", call=call, argument=f"{family}, {name}", by=by)
 
     def _is_protocol(self, name: str, kind: int, protocol: int) -> bool:
         style, _, word = name.partition("/")
@@ -196,7 +198,7 @@ class Asks:
         if called & _SOCKETS:
             for word in one.words:
                 if word in self.kernel.families:
-                    yield Ask(EvidenceKind.SOCKET, word, "socket", word, f'names "{word}"')
+                    yield Ask(kind=EvidenceKind.SOCKET, key=word, call="socket", argument=word, by=f'names "{word}"')
         for place in self.rules.arguments:
             if called & set(place.functions):
                 called |= set(place.calls)
@@ -235,4 +237,4 @@ def _is(word: str, known: int, value: int) -> bool:
 
 
 def _flag(rule: CallRule, call: str, argument: str, by: str) -> Ask:
-    return Ask(rule.kind, f"{call}({argument})", call, argument, by)
+    return Ask(kind=rule.kind, key=f"{call}({argument})", call=call, argument=argument, by=by)

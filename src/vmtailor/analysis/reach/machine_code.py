@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code by a processor family's data: which addresses instructions name, and which constants reach a call.
+"""Read machine code by a processor family's data: the addresses that instructions name, and the constants that reach a
+call.
 
-What goes where is found by patterns over all code at once; single functions, where a constant is wanted, are read
-instruction by instruction with capstone.
-"""
+Patterns over all code at once find the targets. Single functions, where a constant is wanted, are read instruction by
+instruction with capstone."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _disassembler(processor: str, mode: str) -> capstone.Cs:
 
 
 class Tracker:
-    """Which values registers hold at given instructions of a function, as far as a straight reading tells: behind an
+    """The values that registers hold at given instructions of a function, as far as a straight reading tells. Behind an
     instruction that leaves, nothing is known."""
 
     def __init__(self, code: MachineCode) -> None:
@@ -115,7 +115,7 @@ class Tracker:
         self._reads, self._moves = frozenset(code.reads), frozenset(code.moves)
 
     def instructions(self, data: bytes, address: int) -> Numbers:
-        """Where the instructions of a function begin."""
+        """Return where the instructions of a function begin."""
         return np.fromiter((at for at, *_ in self._disassembler.disasm_lite(data, address)), np.int64)
 
     def states(self, data: bytes, address: int, sites: set[int]) -> Iterator[tuple[int, str, dict[str, Value]]]:

@@ -364,7 +364,7 @@ class Program:
         return zip(self._index(where[hit]).tolist(), what[hit].tolist(), strict=True)
 
     def reached_from(self, roots: Iterable[int], most: int | None = None) -> set[int]:
-        """The functions that roots lead to, themselves included. `most`: by so many calls."""
+        """Return the functions that roots lead to, themselves included. `most`: by so many calls."""
         inner, _ = self.edges
         found = {one for one in roots if one >= 0}
         fresh = set(found)
@@ -375,7 +375,7 @@ class Program:
         return found
 
     def at(self, addresses: Iterable[int]) -> set[int]:
-        """The functions that begin at addresses of code."""
+        """Return the functions that begin at addresses of code."""
         wanted = np.asarray(list(addresses), np.int64)
         return {int(index) for index in self._index(wanted[self._is_code(wanted)]).tolist() if index >= 0}
 

@@ -32,16 +32,23 @@ class Reached:
 
     @property
     def reference(self) -> str:
-        """What a reason of the plan refers to: `image:/usr/bin/x`."""
+        """Return the reference of a reason in the plan: `image:/usr/bin/x`."""
         return f"image:{self.file.path}"
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.ask.kind, self.ask.key, Strength.REACHABLE, self.reference, 1, self.ask.by)
+        return Evidence(
+            kind=self.ask.kind,
+            key=self.ask.key,
+            strength=Strength.REACHABLE,
+            where=self.reference,
+            count=1,
+            detail=self.ask.by,
+        )
 
 
 def of_reach(reach: Reach, facts: Facts, rules: Rules, baseline: Enabled) -> tuple[Reached, ...]:
-    """The asks of an image that take symbols, in the order of its files: the nearest first."""
+    """Return the asks of an image that take symbols, in the order of its files: the nearest first."""
     asked = AskedSymbols(facts, rules.for_kernel(facts.kernel_version), baseline)
     known: dict[tuple[EvidenceKind, str, str, str], tuple[str, ...]] = {}
     found = []
@@ -56,7 +63,7 @@ def of_reach(reach: Reach, facts: Facts, rules: Rules, baseline: Enabled) -> tup
 
 
 def sentence(file: ReachedFile, ask: Ask) -> str:
-    """Why a file could ask for it: "python3.11 imports alarm, which leads to setitimer"."""
+    """Return why a file could ask for it: "python3.11 imports alarm, which leads to setitimer"."""
     said = f"{posixpath.basename(file.path)} {ask.by}" if ask.by else file.path
     verb, _, symbol = ask.by.partition(" ")
     if ask.kind in (EvidenceKind.BINARY_FORMAT, EvidenceKind.CREDENTIAL) and not ask.call:
@@ -130,8 +137,8 @@ MOST_KEYS, MOST_FILES, MOST_LACKS = 12, 8, 200
 def lacks(
     reached: Iterable[Reached], enabled: Set[str], ran: Mapping[str, SymbolCost], most: int = MOST_LACKS
 ) -> tuple[Lack, ...]:
-    """The asks whose symbols are not all in `enabled`, by the first symbol that is not there: the nearest first, then
-    those that most files could ask for. `ran`: symbol → what its code cost on the baseline."""
+    """Return the requests whose symbols are not all in `enabled`, by the first symbol that is missing. The nearest come
+    first, then those that most files could make. `ran`: symbol → what its code cost on the baseline."""
     found: dict[str, list[Reached]] = {}
     for one in reached:
         gone = [name for name in one.symbols if name not in enabled]

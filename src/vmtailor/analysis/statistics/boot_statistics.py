@@ -39,16 +39,24 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary | None:
-    """The figures of some boots; None without any."""
+    """Return the figures of some boots; None without any."""
     if not values:
         return None
     low, high = _interval(np.median(resampled(values, _DRAWS), axis=1)) if len(values) > 1 else (values[0], values[0])
-    return Summary(len(values), statistics.median(values), low, high, min(values), max(values), find(values))
+    return Summary(
+        count=len(values),
+        median=statistics.median(values),
+        low=low,
+        high=high,
+        min=min(values),
+        max=max(values),
+        modes=find(values),
+    )
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:
-    """How much less the median is afterwards, with its 95 % interval (the figure alone where a side has one value);
-    None where a side is empty."""
+    """Return how much less the median is afterwards, with its 95 % interval (the figure alone where a side has one
+    value). The result is None where a side is empty."""
     if not before or not after:
         return None
     found = significance.compare(before, after)
@@ -67,7 +75,7 @@ def judge(before: Sequence[float], after: Sequence[float], *, exact: bool) -> Ve
 
 
 def resampled(values: Sequence[float], draws: int) -> np.ndarray:
-    """As many values, drawn from them with replacement, so many times: a row a draw, the same rows each time."""
+    """Return as many values, drawn from them with replacement, so many times: a row a draw, equal rows at each call."""
     random = np.random.default_rng(0)
     data = np.asarray(values, float)
     return data[random.integers(0, len(data), (draws, len(data)))]

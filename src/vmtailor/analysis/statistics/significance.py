@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a difference between two sets of repeated measurements is real.
+"""Tell whether a difference between two sets of repeated measurements is real.
 
-Durations vary: the change is the median of all differences between a value of one side and one of the other (Hodges
-and Lehmann), its interval all shifts that a permutation test of ranks does not reject, and its probability that of the
-same test, so that test and interval never disagree. The change must also be worth something, relatively and absolutely.
-Counts (instructions, bytes, virtual time) hardly vary: `exact` has the one rule for them. What cannot be told is
-`undecided`, never `same`.
-"""
+Durations vary. Their change is the median of all differences between a value of one side and one of the other (Hodges
+and Lehmann). Its interval holds all shifts that a permutation test of ranks does not reject; its probability is from
+this test, too. So test and interval never disagree. The change must also be worth something, relatively and absolutely.
+Counts (instructions, bytes, virtual time) hardly vary: `exact` has the one rule for them. A difference that cannot be
+told is `undecided`, never `same`."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ class Difference:
 
 
 def unstable(values: Sequence[float]) -> bool:
-    """Whether the standard deviation is a tenth of the mean or more."""
+    """Return whether the standard deviation is a tenth of the mean or more."""
     if len(values) < 2:
         return False
     mean = statistics.fmean(values)
@@ -81,29 +80,32 @@ def compare(before: Sequence[float], after: Sequence[float], thresholds: Thresho
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
     if len(before) < 2 or len(after) < 2:
-        return Difference(left, right, right - left, None, None, None, Verdict.UNDECIDED)
+        return Difference(
+            before=left, after=right, change=right - left, low=None, high=None, p=None, verdict=Verdict.UNDECIDED
+        )
     least = thresholds.least(left)
     low, high = min(after) - max(before), max(after) - min(before)
     if -least <= low and high <= least:
         # Even the extremes are no further apart: no need to rank, of which a boot has thousands of rows.
-        return Difference(left, right, right - left, low, high, None, Verdict.SAME)
+        return Difference(
+            before=left, after=right, change=right - left, low=low, high=high, p=None, verdict=Verdict.SAME
+        )
     change, low, high = shift(before, after)
     if -least <= low and high <= least:
-        return Difference(left, right, change, low, high, None, Verdict.SAME)
+        return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=Verdict.SAME)
     if abs(change) >= least and not low <= 0 <= high:
         p = probability(before, after)
         found = Verdict.BETTER if change < 0 else Verdict.WORSE
         verdict = found if p <= 1 - CONFIDENCE else Verdict.UNDECIDED
-        return Difference(left, right, change, low, high, p, verdict)
+        return Difference(before=left, after=right, change=change, low=low, high=high, p=p, verdict=verdict)
     most = thresholds.ruled_out(left)
     verdict = Verdict.SAME if -most <= low and high <= most else Verdict.UNDECIDED
-    return Difference(left, right, change, low, high, None, verdict)
+    return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=verdict)
 
 
 def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
-    """Judge counts that hardly vary, smaller being better: one value a side is enough, and a difference is real when it
-    is larger than a thousandth and than what either side differs by among its own. Raises ValueError for an empty
-    side."""
+    """Judge counts that hardly vary, smaller being better: one value a side is enough. A difference is real when it is
+    larger than a thousandth, and larger than the spread within either side. Raises ValueError for an empty side."""
     if not before or not after:
         raise ValueError("a side has no values")
     left, right = statistics.median(before), statistics.median(after)
@@ -114,18 +116,18 @@ def exact(before: Sequence[float], after: Sequence[float]) -> Difference:
         verdict = Verdict.BETTER if change < 0 else Verdict.WORSE
     else:
         verdict = Verdict.SAME if slack <= LOOSE_SHARE * scale else Verdict.UNDECIDED
-    return Difference(left, right, change, low, high, None, verdict)
+    return Difference(before=left, after=right, change=change, low=low, high=high, p=None, verdict=verdict)
 
 
 def spread(values: Sequence[float]) -> float:
-    """How far apart the values are."""
+    """Return how far apart the values are."""
     return max(values) - min(values)
 
 
 @functools.cache
 def can_decide(before: int, after: int) -> bool:
-    """Whether so many values a side can ever tell a difference of durations from chance: whether sides that have
-    nothing in common do."""
+    """Return whether so many values a side can ever tell a difference of durations from chance, even if the sides have
+    nothing in common."""
     if min(before, after) < 2:
         return False
     return probability(range(before), range(10 * before, 10 * before + after)) <= 1 - CONFIDENCE
@@ -133,15 +135,15 @@ def can_decide(before: int, after: int) -> bool:
 
 @functools.cache
 def least_values() -> int:
-    """The smallest number of values a side with which `can_decide`."""
+    """Return the smallest number of values a side with which `can_decide`."""
     return next(count for count in range(2, 100) if can_decide(count, count))
 
 
 def shift(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """The change and its 95 % interval: the median of all differences after - before, and the shifts that a test of
-    ranks does not reject. It counts the differences beyond a shift, and rejects where there are fewer than some number:
-    so the interval ends at the difference with that number, from either end. With too few values to reject anything,
-    it ends at the extremes."""
+    """Return the change and its 95 % interval: the median of all differences after - before, and the shifts that a test
+    of ranks does not reject. The test counts the differences beyond a shift, and rejects where there are fewer than
+    some number. So the interval ends at the difference with that number, from either end. With too few values to reject
+    anything, it ends at the extremes."""
     last = max(1, _rejected(len(before), len(after)))
     if len(before) * len(after) > _MANY_PAIRS:
         return _shift_of_many(before, after, last)

@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 30
 
 
 def schema_of(kind: type[Any]) -> str:
-    """The schema line of a record class: it must carry a class attribute SCHEMA such as `vmtailor/trace/1`."""
+    """Return the schema line of a record class: it must carry a class attribute SCHEMA such as `vmtailor/trace/1`."""
     return str(kind.SCHEMA)
 
 

@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str:
-    """What a file is, by its mode, in words."""
+    """Return the kind of a file in words, by its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "no file")
 
 
@@ -50,8 +50,8 @@ def _require(mode: int, path: Path, what: str, hint: str) -> None:
 
 
 def read_regular(path: Path, what: str, most: int, *, hint: str = "give a regular file") -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises UserInputError, as `open_regular` does, and for a
-    larger one."""
+    """Return the content of a regular file of at most `most` bytes. Raises UserInputError, as `open_regular` does, and
+    for a larger one."""
     with open_regular(path, what, hint=hint) as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -59,15 +59,14 @@ Check = Callable[[dict[str, Any]], None]
 
 
 def texts(name: str, folder: Traversable | Path | None = None) -> Iterator[tuple[str, str]]:
-    """The files of `data/NAME` of the program, or of `folder`, in their order: what each is called in messages, and its
-    text."""
+    """Yield the files of `data/NAME` of the program, or of `folder`, in order: the name for messages, and the text."""
     base = folder if folder is not None else resources.files("vmtailor") / "data" / name
     for file in sorted((f for f in base.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name):
         yield f"{name}/{file.name}", file.read_text(encoding="utf-8")
 
 
 def document(text: str, origin: str) -> dict[str, Any]:
-    """A file as tables. Raises UserInputError that names it."""
+    """Return a file as tables. Raises UserInputError that names it."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,7 +74,8 @@ def document(text: str, origin: str) -> dict[str, Any]:
 
 
 def rows(tables: dict[str, Any], key: str, kind: type[T], origin: str, check: Check | None = None) -> tuple[T, ...]:
-    """The rows `[[key]]` as records, each also looked at by `check`. Raises UserInputError that names file and row."""
+    """Return the rows `[[key]]` as records, each also checked by `check`. Raises UserInputError that names file and
+    row."""
     return tuple(_row(row, key, kind, origin, check) for row in tables.get(key, []))
 
 

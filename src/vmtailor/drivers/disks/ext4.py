@@ -52,7 +52,7 @@ class Ext4:
         self._block = require_clean(raw, offset, name)
 
     def folders(self, inodes: Sequence[int]) -> dict[int, dict[str, Entry]]:
-        """What is in directories. One that cannot be read is empty."""
+        """Return the content of directories. One that cannot be read is empty."""
         found = {}
         for inode, text in self._ask_each("ls -p", inodes).items():
             entries = {}
@@ -65,7 +65,7 @@ class Ext4:
         return found
 
     def targets(self, inodes: Sequence[int]) -> dict[int, str]:
-        """Where symbolic links lead; empty for what is none."""
+        """Return the targets of symbolic links; empty for a path that is none."""
         found = {}
         for inode, text in self._ask_each("stat", inodes).items():
             fast, size = _FAST_LINK.search(text), _SIZE.search(text)
@@ -76,14 +76,14 @@ class Ext4:
         return found
 
     def read(self, inode: int, size: int) -> bytes:
-        """The content of a file of `size` bytes. Raises UserInputError when it has not so many."""
+        """Return the content of a file of `size` bytes. Raises UserInputError when it has not so many."""
         data = self._run(["-R", f"cat <{inode}>", self._device], None, size + 4096)
         if len(data) != size:
             raise UserInputError(f"{self._name} is damaged: a file has {len(data)} bytes, not {size}", hint=_BROKEN)
         return data
 
     def begin(self, inode: int, count: int) -> bytes:
-        """The first bytes of a file. Holes are zeros; of a file within its inode there are none."""
+        """Return the first bytes of a file. Holes are zeros; of a file within its inode there are none."""
         numbers = range(-(-count // self._block))
         found = b""
         with self._raw.open("rb") as file:

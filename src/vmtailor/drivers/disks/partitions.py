@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a disk is divided, and what is in each part: libblkid and libfdisk, asked through their programs."""
+"""Read the partition table of a disk and the content of each part: libblkid and libfdisk, through their programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BIOS_BOOT = "21686148-6449-6e6f-744e-656564454649"
 
 
 def probe(disk: Path, offset: int = 0, size: int = 0) -> dict[str, str]:
-    """What libblkid finds at a place of a disk, by its names (TYPE, PTTYPE, UUID …); empty for nothing."""
+    """Return what libblkid finds at a place of a disk, by its names (TYPE, PTTYPE, UUID …); empty for nothing."""
     where = ["-O", str(offset), "-S", str(size)] if size else []
     done = run_shut_in(
         "blkid", ["-p", "-o", "export", *where, str(disk)], shown=(disk,), package="util-linux",
@@ -52,8 +52,8 @@ def _unescaped(value: str) -> str:
 
 
 def read(disk: Path, size_bytes: int, name: str) -> tuple[TableKind, tuple[Partition, ...]]:
-    """The table of a disk, and its partitions with what is in them. Raises UserInputError: a table of another kind, or
-    one that makes no sense. `name`: of the disk, in messages."""
+    """Return the table of a disk, and its partitions with their content. Raises UserInputError for a table of another
+    kind, or one that makes no sense. `name`: of the disk, in messages."""
     whole = probe(disk)
     kind = whole.get("PTTYPE", "")
     if not kind or whole.get("TYPE"):  # a file system with code of a loader in its first sector looks like a table
@@ -78,7 +78,8 @@ def read(disk: Path, size_bytes: int, name: str) -> tuple[TableKind, tuple[Parti
 
 
 def parse(data: bytes, size_bytes: int, name: str) -> tuple[Partition, ...]:
-    """What `sfdisk --json` says. Raises UserInputError: partitions that reach beyond the disk or into each other."""
+    """Return the layout that `sfdisk --json` prints. Raises UserInputError for partitions that reach beyond the disk or
+    into each other."""
     try:
         table: Mapping[str, Any] = msgspec.json.decode(data)["partitiontable"]
         unit = int(table.get("sectorsize", 512))

@@ -52,20 +52,21 @@ def parse_stanzas(text: str) -> tuple[Package, ...]:
 
 
 def version_key(version: str) -> Any:
-    """A key in the order of dpkg: 6.9 < 6.12 < 6.18~rc1 < 6.18. Raises ValueError for what is no version."""
+    """Return a key in the order of dpkg: 6.9 < 6.12 < 6.18~rc1 < 6.18. Raises ValueError for a text that is no
+    version."""
     from debian.debian_support import NativeVersion
 
     return NativeVersion(version)
 
 
 def upstream_version(version: str) -> str:
-    """The upstream part of a package version, without what marks it as a pre-release or rebuild: 6.18~rc1-1 → 6.18."""
+    """Return the upstream part of a package version, without marks of a pre-release or rebuild: 6.18~rc1-1 → 6.18."""
     return str(version_key(version).upstream_version).partition("~")[0]
 
 
 @contextlib.contextmanager
 def open_deb(deb: Path) -> Iterator[tarfile.TarFile]:
-    """The files of a .deb as a stream: read the members in their order."""
+    """Open the files of a .deb as a stream: read the members in their order."""
     dpkg_deb = process.require_tool("dpkg-deb", "dpkg")
     with process.spawn([dpkg_deb, "--fsys-tarfile", str(deb)], stdout=subprocess.PIPE) as running:
         assert running.stdout is not None

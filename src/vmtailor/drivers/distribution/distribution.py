@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vmtailor asks of a distribution: which kernels it packages, and the parts of one that a baseline needs.
+"""The interface of a distribution: the kernels that it packages, and the parts of one that a baseline needs.
 
-docs/how-to/add-a-distribution.md says how another one is added.
-"""
+docs/how-to/add-a-distribution.md says how another one is added."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from vmtailor.model.architecture import Architecture
 class PackagedKernel(Protocol):
     """A kernel that can be a baseline: image, debug information and source are packaged in one version.
 
-    What the methods give lies in the cache; every one raises HostError for lists, network and disk."""
+    The methods return files of the cache; each raises HostError for lists, network and disk."""
 
     @property
     def series(self) -> str:
-        """The series it belongs to: 6.12."""
+        """Return the series it belongs to: 6.12."""
 
     @property
     def version(self) -> str:
@@ -30,35 +29,36 @@ class PackagedKernel(Protocol):
 
     @property
     def release(self) -> str:
-        """What `uname -r` says."""
+        """Return the release that `uname -r` prints."""
 
     @property
     def package_version(self) -> str:
-        """The distribution's version, which `Distribution.version_key` orders."""
+        """Return the distribution's version, which `Distribution.version_key` orders."""
 
     @property
     def prerelease(self) -> bool:
-        """Whether it precedes the first release of its series. It is taken when it is asked for, or alone."""
+        """Return whether it precedes the first release of its series. It is taken when it is asked for, or alone."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages of image and debug information with their versions, for the record; the image's first."""
+        """Return the packages of image and debug information with their versions, for the record; the image's first."""
 
     @property
     def source_package(self) -> str:
-        """The package of the source with its version, for the record."""
+        """Return the package of the source with its version, for the record."""
 
     def image(self, store: Store) -> Path:
-        """A folder with `vmlinuz`, `config`, and `modules/` (the release's tree, modules uncompressed)."""
+        """Return a folder with `vmlinuz`, `config`, and `modules/` (the release's tree, modules uncompressed)."""
 
     def debug(self, store: Store) -> Path:
-        """A folder with `vmlinux`, which has debug information, and `System.map`."""
+        """Return a folder with `vmlinux`, which has debug information, and `System.map`."""
 
     def debug_modules(self, store: Store, names: Collection[str]) -> Path:
-        """A folder with these modules and their debug information; dash and underscore are the same in a name."""
+        """Return a folder with these modules and their debug information; dash and underscore are the same in a
+        name."""
 
     def source(self, store: Store) -> SourceTree:
-        """The source that it was compiled from, the distribution's patches applied."""
+        """Return the source that it was compiled from, the distribution's patches applied."""
 
 
 class Distribution(Protocol):
@@ -70,25 +70,26 @@ class Distribution(Protocol):
 
     @property
     def refresh(self) -> str:
-        """The command that refreshes the package lists, as root; empty when there is none."""
+        """Return the command that refreshes the package lists, as root; empty when there is none."""
 
     def lacking(self) -> str:
-        """Why this host can have no packaged kernel at all; empty when its lists can be asked."""
+        """Return why this host can have no packaged kernel at all; empty when its lists can be asked."""
 
     def state(self, row: Architecture) -> str:
-        """A word that changes when what is packaged for an architecture does. It is asked at every start, so it takes
-        no time."""
+        """Return a word that changes with the packages of an architecture. It is asked at every start, so it takes no
+        time."""
 
     def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
-        """All kernels of an architecture that can be a baseline, whatever their series, in any order.
+        """Return all kernels of an architecture that can be a baseline, whatever their series, in any order.
 
         Raises HostError when the host cannot tell."""
 
     def program(self, row: Architecture, package: str, name: str, store: Store) -> Path:
-        """A folder with one program of a package of that architecture, by its name, and in `lib` the shared libraries
-        of all packages that it depends on, by the names of their files. Nothing of it is run.
+        """Return a folder with one program of a package of that architecture, by its name. Its `lib` has the shared
+        libraries of all packages that it depends on, by the names of their files. Nothing of it is run.
 
         Raises HostError when it cannot be had."""
 
     def version_key(self, version: str) -> Any:
-        """A key that orders package versions as the distribution does. Raises ValueError for what is no version."""
+        """Return a key that orders package versions as the distribution does. Raises ValueError for a text that is no
+        version."""

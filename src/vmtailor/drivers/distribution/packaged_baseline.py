@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The baseline from a distribution's packages, without root: its kernel, the kernel's debug symbols, its source.
 
-Only a kernel that is packaged with all three in one version can be a baseline, because addresses are resolved through
-the second and conditions are read from the third.
-"""
+A baseline needs all three packaged in one version. Addresses are resolved through the symbols, and conditions are read
+from the source."""
 
 from __future__ import annotations
 
@@ -70,11 +69,10 @@ def provide(
     *,
     debug_modules: Collection[str] | None = None,
 ) -> KernelBaseline:
-    """The baseline, from the cache where it is there already.
+    """Return the baseline, from the cache where it is there already.
 
     Every package is a step of its own, so that an interrupted run goes on with the next one. Raises HostError for
-    lists, network and disk, UserInputError when nothing fits `wanted`.
-    """
+    lists, network and disk, UserInputError when nothing fits `wanted`."""
     # Asking for packages takes seconds; the answer holds until the lists change.
     modules = debug_modules_of(row) if debug_modules is None else debug_modules
     key = digest(_CHOICE, distribution.name, row.name, distribution.state(row), wanted or "", *sorted(modules))
@@ -114,7 +112,8 @@ def _provide(store: Store, kernel: PackagedKernel, debug_modules: Collection[str
 def with_debug_modules(
     distribution: Distribution, row: Architecture, baseline: KernelBaseline, store: Store, names: Iterable[str]
 ) -> KernelBaseline:
-    """The same baseline with debug information for these modules too (a workload loaded what nobody expected)."""
+    """Return the baseline with debug information for these modules, too: a workload loaded modules that nobody
+    expected."""
     wanted = frozenset(names)
     missing = wanted - {module_name(path.stem) for path in Path(baseline.debug_modules_dir).rglob("*.ko")}
     if not missing:

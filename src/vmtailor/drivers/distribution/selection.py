@@ -27,7 +27,7 @@ class Unpackaged:
         return f"vmtailor cannot read the packages of {self.name or 'this distribution'}"
 
     def state(self, row: Architecture) -> str:
-        """The same for ever."""
+        """Return one word for ever."""
         return "unpackaged"
 
     def kernels(self, row: Architecture) -> Sequence[PackagedKernel]:
@@ -51,15 +51,15 @@ _KNOWN: dict[str, Callable[[], Distribution]] = {"debian": Debian}
 
 
 def by_name(name: str) -> Distribution:
-    """A distribution that vmtailor knows. Raises UserInputError for another one."""
+    """Return a distribution that vmtailor knows. Raises UserInputError for another one."""
     if name not in _KNOWN:
         raise UserInputError(f"vmtailor knows no distribution '{name}'", hint=f"known: {', '.join(_KNOWN)}")
     return _KNOWN[name]()
 
 
 def of_host(ids: Sequence[str] | None = None) -> Distribution:
-    """The distribution of this host (or of one that calls itself `ids`), or the one it is like; one without packaged
-    kernels when none is known."""
+    """Return the distribution of this host (or of one that calls itself `ids`), or the one it is like. Where none is
+    known, it is one without packaged kernels."""
     names = package_manager.host_ids() if ids is None else ids
     known = next((one for one in names if one in _KNOWN), None)
     return by_name(known) if known else Unpackaged(names[0] if names else "")

@@ -23,8 +23,8 @@ SETTLED_S = 2.0
 
 
 def sha256_of(file: BufferedReader, store: Store) -> str:
-    """The SHA-256, in hex, of an open file's content. Reading it all costs a second for each gigabyte or two. A cache
-    that cannot be used remembers nothing."""
+    """Return the SHA-256, in hex, of an open file's content. Reading it all costs a second for each gigabyte or two. A
+    cache that cannot be used remembers nothing."""
     before = os.fstat(file.fileno())
     name = _name(before)
     with contextlib.suppress(OSError, HostError):

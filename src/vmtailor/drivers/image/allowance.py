@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of this host one image may take: content, entries, memory, and the disk that stays free."""
+"""Bound how much of this host one image may take: content, entries, memory, and the disk that stays free."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ OPTION = "--max-image-size"
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What an image may ask of the host. `unpacked_bytes`: of all its layers, uncompressed; `metadata_bytes` bounds
-    names and attributes in memory."""
+    """The most that an image may ask of the host. `unpacked_bytes`: of all its layers, uncompressed; `metadata_bytes`
+    bounds names and attributes in memory."""
 
     entries: int = DEFAULT_BYTES // ENTRY_BYTES
     unpacked_bytes: int = DEFAULT_BYTES
@@ -37,12 +37,12 @@ class ImageLimits:
 
     @classmethod
     def of_size(cls, size: int) -> ImageLimits:
-        """The limits of an image of so many bytes."""
+        """Return the limits of an image of so many bytes."""
         return cls(max(1, size // ENTRY_BYTES), size)
 
     @classmethod
     def for_disk(cls, folder: Path) -> ImageLimits:
-        """The limits where the user said nothing."""
+        """Return the limits where the user said nothing."""
         return cls.of_size(DEFAULT_BYTES if free_bytes(folder) >= 2 * DEFAULT_BYTES else SMALL_BYTES)
 
 
@@ -58,12 +58,12 @@ class TooLarge(UserInputError):
 
 
 def too_much(what: str, limits: ImageLimits) -> TooLarge:
-    """It has too much content."""
+    """Return the error for an image with too much content."""
     return TooLarge(what, f"unpacks to more than {notation.size_text(limits.unpacked_bytes)}", limits)
 
 
 def too_many(what: str, limits: ImageLimits) -> TooLarge:
-    """It has too many entries."""
+    """Return the error for an image with too many entries."""
     return TooLarge(what, f"has more than {limits.entries} entries", limits)
 
 

@@ -30,12 +30,12 @@ class FlatArchive:
     capable: frozenset[str] = frozenset()
 
     def head(self, path: str, most: int = 256) -> bytes:
-        """The first bytes of a file, its links followed inside the archive; empty when there is no such file."""
+        """Return the first bytes of a file, its links followed inside the archive; empty when there is no such file."""
         return self.content(path, most=most)
 
     def content(self, path: str, start: int = 0, most: int | None = None) -> bytes:
-        """The bytes of a file, or a part of them, its links followed inside the archive; empty when there is no such
-        file."""
+        """Return the bytes of a file, or a part of them, its links followed inside the archive. The result is empty
+        when there is no such file."""
         found = self.resolve(path)
         if found not in self._offsets:
             return b""
@@ -45,7 +45,7 @@ class FlatArchive:
             return file.read(left if most is None else min(most, left))
 
     def resolve(self, path: str) -> str:
-        """The path with all symbolic links followed; as far as it goes when they form a loop."""
+        """Return the path with all symbolic links followed; as far as it goes when they form a loop."""
         done, left = "", [part for part in path.split("/") if part]
         budget = _MOST_LINKS
         while left:
@@ -91,7 +91,7 @@ def read(path: Path) -> FlatArchive:
                     capable |= {name} if "SCHILY.xattr.security.capability" in member.pax_headers else set()
     except (tarfile.TarError, OSError) as error:
         raise UserInputError(f"{path} is damaged: {error}", hint="fetch the image again") from error
-    return FlatArchive(path, files, links, offsets, modes, frozenset(capable))
+    return FlatArchive(path=path, files=files, links=links, _offsets=offsets, modes=modes, capable=frozenset(capable))
 
 
 class ArchiveTree:

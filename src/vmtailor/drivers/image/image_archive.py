@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images in one tar file, of `docker save` or an OCI layout: read within limits, before a copier does it without.
 
-Our own eyes go first because a copier unpacks an OCI archive as it is, with its links, pipes and devices, and unpacks
-compressed layers of the other kind to the disk, however much comes out of them."""
+A copier would unpack an OCI archive as it is, with its links, pipes and devices. It would unpack compressed layers of
+the other kind to the disk, however large they are. So this module reads the archive first."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class _Member:
 
 
 def names(source: BlobSource) -> Iterator[str]:
-    """The names of the members, as far as they are asked for. Raises UserInputError for what is no archive."""
+    """Yield the names of the members, as far as they are asked for. Raises UserInputError for a file that is no
+    archive."""
     with _opened(source, ImageLimits(2**62, 2**62, 2**62)) as reader:
         for member in _members(reader, source, ImageLimits(), links=frozenset(_KINDS)):
             yield member.name

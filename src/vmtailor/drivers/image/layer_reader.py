@@ -174,7 +174,7 @@ def damage_is_reported(layer: Layer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened(layer: Layer, budget: Allowance | None = None) -> Iterator[ForwardReader]:
-    """The layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
+    """Open the layer's uncompressed bytes, to be read once from the start; `budget` counts them."""
     chunks = chunks_of(layer.path)
     try:
         yield ForwardReader(
@@ -203,7 +203,8 @@ def uncompress(path: Path, out: Path, limits: ImageLimits) -> None:
 
 
 def split_path(name: str, label: str) -> tuple[str, ...]:
-    """The components of an entry's name below the root; a leading `/` and `.` count for nothing, `..` is refused."""
+    """Return the components of an entry's name below the root. A leading `/` and `.` count for nothing, `..` is
+    refused."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise DamagedLayer(label, f"the name {name[:200]!r} leads out of the image")
@@ -308,7 +309,7 @@ class Meter:
 
 
 def entries_of(layer: Layer, index: int, meter: Meter) -> Iterator[TreeEntry]:
-    """All entries of a layer, in its order. `index` is remembered in the nodes, to find their data again.
+    """Yield all entries of a layer, in its order. The nodes keep `index`, to find their data again.
 
     Raises DamagedLayer: truncated, damaged, another digest than promised, a name that leads out. Raises TooLarge."""
     with damage_is_reported(layer), opened(layer, meter.stream) as raw:

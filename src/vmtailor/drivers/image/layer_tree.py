@@ -77,7 +77,7 @@ class TreeEntry:
 
 
 def implied_directory() -> LayerNode:
-    """A directory that no entry describes."""
+    """Return a directory that no entry describes."""
     return LayerNode(tarfile.DIRTYPE, 0o755, 0, 0, 0)
 
 
@@ -119,7 +119,7 @@ class LayerTree:
         return False
 
     def lookup(self, path: str, *, follow: bool = True) -> LayerNode | None:
-        """What is at a path inside the image; None when there is nothing, or the links go in circles."""
+        """Return the node at a path inside the image; None when there is nothing, or the links go in circles."""
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for _ in range(LINKS_FOLLOWED):
             if not parts:
@@ -250,7 +250,7 @@ class LayerTree:
         return node
 
     def walk(self) -> Iterator[tuple[str, LayerNode]]:
-        """All paths, parents before children, siblings sorted; the root is the empty path."""
+        """Yield all paths, parents before children, siblings sorted; the root is the empty path."""
         stack = [("", self.root)]
         while stack:
             path, node = stack.pop()

@@ -53,7 +53,8 @@ _ZEROS = bytes(1 << 20)
 
 @dataclass(frozen=True)
 class Merged:
-    """What came out. `entries` without the root; `unpacked_bytes` is the sum of file sizes, each file counted once."""
+    """The result of a merge. `entries` excludes the root; `unpacked_bytes` is the sum of file sizes, each file counted
+    once."""
 
     sha256: str
     entries: int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What manifests and lists of them point at, looked at before anything is copied: the copier would follow a layer's
-URL to wherever it leads, and fetch as much as is there.
+"""Check the targets of manifests and lists of them before anything is copied. The copier would follow a layer's URL to
+wherever it leads, and fetch as much as is there.
 
 Keys are read as programs in Go read them, in any case: what we do not see must not be seen by the copier either."""
 

@@ -51,7 +51,8 @@ def needed(row: Architecture) -> dict[str, str]:
 
 
 def added(row: Architecture) -> dict[str, str]:
-    """What is laid over any configuration: that, no keys that only the distribution has, and modules as they are."""
+    """Return the settings laid over any configuration: the fixed ones, no keys that only the distribution has, modules
+    as they are."""
     return {
         **dict.fromkeys(("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS"), ""),
         **dict.fromkeys(_OFF, "n"),
@@ -111,8 +112,8 @@ def provide(
 def configure(
     source: Path, work: Path, config_file: Path | None, toolchain: make.Toolchain, row: Architecture
 ) -> Configured:
-    """The configuration of a baseline. Raises UserInputError, with the symbols, for one that cannot be one: better now
-    than from a guest that cannot mount its root, after an hour's compile."""
+    """Configure a baseline. Raises UserInputError, with the symbols, for a configuration that cannot serve. That is
+    better than a guest that cannot mount its root after an hour's compile."""
     configured = make.configure_file(source, work, _whole(source, work, config_file, toolchain, row), toolchain)
     had = {name for name, _ in configured.symbols}
     missing = [name for name in needed(row) if name not in had]

@@ -31,7 +31,8 @@ _PASSED_ON = ("PATH", "HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOO
 
 
 def kernel_version(source: Path) -> str:
-    """The version that a tree's top Makefile states, such as `6.12.117`. Raises BuildError when it is none."""
+    """Return the version that a tree's top Makefile states, such as `6.12.117`. Raises BuildError when it states
+    none."""
     try:
         text = (source / "Makefile").read_text(encoding="utf-8", errors="replace")
     except OSError as error:

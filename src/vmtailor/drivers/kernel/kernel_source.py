@@ -33,7 +33,7 @@ class SourceTree:
 
 
 def version_of(source: Path) -> str:
-    """The upstream version of a source tree, such as 6.12.117; a missing sublevel is 0."""
+    """Return the upstream version of a source tree, such as 6.12.117; a missing sublevel is 0."""
     makefile = source / "Makefile"
     try:
         text = makefile.read_text("utf-8", "replace")[:4000]
@@ -59,7 +59,7 @@ def require_version(tree: SourceTree, version: str, of_what: str) -> None:
 
 
 def place(name: str) -> Path:
-    """A path as a user wrote it. Raises UserInputError for the home of somebody who is not there."""
+    """Return a path as a user wrote it, expanded. Raises UserInputError for the home of an unknown user."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -69,7 +69,7 @@ def place(name: str) -> Path:
 
 
 def provide(store: Store, given: str) -> SourceTree:
-    """The source that a user named: `DIR`, `TARBALL`, or `TARBALL,sha256` with the checksum it must have."""
+    """Return the source that a user named: `DIR`, `TARBALL`, or `TARBALL,sha256` with the checksum it must have."""
     name, _, wanted = given.partition(",")
     path = place(name).resolve()
     if path.is_dir():
@@ -134,5 +134,5 @@ DEBUG_MODULES = (
 
 
 def debug_modules_of(row: Architecture) -> tuple[str, ...]:
-    """The same for one architecture, with those of its own."""
+    """Return the modules whose debug information one architecture's baseline needs, with its own ones."""
     return (*DEBUG_MODULES, *row.packages.debug_modules)

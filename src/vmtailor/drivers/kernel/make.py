@@ -24,8 +24,8 @@ from vmtailor.model.kernel import Configured, LostSymbol
 
 
 def lost(wanted: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[LostSymbol, ...]:
-    """What did not resolve as requested, in the order requested. A symbol that .config does not name is `n`. What was
-    to be a module and is built in, since something that is built in selects it, is there."""
+    """Return the symbols that did not resolve as requested, in the order requested. A symbol that .config does not name
+    is `n`. A symbol asked for as a module and built in, because another one selects it, is not lost."""
     return tuple(
         LostSymbol(name, value, resolved.get(name, "n"))
         for name, value in wanted.items()
@@ -61,8 +61,8 @@ _HOST = re.compile(r"^  HOST(?:CC|LD) +(\S+)")
 
 
 class Remaining:
-    """Counts objects, and says what is left. `weights`: object without its ending → weight, of all that are to come;
-    others (tools of the host) take time, and are not among them. Where none are known, `expected` objects are to
+    """Counts objects, and says how many are left. `weights`: object without its ending → weight, of all objects to
+    come. Tools of the host take time, and are not among them. Where no weights are known, `expected` objects are to
     come."""
 
     def __init__(self, weights: Mapping[str, float], expected: int = 0) -> None:
@@ -82,7 +82,7 @@ class Remaining:
 
     @property
     def share(self) -> float:
-        """How much is done, from 0 to 1."""
+        """Return the share that is done, from 0 to 1."""
         return 1 - max(0.0, self._left) / self._all
 
     def see(self, line: str, now_s: float) -> bool:
@@ -113,7 +113,7 @@ class Remaining:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds that are left after the last line, or None while that cannot be told."""
+        """Return the seconds that are left after the last line, or None while that cannot be told."""
         if self._started_s is None or self._last_s - self._started_s < FIRST_S or self._left <= 0 or not self._recent:
             return None
         hits = sum(weight for hit, weight in self._recent if hit) / sum(weight for _, weight in self._recent)
@@ -136,8 +136,8 @@ _ERROR = re.compile(
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What compiles. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a prefix
-    (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
+    """The compiler and its options. `arch`: make's ARCH. `cc` is used through ccache where there is one; `cross` is a
+    prefix (`NAME-linux-gnu-`). `debug`: with debug information, which changes no instruction and no address."""
 
     arch: str
     cc: str = "gcc"
@@ -147,18 +147,18 @@ class Toolchain:
 
     @classmethod
     def of(cls, row: Architecture, *, debug: bool = False) -> Toolchain:
-        """What compiles for an architecture on this host."""
+        """Return the toolchain for an architecture on this host."""
         return cls(row.kernel.arch, cross="" if row.is_host else row.kernel.cross, debug=debug)
 
     def variables(self) -> list[str]:
-        """The words for make."""
+        """Return the words for make."""
         prefix = "ccache " if self.ccache else ""
         words = [f"ARCH={self.arch}", f"CC={prefix}{self.cross}{self.cc}", f"HOSTCC={prefix}gcc"]
         words += [f"CROSS_COMPILE={self.cross}"] if self.cross else []
         return [*words, "KCFLAGS=-g", "KAFLAGS=-g"] if self.debug else words
 
     def describe(self) -> str:
-        """Name and version of compiler and linker, as they say themselves. Raises HostError when there is none."""
+        """Return name and version of compiler and linker, as they print them. Raises HostError when there is none."""
         return ", ".join(
             process.run(
                 [process.require_tool(self.cross + name, package), "--version"], timeout_s=30
@@ -168,7 +168,8 @@ class Toolchain:
 
 
 def environment() -> dict[str, str]:
-    """What make and ccache see: a fixed date, user, host and build number, so that equal inputs give equal bytes."""
+    """Return the environment of make and ccache: a fixed date, user, host and build number, so that equal inputs give
+    equal bytes."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME") if name in os.environ}
     return kept | {
         "LC_ALL": "C",
@@ -190,7 +191,7 @@ def environment() -> dict[str, str]:
 
 
 def make_argv(source: Path, build_dir: Path, toolchain: Toolchain, targets: Sequence[str], jobs: int = 1) -> list[str]:
-    """The command line of make."""
+    """Return the command line of make."""
     return ["make", "-C", str(source), f"O={build_dir}", f"-j{jobs}", *toolchain.variables(), *targets]
 
 
@@ -209,8 +210,8 @@ def configure(source: Path, build_dir: Path, fragment: Iterable[tuple[str, str]]
 
 
 def configure_file(source: Path, build_dir: Path, config_file: Path, toolchain: Toolchain) -> Configured:
-    """A complete .config from elsewhere, brought up to this source by `olddefconfig`. Losses are not counted: such a
-    file names symbols of another version."""
+    """Bring a complete .config from elsewhere up to this source by `olddefconfig`. Losses are not counted: such a file
+    names symbols of another version."""
     try:
         text = config_file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -237,7 +238,9 @@ def _resolve(
 
 def _configured(source: Path, build_dir: Path, symbols: Mapping[str, str], lost: tuple[LostSymbol, ...]) -> Configured:
     kept = tuple((name, value) for name, value in symbols.items() if value != "n")
-    return Configured(str(build_dir), str(source), str(build_dir / ".config"), kept, lost)
+    return Configured(
+        build_dir=str(build_dir), source_dir=str(source), config=str(build_dir / ".config"), symbols=kept, lost=lost
+    )
 
 
 def compile_kernel(
@@ -282,7 +285,7 @@ def compile_kernel(
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """What a compile did. The files are where the kernel's make puts them, below `build_dir`."""
+    """The result of a compile. The files are at the places of the kernel's make, below `build_dir`."""
 
     build_dir: Path
     objects: int
@@ -299,7 +302,7 @@ class CompiledKernel:
 
 
 def release(source: Path, build_dir: Path, toolchain: Toolchain) -> str:
-    """What `uname -r` will say of the kernel in this folder."""
+    """Return the release that `uname -r` will print for the kernel in this folder."""
     name = build_dir / "include/config/kernel.release"
     if name.exists():
         return name.read_text().strip()

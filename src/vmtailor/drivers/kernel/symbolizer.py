@@ -22,11 +22,10 @@ _NAMES = ("llvm-symbolizer", *(f"llvm-symbolizer-{n}" for n in range(25, 13, -1)
 
 
 def symbolize(binary: Path, addresses: Iterable[int], *, section: str = "") -> dict[int, SourceFrames]:
-    """The frames at each address; addresses without debug information are left out.
+    """Return the frames at each address; addresses without debug information are left out.
 
     `section`: addresses are offsets into this section of a relocatable file. Raises HostError when no tool is there or
-    it does not end in time.
-    """
+    it does not end in time."""
     asked = list(dict.fromkeys(addresses))
     if not asked:
         return {}

@@ -11,7 +11,8 @@ from vmtailor.model.machine import Disk, DiskFormat, DiskMode
 
 
 def disk_of(path: Path) -> Disk:
-    """A disk image that is never written, its format told by its first bytes. Raises UserInputError when it is none."""
+    """Return a disk image that is never written, its format told by its first bytes. Raises UserInputError for another
+    file."""
     if path.is_fifo():
         raise UserInputError(f"{path} is a named pipe", hint="give a raw or qcow2 image, or --kernel")
     try:
@@ -28,7 +29,8 @@ def disk_of(path: Path) -> Disk:
 
 
 def has_loader(disk: Disk) -> bool:
-    """Whether a disk can start by itself. A raw one without a partition table or loader in its first sector cannot."""
+    """Return whether a disk can start by itself. A raw one without a partition table or loader in its first sector
+    cannot."""
     if disk.format is not DiskFormat.RAW:
         return True
     with Path(disk.path).open("rb") as image:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an initial RAM disk of ours gets so that somebody watches the system that it starts (native/small-init/watch.h):
-the tracer with its libraries, its options, and the name of the disk that takes the log."""
+"""Add to an initial RAM disk: the collector, or the programs that watch the system that it starts
+(native/small-init/watch.h). Those are the tracer with its libraries, its options, and the name of the disk that takes
+the log."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ COLLECTOR = "bootchart-vt"
 
 
 def entries(disk: str, options: Sequence[str] = OPTIONS) -> tuple[ArchiveEntry, ...]:
-    """The folder `/watch`. `disk`: the guest's name of the log's disk, such as /dev/vdb. Without options nothing is
-    traced: devices, modules and what the kernel starts itself are noted alone.
+    """Return the folder `/watch`. `disk`: the guest's name of the log's disk, such as /dev/vdb. Without options nothing
+    is traced: only devices, modules and programs that the kernel starts are noted.
 
     Raises HostError when this host has no tracer."""
     found = [directory(_WATCH, 0o700), file(f"{_WATCH}/disk", disk.encode())]
@@ -52,7 +53,8 @@ def add(initrd: Path, disk: str, options: Sequence[str] = OPTIONS) -> None:
 
 
 def with_collector(initrd: Path, collector: Path, out: Path) -> Path:
-    """A copy of an initial RAM disk with the collector behind it: the kernel unpacks archives that follow each other.
+    """Write a copy of an initial RAM disk with the collector behind it: the kernel unpacks archives that follow each
+    other.
 
     The machine needs `rdinit=/bootchart-vt`; the collector then starts the /init that was there."""
     extra = cpio([file(COLLECTOR, collector.read_bytes(), 0o755)])

@@ -32,7 +32,7 @@ _HEADER = 110
 
 
 def file_system(disk: Disk) -> str:
-    """The file system that fills a raw disk; "" where it is not known (a partition table, qcow2)."""
+    """Return the file system that fills a raw disk; "" where it is not known (a partition table, qcow2)."""
     if disk.format is not DiskFormat.RAW:
         return ""
     with Path(disk.path).open("rb") as image:
@@ -49,7 +49,8 @@ def file_system(disk: Disk) -> str:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """The regular files of an initial RAM disk, by name: archives that follow each other, the last one packed or not.
+    """Return the regular files of an initial RAM disk, by name: archives that follow each other, the last one packed or
+    not.
 
     Raises UserInputError when it is damaged or packed in a way that is not known."""
     data, found, at = path.read_bytes(), dict[str, bytes](), 0

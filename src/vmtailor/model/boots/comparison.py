@@ -13,7 +13,7 @@ from vmtailor.model.boots.timeline import PhaseSpan, Warn
 
 
 class RowVerdict(StrEnum):
-    """What became of an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way. `below
+    """The verdict on an item. `moved`: as long as before, but elsewhere in the order, or no longer in the way. `below
     threshold`: whatever the difference is, it is too small to be of interest; where it can be told from none, the row's
     direction says which way. `same`: no difference at all. `in some boots`: a side has it in some of its boots only."""
 

@@ -12,7 +12,7 @@ from vmtailor.model.guest import GuestReport
 
 
 class Ending(StrEnum):
-    """How a machine ended."""
+    """The ways in which a machine ends."""
 
     EXITED = "exited"  # by itself: power-off, or a triple fault with -no-reboot
     PANIC = "panic"  # the kernel said so on its console

@@ -10,7 +10,6 @@ from typing import Any
 
 from vmtailor.base.notation import decoded_json
 from vmtailor.base.text import plain
-from vmtailor.bench.analysis import instance_report
 from vmtailor.bench.model.results import Isolated, RuntimeIdentity, Witness
 
 SCHEMA = "vmtailor/bench-report/1"
@@ -106,8 +105,6 @@ def _limited(value: object) -> bool | None:
 
 #: Limits by the names that reports give them.
 MEMORY, CPU, CPU_PERIOD, PIDS = "memory_limit", "cpu_quota", "cpu_period", "pids_limit"
-#: What cgroups say where there is no limit: `max`, -1, or a number as large as memory cannot be.
-_UNLIMITED = 1 << 62
 
 
 def with_limits(one: RuntimeIdentity, seen: Mapping[str, Any], above: Mapping[str, str]) -> RuntimeIdentity:
@@ -160,13 +157,11 @@ def witness(
 ) -> tuple[Witness | None, str]:
     """What one instance said of itself in a trial, and why it is not what its row is; empty when it is. `network`: it
     was put into a network of its own, whatever its row is."""
-    seen = instance_report.parse(said)
+    seen = parse(said)
     if seen is None:
         return None, "the instance did not report what it is"
     net = {"ns_net": seen.get("ns_net")} if network and chroot else {}
-    one = instance_report.identity(
-        row.runtime, "", seen, {**here, **net}, expected, own_kernel=own_kernel, chroot=chroot
-    )
+    one = identity(row.runtime, "", seen, {**here, **net}, expected, own_kernel=own_kernel, chroot=chroot)
     own = tuple(name for name, kind in one.namespaces if kind is Isolated.OWN)
     if net and seen.get("ns_net") != here.get("ns_net"):
         own = (*own, "net")

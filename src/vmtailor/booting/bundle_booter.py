@@ -33,7 +33,8 @@ class BundleBooter:
         self._tables: dict[str, SymbolTable] = {}
 
     def table(self, kernel: str) -> SymbolTable:
-        """Return the symbols of the bundle's kernel, or of one that was compiled from it and has its table beside it."""
+        """Return the symbols of the bundle's kernel, or of one that was compiled from it and has its table beside
+        it."""
         if kernel not in self._tables:
             own = kernel == str(self._loaded.kernel)
             data = self._loaded.symbols if own else Path(kernel).with_name(SYSTEM_MAP).read_bytes()

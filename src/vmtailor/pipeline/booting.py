@@ -73,7 +73,8 @@ def attribute(subject: Booted, out: Path) -> BootCost:
 
 
 def counted(subject: Booted, out: Path) -> Counters:
-    """Boot once on the instruction clock, and return the counts up to init. Raises GuestError when the kernel does not get there."""
+    """Boot once on the instruction clock, and return the counts up to init. Raises GuestError when the kernel does not
+    get there."""
     regular_files.make_folder(out)
     machine = subject.on(Clock.INSTRUCTIONS).machine
     with step("count instructions up to init"):

@@ -54,8 +54,8 @@ class SourceAtHand:
 
 
 def source_for(given: str | None, version: str, architecture: str | None = None) -> SourceAtHand | None:
-    """Return the source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what the cache
-    has of this version, or of its series. None where nothing is given and the cache has none."""
+    """Return the source to read: the one `given` (a folder, a tarball, or a version of a packaged kernel), else what
+    the cache has of this version, or of its series. None where nothing is given and the cache has none."""
     store = Store()
     note = ""
     if given is not None:

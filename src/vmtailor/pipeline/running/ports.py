@@ -25,8 +25,8 @@ _PORT = re.compile(
 
 
 def parse_ports(text: str) -> tuple[PublishedPort, ...]:
-    """Read `[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The loopback address
-    unless one is given; host port 0 (a free one is to be chosen) where none is. Raises UserInputError."""
+    """Read `[[ADDRESS:][HOST]:]GUEST[/PROTOCOL]`, where HOST and GUEST are a port or a range of ports. The loopback
+    address unless one is given; host port 0 (a free one is to be chosen) where none is. Raises UserInputError."""
     match = _PORT.match(text)
     if match is None:
         raise _no_port(text)

@@ -18,6 +18,7 @@ from vmtailor.booting import counting, series
 from vmtailor.booting.boot import boot
 from vmtailor.booting.console import attached
 from vmtailor.booting.relay import Finish, RelayOptions, relayed
+from vmtailor.drivers.host import host
 from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.monitors import monitor, monitors
 from vmtailor.drivers.monitors.monitor import Wants
@@ -25,6 +26,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.counters import CountingConfig
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.boots.workload import FIXED_KEY, Exercised, OwnInit, ReadyBy, ReadySignal, Run
+from vmtailor.model.checks import Need, State
 from vmtailor.model.exercise import Exercise, Ready, ReadyKind
 from vmtailor.model.machine import Accelerator, Clock, Devices, Disk, DiskFormat, DiskMode, Machine, PublishedPort
 from vmtailor.pipeline import keys
@@ -54,6 +56,14 @@ def test_the_monitors_are_those_with_a_row() -> None:
     with pytest.raises(UserInputError, match="no monitor 'bochs' is known") as caught:
         monitors.named("bochs")
     assert caught.value.hint == "known: qemu, toyvm"
+
+
+def test_doctor_knows_the_programs_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tool,) = [tool for tool in host.tools() if tool.name == "Toy VM"]
+    assert (tool.program, tool.package, tool.need) == ("toyvm", "toyvm", Need.OPTIONAL)
+    assert host.check_tool(tool).state is State.MISSING
+    monkeypatch.setenv("PATH", str(TOY), prepend=os.pathsep)
+    assert host.check_tool(tool).found == str(TOY / "toyvm")
 
 
 def test_a_system_is_watched_until_it_is_ready(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grimp
 import pytest
 
 from vmtailor.base.cache.store import Store
@@ -56,6 +57,16 @@ def test_the_monitors_are_those_with_a_row() -> None:
     with pytest.raises(UserInputError, match="no monitor 'bochs' is known") as caught:
         monitors.named("bochs")
     assert caught.value.hint == "known: qemu, toyvm"
+
+
+def test_nothing_imports_the_folder_of_a_monitor() -> None:
+    graph = grimp.build_graph("vmtailor", cache_dir=None)
+    for driver in monitors.drivers():
+        folder = driver.rpartition(".")[0]
+        inside = {name for name in graph.modules if f"{name}.".startswith(f"{folder}.")}
+        importers = {one for name in inside for one in graph.find_modules_that_directly_import(name)}
+        assert not importers - inside
+        assert inside or folder == "tests.fakes.toyvm"
 
 
 def test_doctor_knows_the_programs_of_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from vmtailor.base.words.figures import NARROW_SPACE
 from vmtailor.booting import bundle
 from vmtailor.booting.boot import OnProgress
 from vmtailor.cli.boots import boot_bundle, boot_requests, boot_system
-from vmtailor.cli.boots.asked import Asked
+from vmtailor.cli.boots.boot_inputs import Asked
 from vmtailor.cli.tables.cost_table import show_cost
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome
 from vmtailor.model.boots.boot_cost import BootCost, CostOfFunction

@@ -23,6 +23,8 @@ from vmtailor.model.bundle import TRACE
 from vmtailor.model.exercise import Exercise, StepKind
 from vmtailor.model.image import Image
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.option import Option, OptionSubject, option, refuse
+from vmtailor.model.option_rows import ACCELERATOR, BUNDLE_EXERCISE, CLOCK, TRUST_HOST_COMMANDS
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import Trace
 from vmtailor.model.trial import Verification
@@ -37,12 +39,24 @@ class VerifyRequest:
     """What is verified, and how. `exercise`: a file of the user's, whose host commands are run; `disk`: of a system,
     started instead of the bundle's own."""
 
-    bundle: Path
-    clock: Clock
-    accelerator: Accelerator | None = None
-    exercise: Path | None = None
-    trust_host_commands: bool = False
-    disk: Path | None = None
+    bundle: Path = option(
+        Option(name="BUNDLE", type=Path, help="Verify this bundle that `fit` wrote, or this work folder.")
+    )
+    clock: Clock = option(
+        CLOCK, Clock.INSTRUCTIONS, help="Verify by wall time, as it is used, or by instructions, as it was fitted."
+    )
+    accelerator: Accelerator | None = option(
+        ACCELERATOR, None, help="Run it, on the wall clock, by kvm or tcg. Default: kvm where it works."
+    )
+    exercise: Path | None = option(BUNDLE_EXERCISE, None)
+    trust_host_commands: bool = option(TRUST_HOST_COMMANDS, False)
+    disk: Path | None = option(
+        Option(
+            name="--disk", type=Path, subjects=frozenset({OptionSubject.SYSTEM}), hint="fit the other image",
+            help="Use another disk of a system than the bundle's, such as one with newer packages. It is not written.",
+        ),
+        None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +93,7 @@ def prepare(request: VerifyRequest, store: Store | None = None) -> Prepared:
     Raises UserInputError for a bundle that is damaged, and as `allowed` does."""
     store = store or Store()
     require_clock(request)
-    require_no_disk(request)
+    refuse(request, OptionSubject.CONTAINER, request.bundle)
     files = bundle_folder.load(request.bundle, store)
     if not files.lists(f"{TRACE}/{trace.RECORD}"):
         raise UserInputError(f"the bundle {request.bundle} holds no trace to compare with", hint="fit the image again")
@@ -90,14 +104,6 @@ def require_clock(request: VerifyRequest) -> None:
     """Raise UserInputError for an accelerator that does not keep the clock."""
     if request.clock is Clock.INSTRUCTIONS and request.accelerator is Accelerator.KVM:
         raise UserInputError("the instruction clock runs under TCG only", hint="use --clock wall with KVM")
-
-
-def require_no_disk(request: VerifyRequest) -> None:
-    """Raise UserInputError for a disk beside what is a container's."""
-    if request.disk is not None:
-        raise UserInputError(
-            f"--disk: of systems only; {request.bundle} is that of a container", hint="fit the other image"
-        )
 
 
 def of_bundle(files: BundleFolder) -> SavedFit:

@@ -12,7 +12,7 @@ import pytest
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.natives import SOURCES
 from vmtailor.cli.boots import boot_system
-from vmtailor.cli.boots.asked import Asked
+from vmtailor.cli.boots.boot_inputs import Asked
 from vmtailor.drivers.qemu import qemu_command
 from vmtailor.drivers.qemu.qemu_command import Ends
 from vmtailor.model.architecture import Architecture, every, named

@@ -23,6 +23,7 @@ from vmtailor.drivers.host.caught_signals import caught
 from vmtailor.drivers.qemu.accelerator import best_accelerator
 from vmtailor.model.bundle import STATES, SYSTEM
 from vmtailor.model.machine import Disk, DiskFormat, DiskMode, Machine
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.pipeline.bundles import machine_of
 from vmtailor.pipeline.running import ports
 from vmtailor.pipeline.running.run import RunOptions
@@ -37,7 +38,7 @@ def run_system(options: RunOptions) -> int:
     """Start a system's machine and relay its console until it ends. Raises GuestError when its kernel gave up,
     UserInputError for options that only containers have."""
     files = bundle_folder.load_any(options.bundle)
-    _refuse(options)
+    refuse(options, OptionSubject.SYSTEM, options.bundle)
     terminal.require_streams()
     published = ports.chosen(options.ports)
     temporary.require_usable()
@@ -58,21 +59,6 @@ def run_system(options: RunOptions) -> int:
     if finished.end.returncode and not finished.left:
         raise GuestError(f"QEMU ended with status {finished.end.returncode}", details=finished.end.stderr)
     return 0
-
-
-def _refuse(options: RunOptions) -> None:
-    given = {
-        "a command": options.command, "--entrypoint": options.entrypoint is not None, "--env": options.env,
-        "--env-file": options.env_files, "--user": options.user, "--workdir": options.cwd,
-        "--hostname": options.hostname, "--stop-signal": options.stop_signal,
-        "--stop-timeout": options.stop_timeout_s is not None, "--privileged": options.privileged is not None,
-    }  # fmt: skip
-    named = [name for name, value in given.items() if value]
-    if named:
-        raise UserInputError(
-            f"{', '.join(named)}: of containers only; {options.bundle} is a system with an init of its own",
-            hint="leave it out: the system starts what it is there for",
-        )
 
 
 def _machine(options: RunOptions, files: BundleFolder) -> Machine:

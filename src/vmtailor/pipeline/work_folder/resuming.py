@@ -19,6 +19,7 @@ from vmtailor.drivers.kernel.kernel_source import SourceTree
 from vmtailor.model.image import Image
 from vmtailor.model.kernel import KernelBaseline, KernelFiles
 from vmtailor.model.machine import Accelerator, Clock, Machine
+from vmtailor.model.option import OptionSubject, refuse
 from vmtailor.model.plan import Plan
 from vmtailor.model.trial import Verification
 from vmtailor.pipeline import fitting, reverify
@@ -101,7 +102,7 @@ def prepare_verify(request: VerifyRequest) -> Prepared:
     """Read what is verified, and decide which programs of the exercise are run on the host. Starts nothing."""
     store = Store()
     reverify.require_clock(request)
-    reverify.require_no_disk(request)
+    refuse(request, OptionSubject.CONTAINER, request.bundle)
     work = WorkFolder(request.bundle, store)
     begun, record, own = work.work(), work.trace(), work.exercise()
     made, sha256 = work.plan(begun)

@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vmtailor.analysis.bench.cells import Against, against
 from vmtailor.base.files import records
-from vmtailor.model.bench.results import BenchResults, HostRun, SuiteName
+from vmtailor.bench.analysis.cells import Against, against
+from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName
 from vmtailor.model.verdict import Verdict
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 #: Cheap ones that differ: one that only forks, one that mounts and unshares, one that does what engines do.
 RUNTIMES = (
-    REPOSITORY / "src/vmtailor/data/runtimes/native.toml",
-    REPOSITORY / "src/vmtailor/data/runtimes/nspawn.toml",
+    REPOSITORY / "src/vmtailor/bench/data/native.toml",
+    REPOSITORY / "src/vmtailor/bench/data/nspawn.toml",
     REPOSITORY / "examples/runtimes/crun.toml",
 )
 COMPARISONS, INJECTED = 400, 1.05

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 
 from vmtailor.base.process import spawn
-from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes
+from vmtailor.bench.model.instance import InstanceSpec
+from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes
+from vmtailor.bench.runtimes.runtime import Surroundings
+from vmtailor.bench.runtimes.stopwatch import CallBacks, Timed, timed, watching
+from vmtailor.bench.suites.simultaneous import together
+from vmtailor.bench.suites.startup import POLL_S, answers
 from vmtailor.drivers.host.host_client import free_port
-from vmtailor.drivers.runtimes.protocol import Surroundings
-from vmtailor.drivers.runtimes.timed import CallBacks, Timed, timed, watching
-from vmtailor.model.bench.instance import InstanceSpec
-from vmtailor.pipeline.bench.suites.startup import POLL_S, answers
-from vmtailor.pipeline.bench.together import together
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 MOST_S, MOST_SHARE = 0.001, 0.01

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-RUNTIMES = Path(__file__).parent.parent / "src/vmtailor/data/runtimes"
+RUNTIMES = Path(__file__).parent.parent / "src/vmtailor/bench/data"
 #: Of the host's side of tests, and for the image's LINPACK.
 TOOLS = ("apache2-utils", "iperf3", "iproute2", "libopenblas-pthread-dev", "gcc", "libc6-dev")
 

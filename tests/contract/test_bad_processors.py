@@ -140,13 +140,13 @@ def test_an_architecture_that_is_not_in_the_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["abacus", "host", "max,abacus=on"])
 def test_a_cpu_that_is_not_emulated(model: str, tmp_path: Path) -> None:
     ended = fit(tmp_path, image(tmp_path, HOST.image), "--cpu-model", model)
-    assert_clear(ended, 2, f"emulates no CPU '{model}'", HOST.kinds[0], HOST.emulator.cpu_model)
+    assert_clear(ended, 2, f"emulates no CPU '{model}'", HOST.board_names[0], HOST.emulator.cpu_model)
 
 
 def test_a_cpu_that_a_machine_does_not_take(tmp_path: Path) -> None:
     """One that the emulator has, for other machines."""
-    row = next((row for row in OTHERS if row.machine[0].installed_mib), None)
+    row = next((row for row in OTHERS if row.board[0].installed_mib), None)
     if row is None or shutil.which(row.emulator.program) is None or shutil.which(f"{row.kernel.cross}gcc") is None:
         pytest.skip("no such machine is known, or its emulator is not here")
     ended = fit(tmp_path, image(tmp_path, row.image, of=row), "--cpu-model", "max")
-    assert_clear(ended, 2, "emulates no CPU 'max'", row.kinds[0], row.emulator.cpu_model)
+    assert_clear(ended, 2, "emulates no CPU 'max'", row.board_names[0], row.emulator.cpu_model)

@@ -23,7 +23,7 @@ from vmtailor.model.boots.boot import Outcome
 from vmtailor.model.boots.workload import OwnInit
 from vmtailor.model.machine import Clock, Disk, DiskMode
 
-KINDS = presumed().kinds
+KINDS = presumed().board_names
 
 pytestmark = pytest.mark.contract
 
@@ -41,10 +41,10 @@ def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind
     disk.write_bytes(bytes(1 << 20))
     vm = replace(
         USUAL,
-        kind=kind,
+        board=kind,
         memory_bytes=64 << 20,
         kernel=str(kernel),
-        append=("hang",),
+        words=("hang",),
         disks=(Disk(str(disk), mode=DiskMode.OVERLAID),),
         ports=on_loopback([22]),
         clock=clock,
@@ -55,7 +55,7 @@ def test_a_machine_with_everything_gets_ready(kernel: Path, tmp_path: Path, kind
 
 
 def test_ports_are_told_and_open_only_on_the_loopback_address(kernel: Path) -> None:
-    vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), ports=on_loopback([22, 80]))
+    vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), words=("hang",), ports=on_loopback([22, 80]))
     with listening(vm) as running:
         assert set(running.forwards) == {22, 80}
         assert len(set(running.forwards.values())) == 2
@@ -67,7 +67,7 @@ def test_ports_are_told_and_open_only_on_the_loopback_address(kernel: Path) -> N
 
 
 def test_qemu_tells_how_many_instructions_it_has_counted(kernel: Path) -> None:
-    vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), append=("hang",), clock=Clock.INSTRUCTIONS)
+    vm = replace(USUAL, memory_bytes=64 << 20, kernel=str(kernel), words=("hang",), clock=Clock.INSTRUCTIONS)
     with listening(vm) as running:
         until = time.monotonic() + 20.0
         while not (seen := running.executed()) and time.monotonic() < until:
@@ -84,7 +84,7 @@ def test_an_open_port_of_a_guest_that_does_not_listen_is_not_ready(kernel: Path,
         USUAL,
         memory_bytes=64 << 20,
         kernel=str(kernel),
-        append=("hang",),
+        words=("hang",),
         ports=on_loopback([22]),
     )
     for name in ("tcp:22", "ssh"):
@@ -126,7 +126,7 @@ def test_the_verb_says_what_failed_and_exits_with_five(kernel: Path, tmp_path: P
     done = verb("--kernel", str(kernel), "--append", "panic", "-n", "1", "--json", "-o", str(tmp_path / "out"))
     assert done.returncode == 5, done.stderr
     document = json.loads(done.stdout)
-    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/2"
+    assert next(iter(document)) == "schema" and document["schema"] == "vmtailor/boots/3"
     assert document["boots"][0]["boot"]["outcome"] == "panic"
     assert (tmp_path / "out" / document["boots"][0]["folder"] / "console.log").is_file()
 

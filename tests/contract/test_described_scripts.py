@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.natives import locate
-from vmtailor.drivers.runtimes import description
-from vmtailor.drivers.runtimes.described import DescribedRuntime
-from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
-from vmtailor.drivers.runtimes.protocol import BenchImage
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.bench.model.instance import InstanceSpec, Limits, Volume
+from vmtailor.bench.runtimes import description
+from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
+from vmtailor.bench.runtimes.instance_cgroups import Cgroups
+from vmtailor.bench.runtimes.runtime import BenchImage
 
 EXAMPLES = Path(__file__).parents[2] / "examples/runtimes"
 SPEC = InstanceSpec(

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.process import on_path, spawn
-from vmtailor.drivers.runtimes import host_cgroups, scope
-from vmtailor.drivers.runtimes.host_cgroups import MANAGED, PASSED_ON, HostCgroups
+from vmtailor.bench.runtimes import host_cgroups, scope
+from vmtailor.bench.runtimes.host_cgroups import MANAGED, PASSED_ON, HostCgroups
 
 ROOTS = ("one", "two")
 

@@ -32,7 +32,7 @@ from vmtailor.drivers.kernel.symbolizer import parse_addr2line, symbolize
 from vmtailor.model.architecture import presumed
 from vmtailor.model.plan import RootFormat
 
-KINDS = presumed().kinds
+KINDS = presumed().board_names
 
 pytestmark = pytest.mark.contract
 

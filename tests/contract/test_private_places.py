@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.runtimes import private_places
-from vmtailor.drivers.runtimes.host_cgroups import hierarchies
+from vmtailor.bench.runtimes import private_places
+from vmtailor.bench.runtimes.host_cgroups import hierarchies
 
 
 def in_mounts_of_its_own(code: str, *words: str | Path) -> str:
@@ -31,7 +31,7 @@ def in_mounts_of_its_own(code: str, *words: str | Path) -> str:
 HIDE = """
 import sys
 from pathlib import Path
-from vmtailor.drivers.runtimes.private_places import hide
+from vmtailor.bench.runtimes.private_places import hide
 scope, *places = map(Path, sys.argv[1:])
 hide(places, scope / "engine/private", scope)
 for place in places:
@@ -67,8 +67,8 @@ TWICE = """
 import subprocess
 import sys
 from pathlib import Path
-from vmtailor.drivers.runtimes import scope
-from vmtailor.drivers.runtimes.host_cgroups import hierarchies
+from vmtailor.bench.runtimes import scope
+from vmtailor.bench.runtimes.host_cgroups import hierarchies
 before = hierarchies()
 again = Path(sys.argv[1]) / "again"
 again.mkdir()

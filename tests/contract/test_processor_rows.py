@@ -14,13 +14,13 @@ from vmtailor.base import natives
 from vmtailor.base.files import elf
 from vmtailor.base.process import run
 from vmtailor.drivers.qemu import qemu_command
-from vmtailor.model.architecture import Architecture, MachineType, Packing, every
+from vmtailor.model.architecture import Architecture, Board, Packing, every
 from vmtailor.model.machine import Machine
 
 pytestmark = pytest.mark.contract
 
 OTHERS = [row for row in every() if not row.is_host]
-MACHINES = [pytest.param(row, one, id=f"{row.name}-{one.kind}") for row in OTHERS for one in row.machine]
+MACHINES = [pytest.param(row, one, id=f"{row.name}-{one.name}") for row in OTHERS for one in row.board]
 
 
 def require(program: str) -> None:
@@ -29,7 +29,7 @@ def require(program: str) -> None:
 
 
 @pytest.mark.parametrize(("row", "kind"), MACHINES)
-def test_qemu_makes_the_machine_as_the_row_has_it(row: Architecture, kind: MachineType, tmp_path: Path) -> None:
+def test_qemu_makes_the_machine_as_the_row_has_it(row: Architecture, kind: Board, tmp_path: Path) -> None:
     """CPU model, memory, pace and devices, with a file of the kernel's kind in its place; stopped before its first
     instruction."""
     require(row.emulator.program)
@@ -39,8 +39,8 @@ def test_qemu_makes_the_machine_as_the_row_has_it(row: Architecture, kind: Machi
     if row.kernel.packing is Packing.ELF:
         kernel = natives.for_guests(row.name, f"{row.kernel.cross}gcc", row.kernel.cross_packages).collector
     machine = Machine(
-        kind.kind, 64 << 20, str(kernel), ("quiet",), network=True, cpu_model=row.emulator.cpu_model,
-        architecture=row.name, options=("-S", "-monitor", "stdio"),
+        kind.name, 64 << 20, str(kernel), ("quiet",), network=True, cpu_model=row.emulator.cpu_model,
+        architecture=row.name, extras=("-S", "-monitor", "stdio"),
     )  # fmt: skip
     argv = qemu_command.command(machine)
     assert f"shift={row.emulator.pace},sleep=off" in argv

@@ -17,7 +17,7 @@ from vmtailor.model.architecture import presumed
 from vmtailor.model.boots.ending import Ending
 from vmtailor.model.machine import Clock, Disk, DiskMode, Machine, PublishedPort
 
-KINDS = presumed().kinds
+KINDS = presumed().board_names
 
 pytestmark = pytest.mark.contract
 

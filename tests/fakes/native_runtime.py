@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.drivers.runtimes.protocol import Surroundings
-from vmtailor.model.bench.instance import InstanceSpec
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import SuiteName
-from vmtailor.pipeline.bench.bench_run import BenchRun
+from vmtailor.bench.model.instance import InstanceSpec
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.runtimes.networks import Link
+from vmtailor.bench.runtimes.runtime import Surroundings
+from vmtailor.bench.suites.bench_run import BenchRun
 
 
 class Native:

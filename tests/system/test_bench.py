@@ -21,10 +21,10 @@ from tests.fakes.program import run_program
 
 from vmtailor.base.files import records
 from vmtailor.base.process import on_path
-from vmtailor.drivers.runtimes import description, host_cgroups, scope
-from vmtailor.drivers.runtimes.described import missing
-from vmtailor.drivers.runtimes.host_cgroups import PREFIX
-from vmtailor.model.bench.results import BenchResults, HostRun
+from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.runtimes import description, host_cgroups, scope
+from vmtailor.bench.runtimes.host_cgroups import PREFIX
+from vmtailor.bench.runtimes.host_runtime import missing
 
 REPOSITORY = Path(__file__).parents[2]
 CRUN = REPOSITORY / "examples/runtimes/crun.toml"

@@ -81,7 +81,7 @@ def test_from_a_rebuilt_ram_disk_with_the_collector(kernel: KernelBaseline, tmp_
         memory_bytes=256 << 20,
         kernel=kernel.vmlinuz,
         initrd=str(small),
-        append=words,
+        words=words,
         disks=(Disk(str(image), mode=DiskMode.OVERLAID),),
     )
     vm = profile.with_collector(vm, folder / "collector", tmp_path / "out")
@@ -105,7 +105,7 @@ def test_a_root_disk_that_is_not_there_is_a_panic_with_words(kernel: KernelBasel
     program = (natives.locate().folder / "small-init").read_bytes()
     initrd.write_bytes(cpio([directory("dev"), node("dev/console", 5, 1), file("init", program, 0o755)]))
     words = ("root=LABEL=x", "console=ttyS0", "panic=-1")
-    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), append=words, network=False)
+    vm = replace(USUAL, memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd), words=words, network=False)
     found_boot, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
     assert found_boot.outcome is Outcome.PANIC
     assert "root=LABEL=x is no device" in gathered.console.decode("utf-8", "replace")
@@ -119,7 +119,7 @@ def test_a_driver_that_refuses_does_not_end_the_boot(kernel: KernelBaseline, tmp
     initrd.write_bytes(initramfs.archive([(module.stem, module.read_bytes())], program))
     vm = replace(
         USUAL, cpu_model="qemu64", memory_bytes=256 << 20, kernel=kernel.vmlinuz, initrd=str(initrd),
-        append=("root=LABEL=x", "console=ttyS0", "panic=-1"), network=False,
+        words=("root=LABEL=x", "console=ttyS0", "panic=-1"), network=False,
     )  # fmt: skip
     _, gathered = boot(vm, OwnInit(parse_signal("login"), 200.0), tmp_path)
     said = gathered.console.decode("utf-8", "replace")

@@ -245,10 +245,10 @@ def kernel(place: Path) -> Path:
 def machine(kernel: Path, disk: Path, word: str) -> Machine:
     return replace(
         USUAL,
-        kind="microvm",
+        board="microvm",
         memory_bytes=32 << 20,
         kernel=str(kernel),
-        append=(word,),
+        words=(word,),
         disks=(disk_of(disk),),
         clock=Clock.WALL,
     )

@@ -130,7 +130,7 @@ def boot(
         volumes, words = (Disk(str(bench.folder / "run"), mode=DiskMode.WRITTEN),), (*words, "VT_RUN=1")
     base = bench.machine
     machine = Machine(
-        kind, base.memory_bytes, base.kernel, (*base.append, *words), base.initrd, (*base.disks, *volumes, *disks),
+        kind, base.memory_bytes, base.kernel, (*base.words, *words), base.initrd, (*base.disks, *volumes, *disks),
         network=network, acpi=kind == "microvm",
     )  # fmt: skip
     with qemu.start(machine) as running:

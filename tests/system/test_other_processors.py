@@ -96,7 +96,7 @@ def check(foreign: Foreign) -> None:
     document, bundle = foreign.document, foreign.bundle
     assert document["verified"] is True and document["unexplained"] == 0 and document["degraded"] == []
     record = records.load(Bundle, bundle / "bundle.json")
-    assert record.architecture == foreign.row.name and record.machine == foreign.row.kinds[0]
+    assert record.architecture == foreign.row.name and record.machine == foreign.row.board_names[0]
     assert record.kernel == Path(foreign.row.kernel.file).name
     for side in ("baseline", "tailored"):
         assert document[side]["init_instructions"] > 0 and document[side]["device_accesses"] > 0

@@ -59,15 +59,15 @@ def test_a_machine_that_newly_complains_of_itself_is_not_verified(tmp_path: Path
         own = own_kernel.taken_out(found.subject, found.root, parts.small_init, tmp_path / "own")
         place = exercising.root_of(found.subject, own.words)
     machine = Machine(
-        kind="q35", memory_bytes=256 << 20, kernel=str(own.kernel), initrd=str(own.initrd), network=True, acpi=True,
-        append=(*own.words, *row.kernel.words, f"console={row.kernel.console}"), disks=(disks.disk_of(disk),),
+        board="q35", memory_bytes=256 << 20, kernel=str(own.kernel), initrd=str(own.initrd), network=True, acpi=True,
+        words=(*own.words, *row.kernel.words, f"console={row.kernel.console}"), disks=(disks.disk_of(disk),),
         cpu_model=row.emulator.cpu_model, clock=Clock.INSTRUCTIONS, architecture=row.name,
     )  # fmt: skip
     target = SystemTarget(machine, place, exercise, parts)
     before = system_verify.baseline(target, tmp_path)
     assert before.report.file("says-engine").startswith(f"Version: {kernel.release}")
     assert system_verify.judge(target, before, before).passed
-    lesser = replace(target, machine=replace(machine, append=(*machine.append, "ipv6.disable=1")))
+    lesser = replace(target, machine=replace(machine, words=(*machine.words, "ipv6.disable=1")))
     after = system_verify.run(lesser, tmp_path)
     assert not after.boot.failures  # it passes its exercise
     assert system_verify.judge(target, before, after).failures == (

@@ -89,7 +89,7 @@ def test_its_symbols_and_words_are_in_a_plan_with_their_reasons(made_up: Archite
         made_up, plan.machine, kernel, root, RootFormat.EROFS, [word.id for word in plan.words],
         memory_bytes=64 << 20, cpu_model=made_up.emulator.cpu_model,
     )  # fmt: skip
-    assert machine.append[-4:] == ("console=ttyMU0", "quiet", "panic=-1", "nokaslr")
+    assert machine.words[-4:] == ("console=ttyMU0", "quiet", "panic=-1", "nokaslr")
     assert machine.architecture == "made_up"
 
 
@@ -121,26 +121,26 @@ def test_its_machines_are_started_with_its_words(made_up: Architecture) -> None:
     assert argv[:5] == ["qemu-system-mu", "-machine", "plain,gic=3", "-cpu", "abacus"]
     assert argv[-1] == "virtio-net-device,netdev=net,mac=52:54:00:12:34:56,bus=virtio-mmio-bus.31"
     assert "plain,gic=3,firmware-tables=on" in qemu_command.command(replace(machine, acpi=True))
-    grand = qemu_command.command(replace(machine, kind="grand"))
+    grand = qemu_command.command(replace(machine, board="grand"))
     assert "grand" in grand and grand[-1] == "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,romfile="
-    assert machines.usual(made_up).kind == "grand"
+    assert machines.usual(made_up).board == "grand"
     with pytest.raises(UserInputError, match="Made-Up has no machine 'microvm'"):
-        qemu_command.command(replace(machine, kind="microvm"))
+        qemu_command.command(replace(machine, board="microvm"))
 
 
 def test_a_machine_that_takes_no_less_memory_tells_its_kernel_of_less(
     made_up: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, grand = made_up.machine
+    plain, grand = made_up.board
     roomy = replace(grand, installed_mib=512, memory_word="mem={kib}K")
     monkeypatch.setattr(qemu_command, "named", lambda _: made_up)
-    monkeypatch.setattr(Machine, "type", property(lambda machine: roomy if machine.kind == "grand" else plain))
+    monkeypatch.setattr(Machine, "hardware", property(lambda machine: roomy if machine.board == "grand" else plain))
     machine = Machine("grand", 24 << 20, "/k/Image", ("quiet",), architecture="made_up")
     argv = qemu_command.command(machine)
     assert argv[argv.index("-m") + 1] == "524288K" and argv[argv.index("-append") + 1] == "quiet mem=24576K"
     argv = qemu_command.command(replace(machine, memory_bytes=1 << 30))
     assert argv[argv.index("-m") + 1] == "1048576K" and argv[argv.index("-append") + 1] == "quiet"
-    argv = qemu_command.command(replace(machine, kind="plain"))
+    argv = qemu_command.command(replace(machine, board="plain"))
     assert argv[argv.index("-m") + 1] == "24576K" and argv[argv.index("-append") + 1] == "quiet"
 
 
@@ -157,7 +157,7 @@ def test_its_instructions_take_the_time_that_its_row_says(
 
 
 def test_its_baseline_loads_what_its_machine_needs(made_up: Architecture) -> None:
-    found = initramfs.wanted_by(made_up.machine_type("grand"), RootFormat.EROFS)
+    found = initramfs.wanted_by(made_up.board_named("grand"), RootFormat.EROFS)
     assert found == ("virtio_pci", "mu_bridge", "virtio_blk", "erofs", "overlay")
 
 
@@ -201,7 +201,7 @@ def test_disks_are_named_in_their_order(made_up: Architecture) -> None:
     disks = (Disk("/a"), Disk("/b"))
     found = []
     for name in ("made_up", "arm64", "x86_64", "riscv64"):
-        kind = architecture.named(name).kinds[0]
+        kind = architecture.named(name).board_names[0]
         argv = qemu_command.command(Machine(kind, 1 << 30, kernel="/k", disks=disks, architecture=name))
         found.append([word.partition(",bus=")[2] for word in argv if word.startswith("virtio-blk")])
     assert found == [[f"virtio-mmio-bus.{n}" for n in pair] for pair in ((31, 30), (0, 1), (7, 6), (7, 6))]
@@ -321,13 +321,13 @@ def test_a_host_without_a_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ('title = "Made-Up"\n', 'title = "Made-Up"\ncolour = "blue"\n', "unknown field colour"),
         ('packing = "as-is"\n', 'packing = "as-is"\npaking = "elf"\n', r"unknown field kernel\.paking"),
         ('packing = "as-is"', 'packing = "squeezed"', "squeezed"),
-        ('kind = "plain"\n', 'kind = "plain"\nwheels = 4\n', r"unknown field machine\.wheels"),
-        ('kind = "plain"\n', 'kind = "plain,accel=kvm"\n', "is no name of a machine"),
-        ('kind = "grand"\n', 'kind = "plain"\n', "two machines are of one kind"),
-        ('usual = "grand"', 'usual = "grandest"', "is no machine of this file"),
+        ('name = "plain"\n', 'name = "plain"\nwheels = 4\n', r"unknown field board\.wheels"),
+        ('name = "plain"\n', 'name = "plain,accel=kvm"\n', "is no name of a board"),
+        ('name = "grand"\n', 'name = "plain"\n', "two boards have one name"),
+        ('usual = "grand"', 'usual = "grandest"', "is no board of this file"),
         ('name = "made_up"', 'name = "made_down"', "is not the file's"),
-        ('kind = "plain"\n', 'kind = "plain"\ninstalled_mib = 512\n', "installed_mib and memory_word"),
-        ('kind = "plain"\n', 'kind = "plain"\nmemory_word = "mem={kib}K"\n', "installed_mib and memory_word"),
+        ('name = "plain"\n', 'name = "plain"\ninstalled_mib = 512\n', "installed_mib and memory_word"),
+        ('name = "plain"\n', 'name = "plain"\nmemory_word = "mem={kib}K"\n', "installed_mib and memory_word"),
         ("halted = 'PS=0000 WAIT'", "halted = 'PS=0000 (WAIT'", "is no pattern"),
         ('target = "mu"\n', 'target = "mu"\npace = 7\n', "pace = 7 is not from 0 to 6"),
         ("at_once = [0x08000000]", "at_once = [0x08000001]", "not the address of a page"),

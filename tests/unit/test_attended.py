@@ -140,9 +140,9 @@ def test_what_the_system_is_asked_of_itself_is_on_the_attendants_disk(tmp_path: 
 
 def test_the_machine_starts_from_the_attendants_disk() -> None:
     words = ("root=UUID=x", "ro", "init=/bin/x", "console=ttyS0", "rootflags=a", "initcall_debug")
-    machine = Machine("q35", 1 << 28, kernel="/k", append=words, disks=(Disk("/a"), Disk("/b")))
+    machine = Machine("q35", 1 << 28, kernel="/k", words=words, disks=(Disk("/a"), Disk("/b")))
     driven = with_attendant(machine, Path("/volume"))
-    assert driven.append == (
+    assert driven.words == (
         "root=/dev/vdc", "rootfstype=ext4", "ro", "init=/attendant", "console=ttyS0", "initcall_debug"
     )  # fmt: skip
     assert [disk.path for disk in driven.disks] == ["/a", "/b", "/volume"]

@@ -49,8 +49,8 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert bundle_folder.is_bundle(tmp_path)
     chosen = bundle.Chosen(clock=Clock.INSTRUCTIONS, append=("debug",))
     machine = bundle.machine_of(bundle.load(tmp_path), chosen)
-    assert machine.kind == "microvm" and machine.memory_bytes == 64 << 20 and not machine.network
-    assert machine.append == ("root=/dev/vda", "quiet", "debug")
+    assert machine.board == "microvm" and machine.memory_bytes == 64 << 20 and not machine.network
+    assert machine.words == ("root=/dev/vda", "quiet", "debug")
     assert [d.path for d in machine.disks] == [str(tmp_path / "root.erofs")] and machine.disks[
         0
     ].mode is DiskMode.READ_ONLY
@@ -59,9 +59,9 @@ def test_a_bundle_is_a_machine(tmp_path: Path) -> None:
     assert bundle.machine_of(bundle.load(tmp_path), smaller).memory_bytes == 20 << 20
     assert machine.memory_bytes == bundle.load(tmp_path).bundle.memory_bytes
     wall = booting.prepare(tmp_path, bundle.Chosen(), 9.0, Natives(tmp_path), Store(tmp_path))
-    assert wall.machine.append == ("root=/dev/vda", "quiet", "printk.time=1")
+    assert wall.machine.words == ("root=/dev/vda", "quiet", "printk.time=1")
     # Where instructions are counted, no word costs any: the machine is the one that the fit measured.
-    assert wall.on(Clock.INSTRUCTIONS).machine.append == ("root=/dev/vda", "quiet")
+    assert wall.on(Clock.INSTRUCTIONS).machine.words == ("root=/dev/vda", "quiet")
     (tmp_path / "System.map").unlink()
     with pytest.raises(UserInputError, match=r"lacks its file System\.map"):
         bundle.load(tmp_path)

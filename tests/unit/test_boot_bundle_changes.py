@@ -41,10 +41,10 @@ from vmtailor.stages import debug_kernel
 
 VM = replace(
     USUAL,
-    kind="microvm",
+    board="microvm",
     memory_bytes=64 << 20,
     kernel="/bundle/vmlinux",
-    append=("quiet",),
+    words=("quiet",),
     network=False,
     entropy=False,
 )
@@ -100,7 +100,7 @@ def test_changes_are_made_on_the_machine() -> None:
     together = change(choosing.for_bundle(["random-trust+AUDIT=n+IPV6=n"], "6.12"), VM, rebuild)
     assert together == changed and asked == [{"AUDIT": "n", "IPV6": "n"}] * 2
     words = tuple(str(setting) for setting in chosen[0].change.settings)
-    assert changed.kernel == "/other/vmlinux" and changed.append == (*VM.append, *words)
+    assert changed.kernel == "/other/vmlinux" and changed.words == (*VM.words, *words)
     assert change(choosing.for_bundle(["memory"], "6.12"), VM, no_build) == VM
     means = Means(Path(), Path(), rebuild, {"AUDIT": "y"})
     _, made = trying.make_on_bundle([one.change for one in chosen], VM, means)
@@ -109,7 +109,7 @@ def test_changes_are_made_on_the_machine() -> None:
     for name, why in (("cron", "no units"), ("initrd-small", "RAM disk"), ("firmware", "further options")):
         with pytest.raises(UserInputError, match=why):
             change(choosing.for_bundle([name], "6.12"), VM, no_build)
-    q35 = replace(USUAL, kind="q35", kernel="/k")
+    q35 = replace(USUAL, board="q35", kernel="/k")
     with pytest.raises(UserInputError, match="--machine microvm"):
         change(choosing.for_bundle(["pci-or-mmio"], "6.12"), q35, no_build)
     with pytest.raises(UserInputError, match="on a bundle only"):
@@ -117,7 +117,7 @@ def test_changes_are_made_on_the_machine() -> None:
 
 
 def test_what_is_for_other_processors_is_refused_by_name() -> None:
-    arm64 = replace(VM, kind="virt", architecture="arm64", kernel="/bundle/Image")
+    arm64 = replace(VM, board="virt", architecture="arm64", kernel="/bundle/Image")
     names = ("input-probes", "rtc-setup", "pci-or-mmio", "firmware", "kvm-guest/configuration", "input-probes+IPV6=n")
     for name in names:
         change(choosing.for_bundle(["random-trust"], "6.12"), arm64, no_build)
@@ -191,16 +191,16 @@ def test_trials_on_a_bench(tmp_path: Path) -> None:
     def make(wanted: Sequence[Change], vm: Machine) -> tuple[Machine, tuple[Change, ...]]:
         if wanted[0].id == "d":
             raise UserInputError("not here")
-        return replace(USUAL, kernel="/k", append=tuple(one.id for one in wanted)), tuple(wanted)
+        return replace(USUAL, kernel="/k", words=tuple(one.id for one in wanted)), tuple(wanted)
 
     def boot(
         machine: Machine, workload: Workload, scratch: Path, *, on_progress: OnProgress | None = None
     ) -> tuple[Boot, Gathered]:
         assert on_progress is not None
         on_progress(1.0)
-        outcome = Outcome.WRONG if machine.append == ("c",) else Outcome.READY
+        outcome = Outcome.WRONG if machine.words == ("c",) else Outcome.READY
         marks = (Milestone("ready", wall_s=1.0),)
-        return Boot(outcome, marks, 1.0, instructions=cost[machine.append]), GATHERED
+        return Boot(outcome, marks, 1.0, instructions=cost[machine.words]), GATHERED
 
     def on_boot(variant: str, number: int, seconds: float) -> None:
         booted.append(variant)

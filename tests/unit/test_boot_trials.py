@@ -50,7 +50,7 @@ DIRECT = replace(
     USUAL,
     kernel="/k",
     initrd="/i",
-    append=("root=/dev/vda", "debug", "loglevel=7"),
+    words=("root=/dev/vda", "debug", "loglevel=7"),
     disks=(Disk("/d", mode=DiskMode.OVERLAID),),
 )
 
@@ -96,16 +96,16 @@ def test_choosing() -> None:
 
 
 def test_changes_are_made() -> None:
-    assert changed("console-quiet").append == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
-    assert "systemd.mask=rsyslog.service" in changed("rsyslog").append
-    assert changed("pci-or-mmio").kind == "microvm"
+    assert changed("console-quiet").words == ("root=/dev/vda", "quiet", "loglevel=1", "systemd.show_status=0")
+    assert "systemd.mask=rsyslog.service" in changed("rsyslog").words
+    assert changed("pci-or-mmio").board == "microvm"
     assert changed("memory").memory_bytes == 1 << 30
-    assert changed("firmware").options == ("-bios", "qboot.rom")
+    assert changed("firmware").firmware == "qboot.rom"
     both = made(DIRECT, candidate("audit").change, candidate("rsyslog").change)
-    assert both.append[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
+    assert both.words[-2:] == ("audit=0", "systemd.mask=rsyslog.service")
     (joined,) = choosing.for_machine(["audit+rsyslog"])
     assert made(DIRECT, joined.change) == both
-    lists = made(DIRECT, candidate("input-probes").change, candidate("modules-unused").change).append
+    lists = made(DIRECT, candidate("input-probes").change, candidate("modules-unused").change).words
     (modules,) = [word for word in lists if word.startswith("module_blacklist=")]
     assert modules.startswith("module_blacklist=psmouse,") and ",drm," in modules
     with pytest.raises(UserInputError, match="only with --kernel"):
@@ -118,11 +118,11 @@ OTHER_WORDS = ("audit=1", "lsm=x", "module_blacklist=kvm,x", "systemd.mask=cron.
 @pytest.mark.parametrize("name", [one.change.id for one in candidates() if one.change.id != "initrd-small"])
 @pytest.mark.parametrize("words", [(), OTHER_WORDS])
 def test_a_change_is_taken_back_by_its_own_settings(name: str, words: tuple[str, ...]) -> None:
-    before = replace(DIRECT, append=(*DIRECT.append, *words), cpu_model="max,-vmx", options=("-bios", "other.rom"))
+    before = replace(DIRECT, words=(*DIRECT.words, *words), cpu_model="max,-vmx", firmware="other.rom")
     after, (done,) = applied([candidate(name).change], before, MEANS)
     again, _ = applied([done.back], after, MEANS)
-    assert sorted(again.append) == sorted(before.append)
-    assert replace(again, append=()) == replace(before, append=())
+    assert sorted(again.words) == sorted(before.words)
+    assert replace(again, words=()) == replace(before, words=())
     for setting in done.settings:
         if setting.name in ("audit", "lsm"):
             assert setting.before == dict(word.split("=") for word in words).get(setting.name)
@@ -141,7 +141,7 @@ def test_every_kind_has_its_place(kind: ChangeKind) -> None:
             ChangeKind.ROOTFS, ChangeKind.UNIT,
         )  # fmt: skip
     else:
-        assert kind is ChangeKind.COMMAND_LINE and after.append[-1] == "none-such=1" and done.setting.before is None
+        assert kind is ChangeKind.COMMAND_LINE and after.words[-1] == "none-such=1" and done.setting.before is None
 
 
 def test_what_is_expected_is_read_from_the_rows() -> None:
@@ -235,7 +235,7 @@ def test_on_the_instruction_clock_every_boot_settles_its_devices(
         ) -> tuple[Boot, Gathered]:
             assert on_progress is not None
             on_progress(1.0)
-            at_ns = 9_000_000_000 if "audit=0" in machine.append else 13_000_000_000
+            at_ns = 9_000_000_000 if "audit=0" in machine.words else 13_000_000_000
             ready = Milestone("ready", wall_s=1.0, virtual_ns=at_ns, executed=7_000_000)
             console = b"[    0.000000] Linux version 6.12.1 (x)\n"
             return Boot(Outcome.READY, (ready,), 1.0), replace(GATHERED, console=console)
@@ -274,7 +274,7 @@ def test_the_command_is_pure_and_never_writes_the_disk() -> None:
     assert "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22,hostfwd=tcp:127.0.0.1:0-:80" in argv
     assert argv[argv.index("-append") + 1] == "root=/dev/vda debug loglevel=7"
     assert argv[argv.index("-icount") + 1] == "shift=auto" and argv.count("-serial") == 1
-    counted = command(replace(vm, clock=Clock.INSTRUCTIONS, kind="microvm"), Ends(probe=5))
+    counted = command(replace(vm, clock=Clock.INSTRUCTIONS, board="microvm"), Ends(probe=5))
     assert counted[counted.index("-icount") + 1] == "shift=0,sleep=off"
     # The board has one port: the second is a device.
     assert counted.count("-serial") == 1 and "isa-serial,index=1,chardev=probe" in counted
@@ -360,8 +360,8 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
             pass
 
         def __call__(self, machine: Machine, *_: object, **__: object) -> tuple[Boot, Gathered]:
-            moved = 0.07 if machines.PLACEBO_WORDS[1] in machine.append else 0.0
-            return booted(13.27 + moved - (saved if "audit=0" in machine.append else 0.0))
+            moved = 0.07 if machines.PLACEBO_WORDS[1] in machine.words else 0.0
+            return booted(13.27 + moved - (saved if "audit=0" in machine.words else 0.0))
 
     monkeypatch.setattr(trying, "Settled", Played)
     vm, signal = replace(DIRECT, initrd=None, clock=Clock.INSTRUCTIONS), OwnInit(parse_signal("login"), 10.0)
@@ -376,7 +376,7 @@ def test_what_a_word_that_means_nothing_moves_is_no_saving(
 def test_there_are_controls_where_the_command_line_is_ours_and_boots_hardly_differ() -> None:
     counted = replace(DIRECT, clock=Clock.INSTRUCTIONS)
     found = machines.controls(counted)
-    assert [one.append for one in found] == [(*DIRECT.append, word) for word in machines.PLACEBO_WORDS]
+    assert [one.words for one in found] == [(*DIRECT.words, word) for word in machines.PLACEBO_WORDS]
     assert not machines.controls(DIRECT) and not machines.controls(replace(counted, kernel=None))
 
 

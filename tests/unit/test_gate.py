@@ -126,7 +126,7 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
     kernel = _file(tmp_path / "vmlinux", "kernel")
     vm = {"clock": "wall", "kernel": str(kernel), "append": ["quiet", "ro"]}
     record = {
-        "schema": "vmtailor/boots/2",
+        "schema": "vmtailor/boots/3",
         "subject": "a\x1b[31mvm",
         "conditions": [["clock", "wall"]],
         "variants": [{"name": "base", "machine": vm}],
@@ -147,7 +147,7 @@ def test_saved_boots_have_figures_and_an_identity(tmp_path: Path) -> None:
 def test_saved_boots_of_another_version_are_to_be_made_again(tmp_path: Path) -> None:
     record = {"schema": "vmtailor/boots/1", "boots": [{"variant": "base", "outcome": "ready", "milestones": []}]}
     (tmp_path / "boots.json").write_text(json.dumps(record))
-    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/2'"):
+    with pytest.raises(UserInputError, match="schema 'vmtailor/boots/1', this version reads 'vmtailor/boots/3'"):
         gate_document.read(tmp_path)
 
 
@@ -160,7 +160,7 @@ ODD = st.recursive(
 )
 
 
-@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/2", "timeline/1"]))
+@given(st.dictionaries(NAMES, ODD), st.sampled_from(["fit-run/1", "boots/3", "timeline/1"]))
 def test_no_document_is_too_odd_to_be_told(odd: dict[str, object], schema: str) -> None:
     content = {**odd, "schema": f"vmtailor/{schema}"}
     assert all(len(values) for values in gate_document.samples(content).values())

@@ -30,7 +30,7 @@ from vmtailor.drivers.rootfs.initramfs import (
 from vmtailor.model.architecture import presumed
 from vmtailor.model.plan import RootFormat
 
-KINDS = presumed().kinds
+KINDS = presumed().board_names
 
 
 def module(**info: str) -> bytes:
@@ -172,9 +172,9 @@ def test_what_the_kernel_asked_for_is_found_by_name_and_alias(tmp_path: Path) ->
 @pytest.mark.parametrize("machine", KINDS)
 @pytest.mark.parametrize("root", RootFormat)
 def test_what_one_machine_wants_is_among_all_that_any_wants(machine: str, root: RootFormat) -> None:
-    wanted = wanted_by(presumed().machine_type(machine), root, network=True)
+    wanted = wanted_by(presumed().board_named(machine), root, network=True)
     assert set(wanted) < set(WANTED)
-    assert set(wanted) - set(wanted_by(presumed().machine_type(machine), root)) == {"virtio_net"}
+    assert set(wanted) - set(wanted_by(presumed().board_named(machine), root)) == {"virtio_net"}
 
 
 def test_the_baselines_disk(tmp_path: Path) -> None:

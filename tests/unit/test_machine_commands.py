@@ -24,19 +24,18 @@ MICROVM = Machine(
 )  # fmt: skip
 PORTS = (PublishedPort("127.0.0.1", 8080, 80), PublishedPort("0.0.0.0", 53, 53, "udp"))
 WALL = replace(MICROVM, network=True, clock=Clock.WALL, ports=PORTS)
-Q35 = replace(MICROVM, kind="q35", network=True, ports=PORTS)
+Q35 = replace(MICROVM, board="q35", network=True, ports=PORTS)
 DIRECT = replace(
     USUAL,
-    kernel="/k/vmlinuz", initrd="/k/initrd", append=("root=/dev/vda", "console=ttyS0"),
+    kernel="/k/vmlinuz", initrd="/k/initrd", words=("root=/dev/vda", "console=ttyS0"),
     disks=(Disk("/d/a,b.qcow2", DiskFormat.QCOW2, DiskMode.OVERLAID), Disk("/d/more", mode=DiskMode.OVERLAID)),
     ports=on_loopback([22, 80]),
 )  # fmt: skip
 LOADER = replace(
     USUAL,
-    disks=(Disk("/d/disk.qcow2", DiskFormat.QCOW2, DiskMode.OVERLAID),), cpus=2, options=("-device", "usb-tablet"),
-    machine_options=("smm=off",),
+    disks=(Disk("/d/disk.qcow2", DiskFormat.QCOW2, DiskMode.OVERLAID),), cpus=2, extras=("-device", "usb-tablet"),
 )  # fmt: skip
-COUNTED = replace(DIRECT, clock=Clock.INSTRUCTIONS, entropy=False, append=(*DIRECT.append, "nokaslr"))
+COUNTED = replace(DIRECT, clock=Clock.INSTRUCTIONS, entropy=False, words=(*DIRECT.words, "nokaslr"))
 COMMANDS = {
     "container on microvm, instruction clock": command(MICROVM),
     "container on microvm, counted, handed over": command(MICROVM, HANDED_OVER, plugin=COUNTING),
@@ -57,8 +56,8 @@ COMMANDS = {
     "own init on q35, kernel and initial RAM disk, ports": command(DIRECT),
     "own init on q35, counted": command(COUNTED, Ends(7), plugin=COUNTING),
     "own init on q35, no network": command(replace(DIRECT, network=False, ports=())),
-    "own init on microvm, ports": command(replace(DIRECT, kind="microvm")),
-    "own init on microvm, counted": command(replace(COUNTED, kind="microvm")),
+    "own init on microvm, ports": command(replace(DIRECT, board="microvm")),
+    "own init on microvm, counted": command(replace(COUNTED, board="microvm")),
     "own init on q35 under KVM": command(replace(DIRECT, accelerator=Accelerator.KVM, cpu_model="host")),
 }  # fmt: skip
 

@@ -74,7 +74,7 @@ def test_disks_keep_their_order_and_their_commas() -> None:
 
 def test_the_network_lets_nothing_out_unless_asked() -> None:
     ports = (PublishedPort("127.0.0.1", 8080, 80),)
-    argv = qemu_command.command(replace(PLAIN, kind="q35", network=True, ports=ports))
+    argv = qemu_command.command(replace(PLAIN, board="q35", network=True, ports=ports))
     assert option(argv, "-netdev") == "user,id=net,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:8080-:80"
     assert option(argv, "-device").startswith("virtio-net-pci,")
     # The guard opens it to the world; with the host's own servers, nothing is left to guard.
@@ -122,7 +122,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 
 
 def fake(machine: Machine, what: str) -> Machine:
-    return replace(machine, append=(f"fake={what}",))
+    return replace(machine, words=(f"fake={what}",))
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_host_accelerates_machines_of_its_own_processor_and_no_others(
     for row in every():
         chosen = best_accelerator(row.name, Store(tmp_path / "cache"))
         assert chosen is (Accelerator.KVM if row.name == own else Accelerator.TCG), row.name
-        foreign = replace(bundle, architecture=row.name, machine=row.kinds[0])
+        foreign = replace(bundle, architecture=row.name, machine=row.board_names[0])
         argv = qemu_command.command(machine_of(tmp_path, foreign, accelerator=chosen))
         assert argv[0] == row.emulator.program
         assert argv[argv.index("-accel") + 1].partition(",")[0] == str(chosen)

@@ -147,7 +147,7 @@ def test_what_is_verified_is_trace_plan_and_kernel(begun: Begun, verified: list[
     assert found.passed and records.load(type(found), begun.path / "verification.json") == found
     machine = verified[0].machine
     assert machine.kernel and Path(machine.kernel).read_text() == "vmlinux"
-    assert "quiet" in machine.append
+    assert "quiet" in machine.words
     assert machine.clock is Clock.INSTRUCTIONS and verified[0].network is made.network
 
 

@@ -48,9 +48,9 @@ def owners() -> tuple[Owner, ...]:
 def with_attendant(machine: Machine, volume: Path) -> Machine:
     """The machine with the attendant's disk behind its own, told to start from it."""
     device = f"/dev/vd{chr(ord('a') + len(machine.disks))}"
-    words = tuple(word for word in machine.append if word.partition("=")[0] not in _ROOT_WORDS)
+    words = tuple(word for word in machine.words if word.partition("=")[0] not in _ROOT_WORDS)
     own = (f"root={device}", "rootfstype=ext4", "ro", f"init={PROGRAM}")
-    return replace(machine, disks=(*machine.disks, Disk(str(volume))), append=(*own, *words))
+    return replace(machine, disks=(*machine.disks, Disk(str(volume))), words=(*own, *words))
 
 
 def boot(

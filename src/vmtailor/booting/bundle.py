@@ -112,9 +112,9 @@ def machine_of(loaded: Loaded, chosen: Chosen) -> Machine:
     stamps = STAMPS if chosen.clock is Clock.WALL and not stamped else ()
     model = chosen.cpu_model or named(bundle.architecture).emulator.cpu_model
     return Machine(
-        architecture=bundle.architecture, kind=bundle.machine,
+        architecture=bundle.architecture, board=bundle.machine,
         memory_bytes=chosen.memory_bytes or bundle.memory_bytes, cpus=bundle.cpus,
-        kernel=str(loaded.kernel), append=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
+        kernel=str(loaded.kernel), words=(*bundle.words, *stamps, *chosen.append), disks=(Disk(str(loaded.root)),),
         network=bundle.network, cpu_model=model, accelerator=chosen.accelerator, clock=chosen.clock,
     )  # fmt: skip
 
@@ -170,6 +170,6 @@ def kernel_of(machine: Machine) -> str:
     """The kernel of a bundle's machine. Raises UserInputError for what such a machine cannot have."""
     if machine.kernel is None:
         raise UserInputError("a bundle's machine has a kernel of its own")
-    if machine.options or machine.machine_options:
-        raise UserInputError("a bundle's machine takes no further options of QEMU")
+    if machine.extras or machine.firmware:
+        raise UserInputError("a bundle's machine takes no further options of its monitor")
     return machine.kernel

@@ -154,7 +154,7 @@ def _with_volumes(machine: Machine, work: Exercised, folder: Path) -> Machine:
         file.truncate(TRACE_BYTES)  # sparse
     machine = with_tools(machine, work.tools)
     disks = (*machine.disks, Disk(str(out), mode=DiskMode.WRITTEN))
-    return replace(machine, disks=disks, append=(*machine.append, "VT_OUT=1"))
+    return replace(machine, disks=disks, words=(*machine.words, "VT_OUT=1"))
 
 
 def _require_space(folder: Path) -> None:

@@ -75,7 +75,7 @@ def keep(gathered: Gathered, folder: Path, machine: Machine, title: str) -> None
     if gathered.chart:
         header = [("version", f"vmtailor {__version__}"), ("title", title)]
         if machine.kernel is not None:
-            header.append(("system.kernel.options", " ".join(machine.append)))
+            header.append(("system.kernel.options", " ".join(machine.words)))
         for name, data in collector_stream.members(gathered.chart, header).items():
             (folder / "bootchart").mkdir(exist_ok=True)
             (folder / "bootchart" / name).write_bytes(data)

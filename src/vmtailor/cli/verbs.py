@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +21,7 @@ from vmtailor.cli.signature import of_verb
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: the module below `vmtailor.cli` that has its function, and the first sentence of that function.
+    """A verb: the module below `package` that has its function, and the first sentence of that function.
 
     `mixed`: options may stand behind arguments. `kind`: the class of its command there, where it is one of its own."""
 
@@ -28,6 +30,7 @@ class Verb:
     help: str
     mixed: bool = True
     kind: str = ""
+    package: str = "vmtailor.cli"
 
     def function(self) -> Callable[..., Any]:
         """Load it."""
@@ -38,7 +41,17 @@ class Verb:
         return found
 
     def _load(self) -> ModuleType:
-        return importlib.import_module(f"vmtailor.cli.{self.module}")
+        return importlib.import_module(f"{self.package}.{self.module}")
+
+
+def wing_verbs() -> list[Verb]:
+    """Return the verbs of the wings: packages beside this one that register theirs in a file `verbs.toml`."""
+    files = sorted(Path(__file__).parent.parent.glob("*/verbs.toml"))
+    return [
+        Verb(**row, package=f"vmtailor.{file.parent.name}")
+        for file in files
+        for row in tomllib.loads(file.read_text("utf-8"))["verb"]
+    ]
 
 
 VERBS = (
@@ -94,11 +107,7 @@ VERBS = (
         "gate",
         "Hold figures against budgets: exit 0 when all are kept, 1 when one is not or its figure is missing.",
     ),
-    Verb(
-        "bench",
-        "bench.verb",
-        "Run the same container in every way, and compare the costs: natively, in engines, in systems.",
-    ),
+    *wing_verbs(),
     Verb("doctor", "doctor", "Check what works on this host (tools, kernels, space, KVM) and say what to install."),
     Verb("cache", "cache", "Say what the cache holds, and make it smaller: never what a running vmtailor may use."),
     Verb("run", "run", "Start a bundle's container in its machine.", mixed=False, kind="RunCommand"),

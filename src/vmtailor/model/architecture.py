@@ -24,7 +24,7 @@ from vmtailor.model.processor.code import Code
 #: Where the rows are; tests have folders of their own.
 FOLDER: Traversable | Path = resources.files("vmtailor") / "data" / "architectures"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
-_KIND = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_BOARD = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Bus(StrEnum):
@@ -43,8 +43,8 @@ class Packing(StrEnum):
 
 
 @dataclass(frozen=True)
-class MachineType:
-    """A kind of machine. `kind` is QEMU's name for it, and ours. `modules`: what a kernel that has its drivers as
+class Board:
+    """A kind of machine that a family has. `name` is ours, and QEMU's. `modules`: what a kernel that has its drivers as
     modules loads to find the virtio devices. `first_slot`: on `mmio`, the number of the transport that the first disk
     gets, so that guests name disks in our order; the next one is `slot_step` further, up or down. `all_placed`: other
     devices are told theirs in any machine, behind the disks': QEMU would give them the disks'.
@@ -57,7 +57,7 @@ class MachineType:
     `installed_mib`: what the machine has in any case, in MiB; a kernel is told of less by `memory_word` (`{kib}` in it
     is how much)."""
 
-    kind: str
+    name: str
     bus: Bus
     modules: tuple[str, ...]
     first_slot: int = 0
@@ -292,7 +292,7 @@ class Architecture:
     headers of programs that it can run, that of its own first, then that of 32 bits; `hosts`: how `uname -m` calls it
     on hosts that run it. `presumed`: records that name no family are of this one: they are older than the others.
 
-    The first of `machine` is what is fitted for; `usual` names the one for systems with an init of their own.
+    The first of `board` is what is fitted for; `usual` names the one for systems with an init of their own.
     `platform` and `policy` are entries of the catalogue (analysis/changes/catalogue.py) for this family alone.
     `left_out`: protection that is neither, with the reasons. `warnings`: patterns of kernel messages, at the begin
     of a line, that say that something of it went wrong.
@@ -308,7 +308,7 @@ class Architecture:
     addresses: Addresses
     calls: tuple[CallTable, ...]
     packages: Packages
-    machine: tuple[MachineType, ...]
+    board: tuple[Board, ...]
     usual: str
     log: LogSigns
     devices: DeviceAccesses = DeviceAccesses()
@@ -321,15 +321,15 @@ class Architecture:
     code: Code | None = None
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        return tuple(one.kind for one in self.machine)
+    def board_names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.board)
 
-    def machine_type(self, kind: str) -> MachineType:
-        """One of its machines. Raises UserInputError, with those that there are."""
-        found = next((one for one in self.machine if one.kind == kind), None)
+    def board_named(self, name: str) -> Board:
+        """Return one of its boards. Raises UserInputError, with those that there are."""
+        found = next((one for one in self.board if one.name == name), None)
         if found is None:
             raise UserInputError(
-                f"{self.title} has no machine '{kind[:64]}'", hint=f"its machines: {', '.join(self.kinds)}"
+                f"{self.title} has no machine '{name[:64]}'", hint=f"its machines: {', '.join(self.board_names)}"
             )
         return found
 
@@ -384,9 +384,9 @@ def of_host() -> Architecture:
     return found
 
 
-def every_kind() -> tuple[str, ...]:
-    """The kinds of machines of all rows, each once."""
-    return tuple(dict.fromkeys(kind for one in every() for kind in one.kinds))
+def every_board() -> tuple[str, ...]:
+    """Return the names of all families' boards, each once."""
+    return tuple(dict.fromkeys(name for one in every() for name in one.board_names))
 
 
 def _row(path: Traversable | Path) -> Architecture:
@@ -410,7 +410,7 @@ def parse(text: str, origin: str) -> Architecture:
 def _wrong(row: Architecture, file: str) -> Iterator[str]:
     if row.name != file or not _NAME.fullmatch(row.name):
         yield f"name = {row.name!r} is not the file's, or not of a-z, 0-9 and _"
-    yield from _wrong_machines(row)
+    yield from _wrong_boards(row)
     for pattern in (row.emulator.cpu, row.emulator.halted, *row.log.compilers, *row.warnings):
         try:
             re.compile(pattern)
@@ -419,18 +419,18 @@ def _wrong(row: Architecture, file: str) -> Iterator[str]:
     yield from _wrong_numbers(row)
 
 
-def _wrong_machines(row: Architecture) -> Iterator[str]:
-    if not row.machine:
-        yield "there is no [[machine]]"
-    for one in row.machine:
-        if not _KIND.fullmatch(one.kind):
-            yield f"kind = {one.kind!r} is no name of a machine"
+def _wrong_boards(row: Architecture) -> Iterator[str]:
+    if not row.board:
+        yield "there is no [[board]]"
+    for one in row.board:
+        if not _BOARD.fullmatch(one.name):
+            yield f"name = {one.name!r} is no name of a board"
         if bool(one.installed_mib) != ("{kib}" in one.memory_word):
-            yield f"{one.kind}: installed_mib and memory_word (with {{kib}} in it) go together"
-    if len(set(row.kinds)) != len(row.kinds):
-        yield "two machines are of one kind"
-    if row.usual not in row.kinds:
-        yield f"usual = {row.usual!r} is no machine of this file"
+            yield f"{one.name}: installed_mib and memory_word (with {{kib}} in it) go together"
+    if len(set(row.board_names)) != len(row.board_names):
+        yield "two boards have one name"
+    if row.usual not in row.board_names:
+        yield f"usual = {row.usual!r} is no board of this file"
 
 
 def _wrong_numbers(row: Architecture) -> Iterator[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from vmtailor.model.architecture import MachineType, named, presumed_name
+from vmtailor.base.files.records import Older
+from vmtailor.model.architecture import Board, named, presumed_name
 
 
 class Clock(StrEnum):
@@ -31,7 +32,7 @@ class DiskMode(StrEnum):
     """What becomes of what the guest writes to a disk."""
 
     READ_ONLY = "read-only"  # the guest cannot write
-    OVERLAID = "overlaid"  # QEMU keeps it in a temporary file: the image stays as it is
+    OVERLAID = "overlaid"  # the monitor keeps it in a temporary file: the image stays as it is
     WRITTEN = "written"
 
 
@@ -61,34 +62,62 @@ class Devices(StrEnum):
     USUAL = "usual"  # what a whole system expects of such a machine, first the network device
 
 
+#: CPU models that every monitor knows: this host's own, as it is; all that the monitor can give.
+HOST_CPU, MOST_CPU = "host", "max"
+#: The monitor of machines that name none, and of records that are older than the others.
+USUAL_MONITOR = "qemu"
+
+
+def _renewed(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a vmtailor/machine/2 as this version calls them."""
+    names = {"kind": "board", "append": "words", "options": "extras"}
+    found = {names.get(name, name): value for name, value in old.items()}
+    typed, words = found.pop("machine_options", []), found.get("extras", [])
+    if not isinstance(typed, list) or not isinstance(words, list):
+        return old
+    if words[-2:-1] == ["-bios"]:
+        words, found["firmware"] = words[:-2], words[-1]
+    found["extras"] = [*words, *(("-machine", ",".join(map(str, typed))) if typed else ())]
+    return found
+
+
 # vmtailor/machine/1: of containers only; disks were raw, and either read-only or written. A machine with an init of
 #     its own was another record.
 # vmtailor/machine/2: one record for both: `devices`, `entropy`, `machine_options` and `options`; a disk has a format
-#     and a mode; without `kernel`, the loader on the first disk starts.
+#     and a mode; without `kernel`, the loader on the first disk starts. All monitors but QEMU were unknown.
+# vmtailor/machine/3: `board` was `kind`, `words` was `append`, `extras` was `options`; `monitor` and `firmware`.
 @dataclass(frozen=True)
 class Machine:
-    """One virtual machine: everything that QEMU is told. Without a `kernel` the first disk's own loader starts.
+    """One virtual machine, in words that no monitor calls its own.
 
-    `kind` is one of the machines of its `architecture` (both by name; model/architecture.py). `network` adds a virtio
-    network device behind QEMU's user-mode stack (no root). `acpi`: with the tables of firmware, where a packaged kernel
-    finds its devices no other way. `outbound`: the guest may open connections to the world; otherwise
-    only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's loopback address, too
-    (as 10.0.2.2). `entropy`: a device that gives the host's randomness. `machine_options` go with QEMU's machine type,
-    `options` are further arguments. `pace`: on the instruction clock an instruction takes 2**pace times as
-    long as its processor's usually do."""
+    `board` is one of its `architecture` (both by name; model/architecture.py): it says where devices are found.
+    Without a `kernel` the first disk's own loader starts; `words` are the kernel's command line. `firmware`: another
+    than the board's, by a name that the monitor knows. `acpi`: with the tables of firmware, where a packaged kernel
+    finds its devices no other way.
 
-    SCHEMA: ClassVar[str] = "vmtailor/machine/2"
+    `cpu_model`: HOST_CPU, MOST_CPU, or a model that the monitor knows; features follow it, separated by commas.
+    `entropy`: a device that gives the host's randomness. `pace`: on the instruction clock an instruction takes 2**pace
+    times as long as its processor's usually do.
 
-    kind: str
+    `network` adds a virtio network device, for which no root is needed. `outbound`: the guest may open connections to
+    the world; otherwise only published ports lead in. `host_loopback`: with `outbound`, to the servers on the host's
+    loopback address, too.
+
+    `monitor` starts the machine. `extras` are further words for this one monitor, as it spells them."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/machine/3"
+    OLDER: ClassVar[Older] = {"vmtailor/machine/2": _renewed}
+
+    board: str
     memory_bytes: int
     kernel: str | None = None
-    append: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     initrd: str | None = None
     disks: tuple[Disk, ...] = ()
     network: bool = False
     ports: tuple[PublishedPort, ...] = ()
     cpus: int = 1
-    cpu_model: str = "max"
+    cpu_model: str = MOST_CPU
     clock: Clock = Clock.INSTRUCTIONS
     accelerator: Accelerator = Accelerator.TCG
     acpi: bool = False
@@ -96,18 +125,25 @@ class Machine:
     host_loopback: bool = False
     devices: Devices = Devices.BARE
     entropy: bool = False
-    machine_options: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    firmware: str | None = None
+    extras: tuple[str, ...] = ()
     architecture: str = field(default_factory=presumed_name)
     pace: int = 0
+    monitor: str = USUAL_MONITOR
 
     @property
-    def type(self) -> MachineType:
-        """What is known of such a machine. Raises UserInputError for a kind that its architecture does not have."""
-        return named(self.architecture).machine_type(self.kind)
+    def hardware(self) -> Board:
+        """Return what is known of its board. Raises UserInputError for one that its architecture does not have."""
+        return named(self.architecture).board_named(self.board)
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that QEMU opens by name: what it calls each → its path."""
-        asked = {"kernel": self.kernel, "initrd": self.initrd}
-        return {called: path for called, path in asked.items() if path}
+        """Return the paths of what a monitor loads, by name: the kernel, the initial RAM disk."""
+        loaded = {"kernel": self.kernel, "initrd": self.initrd}
+        return {name: path for name, path in loaded.items() if path}
+
+
+def with_machine(old: dict[str, Any]) -> dict[str, Any]:
+    """Return a record whose field `machine` is a vmtailor/machine/2, with this version's in its place."""
+    machine = old.get("machine")
+    return {**old, "machine": _renewed(machine)} if isinstance(machine, dict) else old

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.guest import GuestReport
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Machine, with_machine
 from vmtailor.model.syscalls import FailedCall
 
 
@@ -44,6 +45,7 @@ class FileUse:
 
 # vmtailor/trace/1: with vmtailor/machine/1 and vmtailor/boot/1.
 # vmtailor/trace/2: with vmtailor/machine/2 and vmtailor/boot/2; without `requests_cpu_s`.
+# vmtailor/trace/3: with vmtailor/machine/2.
 @dataclass(frozen=True)
 class Trace:
     """Two boots of the baseline with the exercise. Files are named relative to the record's own folder:
@@ -51,7 +53,8 @@ class Trace:
     `modules_requested` before the container starts. `requests_cpu_s`: processor seconds of QEMU for the whole boot in
     which calls were seen, where they could be told."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/trace/3"
+    SCHEMA: ClassVar[str] = "vmtailor/trace/4"
+    OLDER: ClassVar[Older] = {"vmtailor/trace/3": with_machine}
 
     image_digest: str
     exercise_origin: str

@@ -83,16 +83,16 @@ def for_bundle(changes: Sequence[Change], machine: Machine) -> None:
         if why := choosing.not_for(change, machine.architecture) or choosing.obstacle(change):
             raise UserInputError(why)
         for setting in change.settings:
-            if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != machine.kind:
+            if (setting.kind, setting.name) == (ChangeKind.MACHINE, "type") and setting.value != machine.board:
                 raise UserInputError(
-                    f"this kernel was made for {machine.kind}: fit the image again with --machine {setting.value}"
+                    f"this kernel was made for {machine.board}: fit the image again with --machine {setting.value}"
                 )
 
 
 def _word(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
     """A word is set: others of its name go, but a list grows. Of several of one name the last is what stood there."""
     _require_kernel(machine)
-    words = [(word, *word.partition("=")) for word in machine.append]
+    words = [(word, *word.partition("=")) for word in machine.words]
     before = next((value for _, name, _, value in reversed(words) if name == setting.name), None)
     value = setting.value
     if setting.name in GATHERED and value is not None and before is not None and setting.before != before:
@@ -104,7 +104,7 @@ def _word(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Se
     kept = [word for word, name, *_ in words if name != setting.name]
     if value is not None:
         kept.insert(place if setting.name in GATHERED else len(kept), str(done))
-    return replace(machine, append=tuple(kept)), done
+    return replace(machine, words=tuple(kept)), done
 
 
 def _unit(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
@@ -112,11 +112,11 @@ def _unit(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Se
     if setting.value not in ("masked", None):
         raise UserInputError(f"a unit can be masked and nothing else, not {setting.value!r}")
     word = f"systemd.mask={setting.name}"
-    done = replace(setting, before="masked" if word in machine.append else None)
+    done = replace(setting, before="masked" if word in machine.words else None)
     if done.value == done.before:
         return machine, done
-    kept = tuple(one for one in machine.append if one != word)
-    return replace(machine, append=(*kept, word) if setting.value else kept), done
+    kept = tuple(one for one in machine.words if one != word)
+    return replace(machine, words=(*kept, word) if setting.value else kept), done
 
 
 def _initrd(setting: Setting, machine: Machine, means: Means) -> tuple[Machine, Setting]:
@@ -137,7 +137,7 @@ def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
     """Memory is only ever made less, and flags are added, except by a setting that knows what stands there."""
     value = setting.value
     if setting.name == "type" and value is not None:
-        return replace(machine, kind=value), replace(setting, before=str(machine.kind))
+        return replace(machine, board=value), replace(setting, before=machine.board)
     if setting.name == "memory_bytes" and value is not None:
         before = str(machine.memory_bytes)
         wanted = int(value) if setting.before == before else min(machine.memory_bytes, int(value))
@@ -152,18 +152,8 @@ def _machine(setting: Setting, machine: Machine, means: Means) -> tuple[Machine,
             replace(setting, value=value, before=flags or None),
         )
     if setting.name == "firmware":
-        return _option(machine, "-bios", setting)
+        return replace(machine, firmware=value), replace(setting, before=machine.firmware)
     raise _not_yet(setting)
-
-
-def _option(machine: Machine, name: str, setting: Setting) -> tuple[Machine, Setting]:
-    options, before = list(machine.options), None
-    if name in options:
-        place = options.index(name)
-        before = options[place + 1]
-        del options[place : place + 2]
-    more = () if setting.value is None else (name, setting.value)
-    return replace(machine, options=(*options, *more)), replace(setting, before=before)
 
 
 def _require_kernel(machine: Machine) -> None:

@@ -37,10 +37,10 @@ def machine_of(
     the record says."""
     files = bundle_folder.BundleFolder(folder.absolute(), bundle, store or Store())
     return Machine(
-        kind=bundle.machine,
+        board=bundle.machine,
         memory_bytes=memory_bytes or bundle.memory_bytes,
         kernel=str(files.file(bundle.kernel)),
-        append=bundle.words,
+        words=bundle.words,
         disks=(Disk(str(files.file(bundle.root))),),
         cpus=bundle.cpus,
         cpu_model="host" if accelerator is Accelerator.KVM else named(bundle.architecture).emulator.cpu_model,

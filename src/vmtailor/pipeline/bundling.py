@@ -165,7 +165,7 @@ def fill(folder: Path, run: FitRun, findings: Findings, fitted: Fitted) -> None:
         cpus=fitted.plan.cpus,
         memory_bytes=options.memory_bytes,
         network=fitted.plan.network,
-        words=fitted.machine.append,
+        words=fitted.machine.words,
         sources=run.sources,
         privileged=inputs.exercise.privileged,
     )

@@ -98,7 +98,7 @@ def prepare(options: FitOptions) -> FitInputs:
     options = settled(options, image)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     exercise = exercise_of(options, image)
     kernel = kernel_of(options)
     return assembled(options, image, exercise, kernel, source_of(options, kernel))
@@ -133,7 +133,7 @@ def settled(options: FitOptions, image: Image) -> FitOptions:
     row = named(options.architecture) if options.architecture else of_image(image.config.architecture)
     if row is None:  # the image stage refuses those
         raise UserInputError(f"nothing is known of the architecture {image.config.architecture!r}")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model
     )
@@ -226,7 +226,7 @@ def baseline_of(
     """The baseline machine, with an initial RAM disk made for it. `more`: modules that it loads beside its own."""
     modules = Path(kernel.modules_dir)
     row = named(options.architecture)
-    wanted = (*initramfs.wanted_by(row.machine_type(options.machine), options.root_format), *more)
+    wanted = (*initramfs.wanted_by(row.board_named(options.machine), options.root_format), *more)
     # The very kernel, since one release can be compiled with several configurations.
     very = (content(Path(kernel.vmlinuz)), content(Path(kernel.config)))
     key = digest("2", *very, content(parts.stage1), *wanted)

@@ -51,7 +51,7 @@ _REPLANNED = frozenset({OptionSubject.PLANNED_FOLDER})
 _RESUMED = frozenset({OptionSubject.PLANNED_FOLDER, OptionSubject.BUILT_FOLDER})
 
 ARCH = Option(name="--arch", help=f"Use this processor ({', '.join(architecture.names())}).")
-MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(architecture.every_kind())}).")
+MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(architecture.every_board())}).")
 
 
 @dataclass(frozen=True)
@@ -233,12 +233,12 @@ class FitOptions:
 def _require_machine(arch: str | None, machine: str | None) -> None:
     """Raise UserInputError for an architecture, or a machine of it, that nothing is known of."""
     if arch and machine:
-        named(arch).machine_type(machine)
+        named(arch).board_named(machine)
     elif arch:
         named(arch)
-    elif machine and machine not in architecture.every_kind():
+    elif machine and machine not in architecture.every_board():
         raise UserInputError(
-            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_kind())}"
+            f"no machine '{machine[:64]}' is known", hint=f"known: {', '.join(architecture.every_board())}"
         )
 
 

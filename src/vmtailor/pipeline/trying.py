@@ -150,7 +150,7 @@ def shown(
     if machine.kernel is None:
         return None
     seeing = profile.with_words(profile.with_initcalls(machine), profile.UNITS)
-    sampled = machine.initrd is not None and machine.type.second_port
+    sampled = machine.initrd is not None and machine.hardware.second_port
     if sampled:
         seeing = profile.with_collector(seeing, natives.collector, out)
 

@@ -382,7 +382,7 @@ def conditions(subject: MeasuredMachine, clock: Clock) -> tuple[tuple[str, str],
     machine = subject.machine if clock is Clock.WALL else machines.counted(subject.machine)
     version = qemu_program.installed(machine.architecture).version
     return (
-        ("machine", machine.kind),
+        ("machine", machine.board),
         ("memory", sizes.mebibytes(machine.memory_bytes)),
         ("cpus", str(machine.cpus)),
         ("cpu model", machine.cpu_model),

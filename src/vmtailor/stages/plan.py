@@ -76,7 +76,7 @@ class Wishes:
     """
 
     architecture: str = field(default_factory=presumed_name)
-    machine: str = field(default_factory=lambda: presumed().kinds[0])
+    machine: str = field(default_factory=lambda: presumed().board_names[0])
     cpus: int = 1
     root_format: RootFormat = RootFormat.EROFS
     network: bool | None = None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 from vmtailor.drivers.host.host_client import free_port
-from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
 import bench_aa

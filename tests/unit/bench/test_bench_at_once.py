@@ -18,20 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bench.test_bench_inside_machine import INSIDE, NAMES, WITHIN_JOB
 
-from vmtailor.analysis.bench.at_once import data_n
-from vmtailor.analysis.bench.at_once.rounds import CPU_SCORE, STEP, Said, about, figures, overlap, said, steps
-from vmtailor.analysis.bench.cells import cells
-from vmtailor.analysis.bench.clock import VIRTUAL
-from vmtailor.analysis.bench.pages.published import data_n_page
-from vmtailor.analysis.bench.unixbench import INDEX
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
 from vmtailor.base.natives import elf_symbols, locate
-from vmtailor.cli.bench.verb import counts_of, repeat_of
-from vmtailor.drivers.runtimes import description
-from vmtailor.drivers.runtimes.in_guest import at_once
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis import data_n
+from vmtailor.bench.analysis.bench_clock import VIRTUAL
+from vmtailor.bench.analysis.cells import cells
+from vmtailor.bench.analysis.guest_rounds import CPU_SCORE, STEP, Said, about, figures, overlap, said, steps
+from vmtailor.bench.analysis.unixbench_index import INDEX
+from vmtailor.bench.cli.bench_command import counts_of, repeat_of
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import (
     BenchFigure,
     BenchHost,
     BenchResults,
@@ -40,17 +37,20 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.bench.pages.published_tables import data_n_page
+from vmtailor.bench.run import harness, launch, rounds_boot
+from vmtailor.bench.run.guest_engine import Inside
+from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.machine_counts import cannot_tell, machine_tests
+from vmtailor.bench.run.rounds_boot import AtOnce, RoundsBoot
+from vmtailor.bench.runtimes import description
+from vmtailor.bench.runtimes.guest_runtime import at_once
+from vmtailor.bench.suites.bench_run import TrialFailed
 from vmtailor.model.boots.boot import Boot, Outcome
 from vmtailor.model.boots.counters import Blocks, Counters, SpanReached, Stretch, Totals
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.guest import GuestReport
-from vmtailor.pipeline.bench import benching, measuring, rounds
-from vmtailor.pipeline.bench.bench_run import TrialFailed
-from vmtailor.pipeline.bench.inside_machine import Inside
-from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.rounds import AtOnce, RoundsBoot
-from vmtailor.pipeline.bench.suites.on_machines import cannot_tell, machine_tests
 
 ROWS = ("vm:engines/native", "vm:engines/podman")
 JOB = replace(WITHIN_JOB, suites=(SuiteName.UNIXBENCH,), counts=(0, 1, 2), repeat=1, quick=True, at_once=True)
@@ -92,21 +92,21 @@ def test_a_test_is_a_rest_and_a_round() -> None:
 
 
 def test_none_is_the_machine_itself_alone() -> None:
-    planned = rounds.planned(JOB, ROWS)
+    planned = rounds_boot.planned(JOB, ROWS)
     assert {(one.runtime, one.test.count) for one in planned} == {(ROWS[0], 1), (ROWS[1], 1), (ROWS[1], 2)}
     assert len(planned) == 3 * 12 and {one.test.variant for one in planned} == {VIRTUAL}
     # Boot by boot: the tests that share one stand together.
     boots = [(one.runtime, one.test.count) for one in planned]
     assert all(len(set(boots[at : at + 12])) == 1 for at in range(0, 36, 12))
-    without = rounds.planned(replace(JOB, counts=(1, 2), only=("pipe",)), ROWS)
+    without = rounds_boot.planned(replace(JOB, counts=(1, 2), only=("pipe",)), ROWS)
     assert {(one.runtime, one.test.count) for one in without} == {(row, count) for row in ROWS for count in (1, 2)}
-    only_none = rounds.planned(replace(JOB, counts=(0,)), ROWS)
+    only_none = rounds_boot.planned(replace(JOB, counts=(0,)), ROWS)
     assert {one.runtime for one in only_none} == {ROWS[0]}
     assert not machine_tests(JOB) and not any("dhry2reg" in text for text in cannot_tell(JOB))
 
 
 def test_cells_have_their_command() -> None:
-    planned = rounds.planned(JOB, ROWS)
+    planned = rounds_boot.planned(JOB, ROWS)
     way = "--variant 'our set, 1 copy, virtual time' --repeat 1"
     assert f"--only dhry2reg --n 1 {way}" in again(JOB, planned[0])
     assert f"--only dhry2reg --n 2 {way}" in again(JOB, planned[-12])
@@ -120,9 +120,9 @@ def test_no_containers_need_a_machine_to_have_none(
     counts: tuple[int, ...], on: tuple[str, ...], inside: bool, words: str
 ) -> None:
     with pytest.raises(UserInputError, match=words):
-        rounds.check(counts, on, inside=inside)
-    rounds.check((0,), ("native",), inside=True)
-    rounds.check((1,), ("podman",), inside=False)
+        rounds_boot.check(counts, on, inside=inside)
+    rounds_boot.check((0,), ("native",), inside=True)
+    rounds_boot.check((1,), ("podman",), inside=False)
 
 
 def test_numbers_and_repetitions_of_the_command_line() -> None:
@@ -223,7 +223,7 @@ class Played(Inside):
 
 def test_the_tests_of_one_number_share_a_boot(tmp_path: Path) -> None:
     job = replace(JOB, counts=(0,), only=("pipe", "spawn"))
-    left = rounds.planned(job, ROWS)
+    left = rounds_boot.planned(job, ROWS)
     machine = Played(INSIDE, description.load("native"), tmp_path)
     together = AtOnce(job, lambda: left)
     scores = [{one.name: one.value for one in together.figures(trial, machine)}["score"] for trial in left]
@@ -234,7 +234,7 @@ def test_the_tests_of_one_number_share_a_boot(tmp_path: Path) -> None:
 
 def test_a_test_that_was_left_out_for_the_sake_of_time_and_comes_back_has_a_boot_of_its_own(tmp_path: Path) -> None:
     job = replace(JOB, counts=(0,), only=("pipe", "spawn"))
-    pipe, spawn = rounds.planned(job, ROWS)
+    pipe, spawn = rounds_boot.planned(job, ROWS)
     left = [pipe]
     machine = Played(INSIDE, description.load("native"), tmp_path)
     together = AtOnce(job, lambda: left)
@@ -245,16 +245,16 @@ def test_a_test_that_was_left_out_for_the_sake_of_time_and_comes_back_has_a_boot
 
 def test_a_machine_without_engines_does_nothing_at_once() -> None:
     job = replace(JOB, suites=(SuiteName.UNIXBENCH,), machines=(replace(INSIDE.machine, name="vm:stock"),))
-    found = measuring.planned_trials(job, [], ["vm:stock", *ROWS])
+    found = harness.planned_trials(job, [], ["vm:stock", *ROWS])
     assert found and {one.runtime for one in found} == set(ROWS)
     assert any(text.startswith("vm:stock: unixbench: cannot tell") for text in cannot_tell(job))
 
 
 def test_the_command_of_a_cell_is_taken(tmp_path: Path) -> None:
-    benching._check_tests(replace(JOB, only=("pipe",), variant=VIRTUAL), False)
+    launch._check_tests(replace(JOB, only=("pipe",), variant=VIRTUAL), False)
     with pytest.raises(UserInputError, match="no test of unixbench is run in the way"):
-        benching._check_tests(replace(JOB, only=("pipe",), variant="upside down"), False)
-    planned = rounds.planned(JOB, ROWS)
+        launch._check_tests(replace(JOB, only=("pipe",), variant="upside down"), False)
+    planned = rounds_boot.planned(JOB, ROWS)
     assert again(replace(JOB, host_name="a b"), planned[0]).endswith(" --host-name 'a b' -o again.json")
 
 
@@ -263,7 +263,7 @@ def test_the_command_of_a_cell_is_taken(tmp_path: Path) -> None:
 )
 def test_a_machine_that_does_not_get_ready_is_the_reason_of_all(tmp_path: Path, log: str, words: str) -> None:
     job = replace(JOB, counts=(0,), only=("pipe", "spawn"))
-    left = rounds.planned(job, ROWS)
+    left = rounds_boot.planned(job, ROWS)
     machine = Played(INSIDE, description.load("native"), tmp_path)
     object.__setattr__(machine, "log", log)
     together = AtOnce(job, lambda: left)
@@ -359,7 +359,7 @@ def test_an_image_that_runs_within_a_machine_alone_is_not_asked_on_this_host(mon
     run: Any = None
     within: Any = SimpleNamespace(runtimes=(), machines=())
     here: Any = SimpleNamespace(runtimes=("native",), machines=())
-    monkeypatch.setattr(measuring, "SUITES", {})
-    assert measuring._facts(within, run, SuiteName.UNIXBENCH) == ((), [])
+    monkeypatch.setattr(harness, "SUITES", {})
+    assert harness._facts(within, run, SuiteName.UNIXBENCH) == ((), [])
     with pytest.raises(KeyError):
-        measuring._facts(here, run, SuiteName.UNIXBENCH)
+        harness._facts(here, run, SuiteName.UNIXBENCH)

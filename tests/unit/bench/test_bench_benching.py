@@ -20,12 +20,12 @@ from tests.unit.bench.test_bench_verb import results
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import ExitCode, HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchResults, SuiteName
+from vmtailor.bench.run import image_machine, launch
+from vmtailor.bench.run.launch import BenchOptions, bench
 from vmtailor.drivers.qemu import kvm
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import BenchResults, SuiteName
 from vmtailor.model.image import Image, ImageConfig
-from vmtailor.pipeline.bench import benching, machines
-from vmtailor.pipeline.bench.benching import BenchOptions, bench
 
 __all__ = ["own_cache"]
 PROGRAM = ("bench/bench", b"program")
@@ -47,9 +47,9 @@ class Bench:
             (SuiteName.STARTUP,), ("native",), "oci:mine", folder / "b.json", Store(folder / "c"), seed=7
         )
         monkeypatch.setattr(kvm, "kvm_works", lambda: kvm.KvmVerdict(kvm.KvmState.ABSENT, "no device"))
-        monkeypatch.setattr(benching, "require_root", lambda: None)
-        monkeypatch.setattr(benching, "fetch", lambda *_: self.image)
-        monkeypatch.setattr(benching, "held", self._held)
+        monkeypatch.setattr(launch, "require_root", lambda: None)
+        monkeypatch.setattr(launch, "fetch", lambda *_: self.image)
+        monkeypatch.setattr(launch, "held", self._held)
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[Any]:
@@ -90,11 +90,11 @@ def test_a_run_that_ends_otherwise_says_so(begun: Bench, ends: str, error: type[
 def test_a_run_goes_on_with_the_seed_of_its_results_unless_another_is_asked_for(begun: Bench) -> None:
     asked = replace(begun.options, seed=None)
     one = results().runs[0]
-    assert {benching._seed(asked) for _ in range(3)} != {benching._seed(asked)}  # a new one each time
+    assert {launch._seed(asked) for _ in range(3)} != {launch._seed(asked)}  # a new one each time
     records.save(BenchResults("0", (replace(one, seed=5), replace(one, seed=4711, quick=False))), asked.out)
-    assert benching._seed(asked) == 4711 and benching._seed(replace(asked, seed=0)) == 0
+    assert launch._seed(asked) == 4711 and launch._seed(replace(asked, seed=0)) == 0
     records.save(BenchResults("0"), asked.out)
-    assert 0 <= benching._seed(asked) < 1 << 31
+    assert 0 <= launch._seed(asked) < 1 << 31
 
 
 def test_results_where_the_run_does_not_see_them_are_refused_before_anything(begun: Bench) -> None:
@@ -116,23 +116,23 @@ def test_an_image_that_cannot_be_packed_for_engines_is_refused_and_packed_once_w
     skopeo = begun.folder / "skopeo"
     skopeo.write_text('#!/bin/sh\necho "$3: no such tag" >&2; exit 1\n')
     skopeo.chmod(0o755)
-    monkeypatch.setattr(benching, "require_tool", lambda _: str(skopeo))
+    monkeypatch.setattr(launch, "require_tool", lambda _: str(skopeo))
     options = replace(begun.options, runtimes=("native", "docker"), image="oci:mine")
     with pytest.raises(UserInputError, match="oci:mine cannot be packed for engines") as refused:
         bench(options)
     assert refused.value.details == "oci:mine: no such tag"
-    assert benching._packed(begun.options, begun.image) == ""  # which no engine loads
+    assert launch._packed(begun.options, begun.image) == ""  # which no engine loads
     skopeo.write_text('#!/bin/sh\nfile=${4#docker-archive:}; echo "$3 $4" >"${file%:bench:1}"\n')
-    packed = Path(benching._packed(replace(options, image="mine"), begun.image))
+    packed = Path(launch._packed(replace(options, image="mine"), begun.image))
     assert packed.name == "image.tar" and packed.read_text().startswith("oci:mine docker-archive:")
     skopeo.unlink()
-    assert benching._packed(options, begun.image) == str(packed)
+    assert launch._packed(options, begun.image) == str(packed)
 
 
 def test_two_bundles_of_one_name_are_refused(tmp_path: Path, own_cache: Store) -> None:
     names = [f"vm:{write_bundle(tmp_path / folder / 'mine')}" for folder in ("a", "b")]
-    machines.check(names)
+    image_machine.check(names)
     with pytest.raises(UserInputError, match="two bundles' folders have one name"):
-        machines.ready(names, "oci:mine", own_cache)
-    (found,) = machines.ready([names[0], names[0]], "oci:mine", own_cache)  # the same one twice is one
+        image_machine.ready(names, "oci:mine", own_cache)
+    (found,) = image_machine.ready([names[0], names[0]], "oci:mine", own_cache)  # the same one twice is one
     assert found.name == "vm:mine" and found.folder == str(tmp_path / "a/mine")

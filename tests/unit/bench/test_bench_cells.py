@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.cells import Cell, against, cells
-from vmtailor.analysis.bench.export import HEAD, csv_of
-from vmtailor.analysis.bench.merging import merged
-from vmtailor.analysis.bench.pages.overview import doubts_of
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis.cells import Cell, against, cells
+from vmtailor.bench.analysis.run_merge import merged
+from vmtailor.bench.analysis.samples_csv import HEAD, csv_of
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -28,6 +27,7 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.bench.pages.overview import doubts_of
 from vmtailor.model.verdict import Verdict
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, True, 2000.0)

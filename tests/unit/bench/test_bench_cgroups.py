@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.runtimes.instance_cgroups import Cgroups, limit_files, remove_tree
-from vmtailor.model.bench.instance import Limits
+from vmtailor.bench.model.instance import Limits
+from vmtailor.bench.runtimes.instance_cgroups import Cgroups, limit_files, remove_tree
 
 FULL = Limits(memory_bytes=1 << 28, cpus=0.5, pids=64, cpuset="1")
 

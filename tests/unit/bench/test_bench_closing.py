@@ -10,9 +10,9 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from vmtailor.drivers.runtimes import scope
-from vmtailor.drivers.runtimes.host_cgroups import HostCgroups
-from vmtailor.drivers.runtimes.timed import CallBacks, said_until_now, timed
+from vmtailor.bench.runtimes import scope
+from vmtailor.bench.runtimes.host_cgroups import HostCgroups
+from vmtailor.bench.runtimes.stopwatch import CallBacks, said_until_now, timed
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from vmtailor.base.errors import HostError
-from vmtailor.drivers.runtimes import described, description
-from vmtailor.drivers.runtimes.described import DescribedRuntime
-from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
-from vmtailor.drivers.runtimes.protocol import BenchImage
+from vmtailor.bench.runtimes import description, host_runtime
+from vmtailor.bench.runtimes.host_runtime import DescribedRuntime
+from vmtailor.bench.runtimes.instance_cgroups import Cgroups
+from vmtailor.bench.runtimes.runtime import BenchImage
 
 
 def runtime(folder: Path, shell: str, ready: str) -> DescribedRuntime:
@@ -58,14 +58,14 @@ def test_a_daemon_that_ends_at_once_is_not_waited_for_and_its_words_are_told(tmp
     ):
         prepare(one, tmp_path)
     assert failed.value.details == "why\nand how\n" and failed.value.hint
-    assert time.monotonic() - began < described.READY_S / 2
+    assert time.monotonic() - began < host_runtime.READY_S / 2
 
 
 @pytest.mark.parametrize("ready", ["false", "exec sleep 20"])
 def test_a_daemon_that_never_gets_ready_is_given_up(
     ready: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(described, "READY_S", 0.5)
+    monkeypatch.setattr(host_runtime, "READY_S", 0.5)
     began = time.monotonic()
     with (
         pytest.raises(HostError, match="sh of small did not get ready") as failed,

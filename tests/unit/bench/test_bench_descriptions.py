@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmtailor.base.errors import HostError, UserInputError
-from vmtailor.drivers.runtimes import described, description
-from vmtailor.drivers.runtimes.described import DescribedRuntime, able, groups_of, missing, unable
-from vmtailor.drivers.runtimes.instance_cgroups import Cgroups
-from vmtailor.drivers.runtimes.protocol import BenchImage
-from vmtailor.drivers.runtimes.roots import Overlay, bundle_config
-from vmtailor.drivers.runtimes.timed import timed
-from vmtailor.model.bench.instance import InstanceSpec, Limits, Volume
+from vmtailor.bench.model.instance import InstanceSpec, Limits, Volume
+from vmtailor.bench.runtimes import description, host_runtime
+from vmtailor.bench.runtimes.host_runtime import DescribedRuntime, able, groups_of, missing, unable
+from vmtailor.bench.runtimes.instance_cgroups import Cgroups
+from vmtailor.bench.runtimes.overlay_roots import Overlay, bundle_config
+from vmtailor.bench.runtimes.runtime import BenchImage
+from vmtailor.bench.runtimes.stopwatch import timed
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLES = sorted((REPOSITORY / "examples/runtimes").glob("*.toml"))
@@ -59,7 +59,7 @@ def test_all_examples_are_read(file: Path) -> None:
 
 @pytest.mark.parametrize("name", [*description.known(), *map(str, EXAMPLES)])
 def test_every_field_of_every_command_is_filled(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (description, described):
+    for module in (description, host_runtime):
         monkeypatch.setattr(module, "filled", strictly_filled)
     one = description.load(name)
     runtime = DescribedRuntime(one, tmp_path, Path("/enter"), Cgroups(tmp_path))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.model.bench.instance import BENCH
-from vmtailor.pipeline.bench.suites import efficiency
+from vmtailor.bench.model.instance import BENCH
+from vmtailor.bench.runtimes.networks import Link
+from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.suites import efficiency
 
 LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1", "/run/netns/peer0")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.expecting import Expected, cells_within, cost_of, lasting, plan_lines, seconds_of, within
-from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial, plan
-from vmtailor.model.bench.results import BenchTrial, SuiteName
-from vmtailor.pipeline.bench.in_time import Schedule
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.schedule import Schedule
+from vmtailor.bench.analysis.trial_cost import Expected, cells_within, cost_of, lasting, plan_lines, seconds_of, within
+from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial, plan
+from vmtailor.bench.model.results import BenchTrial, SuiteName
 
 RUNTIMES = ("native", "docker")
 CHEAP = BenchTest(SuiteName.STARTUP, "report", cost=2.0)

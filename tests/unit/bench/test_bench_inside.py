@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.analysis.bench import inside
-from vmtailor.analysis.bench.wording import isolation_row
-from vmtailor.model.bench.results import Isolated, RuntimeIdentity
+from vmtailor.bench.analysis import instance_report
+from vmtailor.bench.analysis.phrases import isolation_row
+from vmtailor.bench.model.results import Isolated, RuntimeIdentity
 
 STATUS = "Name:\tbench\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2\n"
 HERE: dict[str, Any] = {
-    "schema": inside.SCHEMA, "kernel": "6.1.0", "version": "#1", "program_sha256": "ab", "status": STATUS,
-    **{f"ns_{name}": f"{name}:[1]" for name in inside.NAMESPACES},
+    "schema": instance_report.SCHEMA, "kernel": "6.1.0", "version": "#1", "program_sha256": "ab", "status": STATUS,
+    **{f"ns_{name}": f"{name}:[1]" for name in instance_report.NAMESPACES},
 }  # fmt: skip
 
 
 def identity(seen: dict[str, Any], *, own_kernel: bool = False, chroot: bool = False) -> RuntimeIdentity:
-    return inside.identity("one", "1.0", seen, HERE, "ab", own_kernel=own_kernel, chroot=chroot)
+    return instance_report.identity("one", "1.0", seen, HERE, "ab", own_kernel=own_kernel, chroot=chroot)
 
 
 def test_a_container_is_what_it_says() -> None:
@@ -69,8 +69,8 @@ def test_whatever_an_instance_says_is_read(said: dict[str, Any]) -> None:
 
 @given(st.binary())
 def test_what_is_no_report_is_none(data: bytes) -> None:
-    assert inside.parse(data) is None
+    assert instance_report.parse(data) is None
 
 
 def test_a_report_is_read() -> None:
-    assert inside.parse(msgspec.json.encode(HERE)) == HERE
+    assert instance_report.parse(msgspec.json.encode(HERE)) == HERE

@@ -11,34 +11,28 @@ import pytest
 from tests.unit.bench.test_bench_descriptions import strictly_filled
 from tests.unit.bench.test_bench_machines import JOB
 
-from vmtailor.analysis.bench.plan import PlannedTrial, plan
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import GuestError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.drivers.runtimes import description
-from vmtailor.drivers.runtimes import in_guest as guest
-from vmtailor.drivers.runtimes.in_guest import FAILED, REST_S, in_guest
-from vmtailor.model.bench.instance import Limits
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.machines import BenchInside, BenchMachine
-from vmtailor.model.bench.results import SuiteName
+from vmtailor.bench.analysis.trial_plan import PlannedTrial, plan
+from vmtailor.bench.model.bench_machine import BenchInside, BenchMachine
+from vmtailor.bench.model.instance import Limits
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.run import guest_engine
+from vmtailor.bench.run.guest_engine import Inside, exercise_of
+from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.machine_counts import WITHIN, cannot_tell, machine_tests, per_unit, started_within
+from vmtailor.bench.runtimes import description
+from vmtailor.bench.runtimes import guest_runtime as guest
+from vmtailor.bench.runtimes.guest_runtime import FAILED, REST_S, in_guest
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.ending import End, Ending
 from vmtailor.model.boots.gathered import Gathered
 from vmtailor.model.exercise import StepKind
 from vmtailor.model.guest import GuestReport
 from vmtailor.model.machine import Machine
-from vmtailor.pipeline.bench import inside_machine
-from vmtailor.pipeline.bench.benching import BenchOptions, bench
-from vmtailor.pipeline.bench.inside_machine import Inside, exercise_of
-from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.suites.on_machines import (
-    WITHIN,
-    cannot_tell,
-    machine_tests,
-    per_unit,
-    started_within,
-)
 
 MACHINE = BenchMachine("vm:engines", Machine("microvm", 1 << 30), "6.12", "/map")
 INSIDE = BenchInside(MACHINE, "/over there/engines.raw", "/dev/vda", "ext4", "/sbin/init", False)
@@ -149,14 +143,14 @@ def gathered(log: str) -> Gathered:
 
 def test_what_the_guest_says_is_wrong_is_the_reason_of_the_cell() -> None:
     fine = boot(1, 1, 2)
-    assert inside_machine._right(fine, gathered("loaded\n")) is fine
+    assert guest_engine._right(fine, gathered("loaded\n")) is fine
     with pytest.raises(GuestError, match="in the machine: docker is not there"):
-        inside_machine._right(fine, gathered(f"starting\n{FAILED}docker is not there\n"))
+        guest_engine._right(fine, gathered(f"starting\n{FAILED}docker is not there\n"))
     log = "loaded\n\ncause: no such cgroup\nwaited in vain\nno container\n" + FAILED + "docker run " + "x" * 400 + "\n"
     with pytest.raises(GuestError, match=r"x; it said: loaded; cause: no such cgroup; waited in vain; no container$"):
-        inside_machine._right(fine, gathered(log))
+        guest_engine._right(fine, gathered(log))
     with pytest.raises(GuestError, match="load step 1") as found:
-        inside_machine._right(replace(fine, failures=("load step 1 (podman)",)), gathered("words of podman"))
+        guest_engine._right(replace(fine, failures=("load step 1 (podman)",)), gathered("words of podman"))
     assert "words of podman" in found.value.details
 
 

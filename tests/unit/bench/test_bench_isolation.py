@@ -15,19 +15,12 @@ from typing import Any
 
 import pytest
 
-from vmtailor.analysis.bench.advising import advise
-from vmtailor.analysis.bench.cells import cells_of
-from vmtailor.analysis.bench.isolation import RATIO, SHADES, SILENT, T1, heat_maps, tip
-from vmtailor.analysis.bench.pages.overview import overviews
-from vmtailor.analysis.bench.pages.page import bench_page
-from vmtailor.drivers.host.disk_limits import write_limit
-from vmtailor.drivers.runtimes.described import groups_of
-from vmtailor.drivers.runtimes.instance_cgroups import limit_files
-from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.drivers.runtimes.roots import bundle_config
-from vmtailor.model.bench.instance import InstanceSpec, Limits, WriteLimit
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis.cells import cells_of
+from vmtailor.bench.analysis.heat_map import RATIO, SHADES, SILENT, T1, heat_maps, tip
+from vmtailor.bench.analysis.weighted_ranks import advise
+from vmtailor.bench.model.instance import InstanceSpec, Limits, WriteLimit
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -37,9 +30,16 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.pipeline.bench.bench_run import RUN_OVER, TrialFailed
-from vmtailor.pipeline.bench.suites import isolation
-from vmtailor.pipeline.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
+from vmtailor.bench.pages.bench_page import bench_page
+from vmtailor.bench.pages.overview import overviews
+from vmtailor.bench.runtimes.disk_limits import write_limit
+from vmtailor.bench.runtimes.host_runtime import groups_of
+from vmtailor.bench.runtimes.instance_cgroups import limit_files
+from vmtailor.bench.runtimes.networks import Link
+from vmtailor.bench.runtimes.overlay_roots import bundle_config
+from vmtailor.bench.suites import isolation
+from vmtailor.bench.suites.bench_run import RUN_OVER, TrialFailed
+from vmtailor.bench.suites.isolation import LIMITED, STRESSES, Isolation, stress_words, took_s
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 LINK = Link("/run/netns/bench0", "10.77.0.2", "10.77.0.1")

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from vmtailor.analysis.bench import inside
-from vmtailor.analysis.bench.limits import parted, with_limits, witness
-from vmtailor.analysis.bench.wording import ISOLATION, isolation_row, limits_words, records_of
-from vmtailor.model.bench.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName, Witness
+from vmtailor.bench.analysis import instance_report
+from vmtailor.bench.analysis.instance_limits import parted, with_limits, witness
+from vmtailor.bench.analysis.phrases import ISOLATION, isolation_row, limits_words, records_of
+from vmtailor.bench.model.results import BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName, Witness
 
 STATUS = "CapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2\n"
 HERE: dict[str, Any] = {
-    "schema": inside.SCHEMA, "kernel": "6.1.0", "version": "#1", "program_sha256": "ab", "status": STATUS,
-    **{f"ns_{name}": f"{name}:[1]" for name in inside.NAMESPACES},
+    "schema": instance_report.SCHEMA, "kernel": "6.1.0", "version": "#1", "program_sha256": "ab", "status": STATUS,
+    **{f"ns_{name}": f"{name}:[1]" for name in instance_report.NAMESPACES},
 }  # fmt: skip
 INSIDE = {**HERE, "ns_pid": "pid:[2]"}
 V1 = {"memory_limit": "268435456\n", "cpu_quota": "50000\n", "cpu_period": "100000\n", "pids_limit": "256\n"}
@@ -26,7 +26,7 @@ NONE = {"memory_limit": "9223372036854771712\n", "cpu_quota": "-1\n", "cpu_perio
 
 
 def row(seen: dict[str, Any], above: dict[str, str]) -> RuntimeIdentity:
-    found = inside.identity("one", "1.0", seen, HERE, "ab", own_kernel=False, chroot=False)
+    found = instance_report.identity("one", "1.0", seen, HERE, "ab", own_kernel=False, chroot=False)
     return with_limits(found, seen, above)
 
 
@@ -80,7 +80,10 @@ def test_every_instance_has_to_be_what_its_row_is() -> None:
 
 
 def test_an_instance_is_in_the_network_that_was_made_for_it() -> None:
-    container, native = row(INSIDE, {}), inside.identity("n", "", HERE, HERE, "ab", own_kernel=False, chroot=True)
+    container, native = (
+        row(INSIDE, {}),
+        instance_report.identity("n", "", HERE, HERE, "ab", own_kernel=False, chroot=True),
+    )
     placed = {"ns_net": "net:[5]"}
 
     def within(seen: dict[str, Any], of: RuntimeIdentity) -> tuple[Witness | None, str]:

@@ -8,35 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.advising import advise
-from vmtailor.analysis.bench.cells import cells
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.plan import PlannedTrial
-from vmtailor.analysis.bench.unixbench import INDEX
-from vmtailor.analysis.bench.wording import title_of
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.cells import cells
+from vmtailor.bench.analysis.phrases import title_of
+from vmtailor.bench.analysis.trial_plan import PlannedTrial
+from vmtailor.bench.analysis.unixbench_index import INDEX
+from vmtailor.bench.analysis.weighted_ranks import advise
+from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
+from vmtailor.bench.run import image_machine
+from vmtailor.bench.run.harness import again
+from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.run.machine_counts import UNITS, cannot_tell, machine_tests, per_unit, timed_start, timed_too
+from vmtailor.bench.suites.startup import Startup
+from vmtailor.bench.suites.unixbench import UnixBench
 from vmtailor.drivers.qemu import kvm
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.machines import STOCK, BenchMachine
-from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, RuntimeIdentity, SuiteName
 from vmtailor.model.boots.boot import Boot, Milestone, Outcome, Phase, PhaseCounts
 from vmtailor.model.machine import Machine
 from vmtailor.model.verdict import Verdict
-from vmtailor.pipeline.bench import machines
-from vmtailor.pipeline.bench.benching import BenchOptions, bench
-from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.suites.on_machines import (
-    UNITS,
-    cannot_tell,
-    machine_tests,
-    per_unit,
-    timed_start,
-    timed_too,
-)
-from vmtailor.pipeline.bench.suites.startup import Startup
-from vmtailor.pipeline.bench.suites.unixbench import UnixBench
 
 MACHINE = BenchMachine(STOCK, Machine("microvm", 256 << 20), "6.12", "/map")
 BUNDLE = BenchMachine("vm:mine", Machine("microvm", 256 << 20), "6.12", folder="/over/there/mine")
@@ -126,7 +119,7 @@ def test_a_cell_of_a_machine_has_its_own_command(tmp_path: Path) -> None:
 
 def test_a_bundle_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="no such bundle"):
-        machines.check([f"vm:{tmp_path / 'nowhere'}"])
+        image_machine.check([f"vm:{tmp_path / 'nowhere'}"])
     with pytest.raises(UserInputError):
-        machines.check([f"vm:{tmp_path}"])  # a folder, and no bundle
-    machines.check([STOCK, "native"])
+        image_machine.check([f"vm:{tmp_path}"])  # a folder, and no bundle
+    image_machine.check([STOCK, "native"])

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmtailor.model.bench.instance import Limits
-from vmtailor.pipeline.bench.bench_run import RUN_OVER, TIMED_OUT, TrialFailed
-from vmtailor.pipeline.bench.suites import memory
-from vmtailor.pipeline.bench.suites.memory import LEAST, MOST, STEP
+from vmtailor.bench.model.instance import Limits
+from vmtailor.bench.suites import instance_memory
+from vmtailor.bench.suites.bench_run import RUN_OVER, TIMED_OUT, TrialFailed
+from vmtailor.bench.suites.instance_memory import LEAST, MOST, STEP
 
 
 class Run:
@@ -34,7 +34,7 @@ class Run:
 
 
 def least(run: Any) -> float:
-    (figure,) = memory._least(run, "native")
+    (figure,) = instance_memory._least(run, "native")
     assert figure.unit == "B" and not figure.larger_is_better
     return figure.value
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.describing import test_words as words_of
-from vmtailor.drivers.host.bench_host import Clocks, ProcessorTimes, clock_mhz, clocks_mhz
-from vmtailor.model.bench.results import HostNoise
+from vmtailor.bench.analysis.sentences import test_words as words_of
+from vmtailor.bench.model.results import HostNoise
+from vmtailor.bench.runtimes.host_state import Clocks, ProcessorTimes, clock_mhz, clocks_mhz
 
 QUIET = HostNoise(0.0, 0.0)
 

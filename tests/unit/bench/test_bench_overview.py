@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from vmtailor.analysis.bench import describing
-from vmtailor.analysis.bench.cells import cells, cells_of
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.pages.overview import Shade, overviews
-from vmtailor.analysis.bench.pages.page import bench_page, noise_words
-from vmtailor.analysis.bench.parts import SMALLER, part, parts_of
-from vmtailor.analysis.bench.wording import ISOLATION, isolation_row
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis import sentences
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.cells import cells, cells_of
+from vmtailor.bench.analysis.figure_parts import SMALLER, part, parts_of
+from vmtailor.bench.analysis.phrases import ISOLATION, isolation_row
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -22,8 +20,10 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.pipeline.bench.suites.known import SUITES
-from vmtailor.pipeline.bench.suites.on_machines import machine_tests
+from vmtailor.bench.pages.bench_page import bench_page, noise_words
+from vmtailor.bench.pages.overview import Shade, overviews
+from vmtailor.bench.run.machine_counts import machine_tests
+from vmtailor.bench.suites.registry import SUITES
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 
@@ -90,8 +90,8 @@ def test_a_figure_by_its_parts_has_nothing_left_over() -> None:
 def test_every_suite_and_test_says_what_it_is() -> None:
     job = BenchJob(tuple(SuiteName), ("native",), (1, 4), 6, False, 1, "", "", "", "", "", "")
     tests = [test for suite in SUITES.values() for test in suite.tests(job)] + machine_tests(job)
-    assert [test.test for test in tests if not describing.test_words(test.suite, test.test, test.variant)] == []
-    assert all(describing.suite_words(name) for name in SuiteName)
+    assert [test.test for test in tests if not sentences.test_words(test.suite, test.test, test.variant)] == []
+    assert all(sentences.suite_words(name) for name in SuiteName)
 
 
 def test_what_an_instance_saw_is_told_in_full() -> None:

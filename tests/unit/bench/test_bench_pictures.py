@@ -7,14 +7,9 @@ import random
 
 import pytest
 
-from vmtailor.analysis.bench.cells import cells
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.pages.charts import curves
-from vmtailor.analysis.bench.pages.distributions import distributions
-from vmtailor.analysis.bench.pages.page import bench_page
-from vmtailor.analysis.bench.pages.published import layout_tables
-from vmtailor.analysis.bench.pages.relative import ratios
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.cells import cells
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -24,6 +19,11 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.bench.pages.bench_charts import curves
+from vmtailor.bench.pages.bench_page import bench_page
+from vmtailor.bench.pages.published_tables import layout_tables
+from vmtailor.bench.pages.ratio_bars import ratios
+from vmtailor.bench.pages.start_curves import distributions
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 REASON = "2 of 4 instances <reported>"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.plan import PlannedTrial
 from vmtailor.base.errors import UserInputError
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import SuiteName
-from vmtailor.pipeline.bench.bench_run import TrialFailed
-from vmtailor.pipeline.bench.measuring import again
-from vmtailor.pipeline.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate, netperf_transactions
-from vmtailor.pipeline.bench.suites.listening import PING, await_listening
-from vmtailor.pipeline.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
+from vmtailor.bench.analysis.trial_plan import PlannedTrial
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import SuiteName
+from vmtailor.bench.run.harness import again
+from vmtailor.bench.suites.bench_run import TrialFailed
+from vmtailor.bench.suites.efficiency import Efficiency, iozone_rates, netperf_rate, netperf_transactions
+from vmtailor.bench.suites.peers import PING, await_listening
+from vmtailor.bench.suites.published_sets import IOZONE, NETPERF, UNIXBENCH, Published, check
 
 FAKES = Path(__file__).parents[2] / "fakes"
 IOZONE_SAID = """\tCommand line used: ./iozone -e -i 0 -i 1 -s 1048576k -r 8k

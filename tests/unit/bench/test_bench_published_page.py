@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.unit.bench.test_bench_verb import results, said
 
-from vmtailor.analysis.bench.pages.published import published_page
 from vmtailor.base.files import records
-from vmtailor.model.bench.results import BenchFailure, BenchFigure, BenchResults, BenchTrial, HostNoise, SuiteName
+from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchResults, BenchTrial, HostNoise, SuiteName
+from vmtailor.bench.pages.published_tables import published_page
 
 
 def full(*, hostile: str = "") -> BenchResults:

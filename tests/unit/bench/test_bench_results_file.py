@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.expecting import LEFT_OUT
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis.trial_cost import LEFT_OUT
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchHost,
     BenchResults,
@@ -21,8 +21,8 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
-from vmtailor.pipeline.bench import results_file
-from vmtailor.pipeline.bench.bench_run import RUN_OVER
+from vmtailor.bench.run import results_file
+from vmtailor.bench.suites.bench_run import RUN_OVER
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 JOB = BenchJob((SuiteName.STARTUP,), ("native",), (1,), 6, True, 1, "sha256:0", "", "", "", "", "")

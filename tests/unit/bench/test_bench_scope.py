@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.drivers.runtimes import scope
-from vmtailor.drivers.runtimes.host_cgroups import PASSED_ON, HostCgroups
+from vmtailor.bench.runtimes import scope
+from vmtailor.bench.runtimes.host_cgroups import PASSED_ON, HostCgroups
 
 NOBODY = 65534
 

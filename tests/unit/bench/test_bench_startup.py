@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from vmtailor.drivers.runtimes.protocol import Surroundings
-from vmtailor.drivers.runtimes.timed import watching
-from vmtailor.model.bench.instance import InstanceSpec
-from vmtailor.pipeline.bench.bench_run import TrialFailed
-from vmtailor.pipeline.bench.suites import memory, startup
+from vmtailor.bench.model.instance import InstanceSpec
+from vmtailor.bench.runtimes.runtime import Surroundings
+from vmtailor.bench.runtimes.stopwatch import watching
+from vmtailor.bench.suites import instance_memory, startup
+from vmtailor.bench.suites.bench_run import TrialFailed
 
 
 def test_call_backs_have_names(tmp_path: Path) -> None:
@@ -126,10 +126,10 @@ def test_idle_instances_are_measured_where_the_page_cache_cannot_be_dropped(
     def refused() -> None:
         raise TrialFailed("the page cache cannot be dropped here: Read-only file system")
 
-    monkeypatch.setattr(memory, "drop_page_cache", refused)
-    monkeypatch.setattr(memory, "pss_bytes", iter([1000, 9000]).__next__)
+    monkeypatch.setattr(instance_memory, "drop_page_cache", refused)
+    monkeypatch.setattr(instance_memory, "pss_bytes", iter([1000, 9000]).__next__)
     run: Any = Run(tmp_path, [0.0, 0.0])
-    figures = {figure.name: figure.value for figure in memory._idle(run, "native", 2)}
+    figures = {figure.name: figure.value for figure in instance_memory._idle(run, "native", 2)}
     assert figures["PSS of each"] == 4000 and "MemAvailable for each" in figures
     assert run.notes == ["the page cache cannot be dropped here: Read-only file system"]
 

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.comparing import Pair, compared
-from vmtailor.analysis.bench.counted import BEFORE, by_subsystem, counts
-from vmtailor.analysis.bench.parts import part
 from vmtailor.analysis.cost.counters import FIRMWARE, UNKNOWN, SymbolTable
 from vmtailor.analysis.cost.waterfall import OTHER
-from vmtailor.cli.bench.tables import show_compared
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.machines import STOCK, BenchMachine
-from vmtailor.model.bench.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.boot_counts import BEFORE, by_subsystem, counts
+from vmtailor.bench.analysis.figure_parts import part
+from vmtailor.bench.analysis.run_pairs import Pair, compared
+from vmtailor.bench.cli.result_tables import show_compared
+from vmtailor.bench.model.bench_machine import STOCK, BenchMachine
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchFigure, BenchHost, BenchTrial, HostRun, SuiteName
+from vmtailor.bench.run.kernel_subsystems import path_of, subsystems
+from vmtailor.bench.run.machine_counts import cannot_tell, per_unit, started
 from vmtailor.model.boots.boot import Boot, FunctionCost, Outcome, Phase, PhaseCounts
 from vmtailor.model.boots.frames import SourceFrame
 from vmtailor.model.machine import Machine
-from vmtailor.pipeline.bench.kernel_subsystems import path_of, subsystems
-from vmtailor.pipeline.bench.suites.on_machines import cannot_tell, per_unit, started
 
 TREE = {"net/core/dev.c", "fs/ext4/inode.c", "mm/slub.c", "include/linux/list.h"}
 KNOWN = {"dev_open": "net/core", "ext4_read": "fs/ext4", "kmalloc": "mm"}

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from vmtailor.drivers.runtimes.timed import MOST_BYTES, said_until_now, timed, watching
+from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, said_until_now, timed, watching
 
 #: Most of what `sleep .3` may be too short for clocks that tick apart.
 LEAST_S = 0.25

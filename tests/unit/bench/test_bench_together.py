@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.fakes.native_runtime import run_in
 
-from vmtailor.model.bench.instance import CALL_BACK, InstanceSpec
-from vmtailor.pipeline.bench import together as several
-from vmtailor.pipeline.bench.bench_run import NO_LIMITS, TIMED_OUT, BenchRun, TrialFailed
-from vmtailor.pipeline.bench.suites import isolation
-from vmtailor.pipeline.bench.together import place_words, together
+from vmtailor.bench.model.instance import CALL_BACK, InstanceSpec
+from vmtailor.bench.suites import isolation
+from vmtailor.bench.suites import simultaneous as several
+from vmtailor.bench.suites.bench_run import NO_LIMITS, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.bench.suites.simultaneous import place_words, together
 
 #: An instance that was told to begin before it had said that it is there says so.
 BEGIN = f"[ -e {CALL_BACK}/go ] && echo early; : >{CALL_BACK}/NAME; until [ -e {CALL_BACK}/go ]; do sleep .01; done"

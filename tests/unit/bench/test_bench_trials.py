@@ -14,23 +14,17 @@ from typing import Any
 import pytest
 from tests.fakes.native_runtime import run_in
 
-from vmtailor.analysis.bench.plan import BenchTest, PlannedTrial
 from vmtailor.base.errors import HostError
 from vmtailor.base.files import records
 from vmtailor.base.process import CommandFailed, Finished
-from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.model.bench.results import (
-    BenchFailure,
-    BenchFigure,
-    BenchHost,
-    BenchResults,
-    HostRun,
-    SuiteName,
-)
-from vmtailor.pipeline.bench import bench_run, measuring, results_file, rounds
-from vmtailor.pipeline.bench.bench_run import AFTER_END_S, RUN_OVER, TIMED_OUT, BenchRun, TrialFailed
-from vmtailor.pipeline.bench.in_time import Schedule
-from vmtailor.pipeline.bench.suites.known import SUITES
+from vmtailor.bench.analysis.schedule import Schedule
+from vmtailor.bench.analysis.trial_plan import BenchTest, PlannedTrial
+from vmtailor.bench.model.results import BenchFailure, BenchFigure, BenchHost, BenchResults, HostRun, SuiteName
+from vmtailor.bench.run import harness, results_file, rounds_boot
+from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.suites import bench_run
+from vmtailor.bench.suites.bench_run import AFTER_END_S, RUN_OVER, TIMED_OUT, BenchRun, TrialFailed
+from vmtailor.bench.suites.registry import SUITES
 
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
 KNOWN = HostRun(HOST, "sha256:0", True, 1, (), (), ())
@@ -50,7 +44,7 @@ def play(monkeypatch: pytest.MonkeyPatch, trial: Callable[[BenchRun], BenchFigur
 
 
 def tried(run: BenchRun) -> Any:
-    return measuring._tried(run, PLANNED[0], {}, rounds.AtOnce(run.job, list))
+    return harness._tried(run, PLANNED[0], {}, rounds_boot.AtOnce(run.job, list))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ def test_what_was_measured_is_kept_when_the_run_is_interrupted(run: BenchRun, mo
     monkeypatch.setattr(results_file, "_SHARE", 1e-12)
     monkeypatch.setattr(results_file, "_WAIT_S", 1e6)
     with pytest.raises(KeyboardInterrupt):
-        measuring._each(run, Schedule(PLANNED, (), None, None), {}, KNOWN)
+        harness._each(run, Schedule(PLANNED, (), None, None), {}, KNOWN)
     ((kept,),) = [one.trials for one in records.load(BenchResults, Path(run.job.out)).runs]
     assert kept.key == PLANNED[0].key and kept.figures == (FIGURE,)
 

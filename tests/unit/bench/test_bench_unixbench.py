@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from vmtailor.analysis.bench.cells import cells
-from vmtailor.analysis.bench.plan import plan
-from vmtailor.analysis.bench.unixbench import (
+from vmtailor.base.errors import UserInputError
+from vmtailor.bench.analysis.cells import cells
+from vmtailor.bench.analysis.trial_plan import plan
+from vmtailor.bench.analysis.unixbench_index import (
     INDEX,
     checked,
     index_tables,
@@ -18,12 +19,11 @@ from vmtailor.analysis.bench.unixbench import (
     tables_over_n,
     without_worst_third,
 )
-from vmtailor.analysis.bench.unixbench_words import check_rows, index_rows, index_title
-from vmtailor.base.errors import UserInputError
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import BenchFigure, BenchTrial, SuiteName
-from vmtailor.pipeline.bench.suites.published_sets import UNIXBENCH, check, tree_digest
-from vmtailor.pipeline.bench.suites.unixbench import UnixBench
+from vmtailor.bench.analysis.unixbench_words import check_rows, index_rows, index_title
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchFigure, BenchTrial, SuiteName
+from vmtailor.bench.suites.published_sets import UNIXBENCH, check, tree_digest
+from vmtailor.bench.suites.unixbench import UnixBench
 
 JOB = BenchJob((SuiteName.UNIXBENCH,), ("native",), (1, 4), 10, False, 1, "", "", "", "", "", "")
 

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from vmtailor.analysis.bench import inside
-from vmtailor.drivers.runtimes.networks import Link
-from vmtailor.drivers.runtimes.timed import Timed
-from vmtailor.pipeline.bench.bench_run import TrialFailed, number, said_object
-from vmtailor.pipeline.bench.suites import efficiency, unixbench
+from vmtailor.bench.analysis import instance_report
+from vmtailor.bench.runtimes.networks import Link
+from vmtailor.bench.runtimes.stopwatch import Timed
+from vmtailor.bench.suites import efficiency, unixbench
+from vmtailor.bench.suites.bench_run import TrialFailed, number, said_object
 
 pytestmark = pytest.mark.attack
 
@@ -30,7 +30,7 @@ def printed(text: bytes) -> Timed:
 def test_what_an_instance_prints_ends_no_run(text: bytes) -> None:
     with pytest.raises(TrialFailed, match="did not print its figures"):
         said_object(printed(text))
-    assert inside.parse(text) is None
+    assert instance_report.parse(text) is None
 
 
 @pytest.mark.parametrize("value", ["1" + "0" * 400, "true", '"1"', "[1]", "null", "1e400"])

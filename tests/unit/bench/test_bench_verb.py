@@ -16,22 +16,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from vmtailor.analysis.bench.advising import Hold, advise, parse_weights
-from vmtailor.analysis.bench.cells import against
-from vmtailor.analysis.bench.clock import CLOCK
-from vmtailor.analysis.bench.comparing import compared, pairs
-from vmtailor.analysis.bench.pages.page import bench_page
 from vmtailor.base.cache.store import Store
 from vmtailor.base.errors import HostError, UserInputError
 from vmtailor.base.files import records
-from vmtailor.cli.bench import verb
-from vmtailor.cli.bench.verb import counts_of, runtimes_of, suites_of
-from vmtailor.cli.verbs import _BY_NAME, command
-from vmtailor.drivers.host.bench_host import stable_name
-from vmtailor.drivers.qemu import kvm
-from vmtailor.drivers.runtimes import description
-from vmtailor.model.bench.job import BenchJob
-from vmtailor.model.bench.results import (
+from vmtailor.bench.analysis.bench_clock import CLOCK
+from vmtailor.bench.analysis.cells import against
+from vmtailor.bench.analysis.run_pairs import compared, pairs
+from vmtailor.bench.analysis.weighted_ranks import Hold, advise, parse_weights
+from vmtailor.bench.cli import bench_command
+from vmtailor.bench.cli.bench_command import counts_of, runtimes_of, suites_of
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import (
     BenchFailure,
     BenchFigure,
     BenchHost,
@@ -41,11 +36,16 @@ from vmtailor.model.bench.results import (
     RuntimeIdentity,
     SuiteName,
 )
+from vmtailor.bench.pages.bench_page import bench_page
+from vmtailor.bench.run import launch
+from vmtailor.bench.run.harness import again, planned_trials
+from vmtailor.bench.run.launch import BenchOptions, bench
+from vmtailor.bench.runtimes import description
+from vmtailor.bench.runtimes.host_state import stable_name
+from vmtailor.bench.suites.registry import SUITES
+from vmtailor.cli.verbs import _BY_NAME, command
+from vmtailor.drivers.qemu import kvm
 from vmtailor.model.verdict import Verdict
-from vmtailor.pipeline.bench import benching
-from vmtailor.pipeline.bench.benching import BenchOptions, bench
-from vmtailor.pipeline.bench.measuring import again, planned_trials
-from vmtailor.pipeline.bench.suites.known import SUITES
 
 CRUN = Path(__file__).parents[3] / "examples/runtimes/crun.toml"
 HOST = BenchHost("here", "6.1.0", "a processor", 2, 1 << 33, "x", "v2", False, False)
@@ -151,7 +151,7 @@ def test_results_are_shown_and_written_without_root(tmp_path: Path, monkeypatch:
 def test_files_and_weights_that_are_too_many_or_not_there_are_refused(
     words: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb, "measure", lambda _: pytest.fail("it was measured"))
+    monkeypatch.setattr(bench_command, "measure", lambda _: pytest.fail("it was measured"))
     monkeypatch.chdir(tmp_path)
     records.save(results(), tmp_path / "b.json")
     ended = said(*words)
@@ -310,9 +310,9 @@ def test_results_go_into_a_file(tmp_path: Path) -> None:
 )
 def test_what_a_run_would_not_see_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     options = BenchOptions((SuiteName.STARTUP,), ("native",), "oci:nowhere", tmp_path / "b.json", Store(tmp_path / "c"))
-    benching._require_seen(options)
+    launch._require_seen(options)
     with pytest.raises(UserInputError, match=words):
-        benching._require_seen(replace(options, **changes))
+        launch._require_seen(replace(options, **changes))
 
 
 def test_counts_are_compared_as_counts() -> None:
@@ -342,7 +342,7 @@ def cells_of_command(words: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[o
         asked.append(options)
         return BenchResults("0")
 
-    monkeypatch.setattr(verb, "measure", note)
+    monkeypatch.setattr(bench_command, "measure", note)
     program, name, *rest = shlex.split(words)
     assert (program, name) == ("vmtailor", "bench")
     ended = said(*rest)

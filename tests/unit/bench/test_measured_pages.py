@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from vmtailor.analysis.bench.pages.published import published_page
 from vmtailor.base.files import records
-from vmtailor.model.bench.results import BenchResults
+from vmtailor.bench.model.results import BenchResults
+from vmtailor.bench.pages.published_tables import published_page
 
 REPOSITORY = Path(__file__).parents[3]
 MEASURED = REPOSITORY / "benchmarks" / "measured"

@@ -19,7 +19,7 @@ from vmtailor.model.architecture import Architecture, every, named
 from vmtailor.model.machine import Accelerator, Clock, Machine
 from vmtailor.pipeline.systems import exercising
 
-DRIVEN = [pytest.param(row, id=row.name) for row in every() if row.machine_type(row.usual).second_port]
+DRIVEN = [pytest.param(row, id=row.name) for row in every() if row.board_named(row.usual).second_port]
 _PORT = re.compile(r"#define ARCH_SECOND_PORT makedev\(4, (\d+)\)")
 
 
@@ -48,14 +48,14 @@ def test_a_system_is_of_the_processor_of_its_init(name: str, machine: int, bits:
 def test_the_guests_programs_know_the_second_port_by_the_number_that_it_has(row: Architecture) -> None:
     """It is the first of its kind where the board's console is of another kind, or comes behind it; else the second."""
     found = _PORT.search((SOURCES / "arch" / row.name / "arch.h").read_text())
-    console, beside = row.kernel.console, row.machine_type(row.usual).port_console
+    console, beside = row.kernel.console, row.board_named(row.usual).port_console
     first = not console.startswith("ttyS") or (bool(beside) and beside != "ttyS0")
     assert found is not None and int(found[1]) == (64 if first else 65)
 
 
 @pytest.mark.parametrize("row", DRIVEN)
 def test_the_console_stays_on_the_boards_port(row: Architecture) -> None:
-    kind, console = row.machine_type(row.usual), row.kernel.console
+    kind, console = row.board_named(row.usual), row.kernel.console
     machine = machine_of(row, "root=/dev/vda", f"console={console},115200", f"console={console}", "console=tty0")
     alone = qemu_command.command(machine)
     assert words_of(alone).startswith(f"root=/dev/vda console={console},115200 console={console} console=tty0")
@@ -70,8 +70,8 @@ def test_the_console_stays_on_the_boards_port(row: Architecture) -> None:
 @pytest.mark.parametrize("row", DRIVEN)
 def test_the_machine_is_of_the_systems_processor(row: Architecture) -> None:
     machine = boot_system.machine_for(Asked(clock=Clock.INSTRUCTIONS, memory="512M"), row)
-    assert (machine.architecture, machine.kind, machine.cpu_model) == (row.name, row.usual, row.emulator.cpu_model)
-    assert machine.cpus == 1 and "nokaslr" in machine.append and machine.kernel is None
+    assert (machine.architecture, machine.board, machine.cpu_model) == (row.name, row.usual, row.emulator.cpu_model)
+    assert machine.cpus == 1 and "nokaslr" in machine.words and machine.kernel is None
     with pytest.raises(UserInputError, match=f"{re.escape(row.title)} has no machine 'none-such'"):
         boot_system.machine_for(Asked(machine="none-such"), row)
     if not row.is_host:
@@ -81,12 +81,12 @@ def test_the_machine_is_of_the_systems_processor(row: Architecture) -> None:
 
 def test_nobody_drives_a_machine_with_one_serial_port(monkeypatch: pytest.MonkeyPatch) -> None:
     row = named("arm64")
-    kind = replace(row.machine_type(row.usual), second_port=False)
-    monkeypatch.setattr(Machine, "type", property(lambda _: kind))
+    kind = replace(row.board_named(row.usual), second_port=False)
+    monkeypatch.setattr(Machine, "hardware", property(lambda _: kind))
     with pytest.raises(UserInputError, match="the machine virt has one serial port"):
         exercising.require_port(machine_of(row))
 
 
 def test_loongsons_second_port_takes_the_first_name() -> None:
-    kind = named("mips64el").machine_type("loongson3-virt")
+    kind = named("mips64el").board_named("loongson3-virt")
     assert (kind.port_device, kind.port_console) == ("pci-serial", "ttyS1")

@@ -34,7 +34,7 @@ NEEDED = "helper.service"
 
 def run_of(target: SystemTarget) -> SystemRun:
     """A system that takes a second less for each unit that is masked, and fails without one of them."""
-    masks = [word.partition("=")[2] for word in target.machine.append if word.startswith("systemd.mask=")]
+    masks = [word.partition("=")[2] for word in target.machine.words if word.startswith("systemd.mask=")]
     ready = Milestone("ready", None, int((20 - len(masks)) * 1e9), 1.0, "mark")
     found = failing("step 1: no") if NEEDED in masks else RIGHT
     report = GuestReport(files=(("units", TEXT),))
@@ -48,7 +48,7 @@ def chosen(
     found = fitting.find(replace(given, options=replace(given.options, units=mode, mask=mask)))
     fitted, choice = trimming.chosen(found, repairing.fit_kernel(found), ask)
     assert fitted.verification.passed
-    return found, tuple(w for w in fitted.machine.append if w.startswith("systemd.mask=")), choice
+    return found, tuple(w for w in fitted.machine.words if w.startswith("systemd.mask=")), choice
 
 
 Stages = Callable[[Runs], list[SystemTarget]]
@@ -118,7 +118,7 @@ def test_a_second_time_nothing_boots(given: SystemInputs, stages: Stages) -> Non
     _, masks, _ = chosen(given, UnitsMode.TRIM)
     seen = stages(run_of)
     assert chosen(given, UnitsMode.TRIM)[1] == masks
-    assert all(f"systemd.mask={NEEDED}" in target.machine.append for target in seen)  # a failure is asked again
+    assert all(f"systemd.mask={NEEDED}" in target.machine.words for target in seen)  # a failure is asked again
 
 
 @pytest.mark.parametrize(("answer", "any_masked"), [(True, True), (False, False)])
@@ -138,7 +138,7 @@ def test_what_has_no_room_on_the_command_line_stays_and_is_told(
     given: SystemInputs, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages(run_of)
-    words = len(" ".join(fitting.find(given).inputs.baseline.append)) + 400
+    words = len(" ".join(fitting.find(given).inputs.baseline.words)) + 400
     monkeypatch.setattr(trimming, "COMMAND_LINE_BYTES", words)
     names = [f"unit-{number:03}.service" for number in range(40)]
     fits = trimming.with_room(("quiet", "ro"), names)
@@ -157,8 +157,8 @@ def test_a_system_without_systemd_has_no_candidates(given: SystemInputs, stages:
 
 
 def test_what_a_system_masks_itself_stays_masked() -> None:
-    own = replace(USUAL, append=("quiet", "systemd.mask=apt-daily.timer"))
-    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).append == (*own.append, "systemd.mask=a.service")
+    own = replace(USUAL, words=("quiet", "systemd.mask=apt-daily.timer"))
+    assert trimming.masked(own, ["a.service", "apt-daily.timer"]).words == (*own.words, "systemd.mask=a.service")
 
 
 def test_a_change_is_named_after_its_units() -> None:

@@ -53,7 +53,7 @@ def no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def system(target: SystemTarget) -> SystemRun:
-    took = 20.0 - sum(saved for word, saved in SAVES.items() if word in target.machine.append)
+    took = 20.0 - sum(saved for word, saved in SAVES.items() if word in target.machine.words)
     ready = Milestone("ready", None, int(took * 1e9), took, "mark")
     return replace(RIGHT, boot=replace(RIGHT.boot, milestones=(ready,)))
 
@@ -64,7 +64,7 @@ def chosen(given: SystemInputs, *tries: str) -> tuple[fitting.SystemFindings, tu
     fitted = repairing.fit_kernel(found)
     best, tuned = tuning.chosen(found, fitted)
     assert best.verification.passed
-    return found, tuple(word for word in best.machine.append if word not in fitted.machine.append), tuned
+    return found, tuple(word for word in best.machine.words if word not in fitted.machine.words), tuned
 
 
 def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemInputs, stages: Stages) -> None:
@@ -84,7 +84,7 @@ def test_what_is_faster_stays_and_what_is_not_is_told(given: SystemInputs, stage
 
 
 def test_what_fails_together_is_halved(given: SystemInputs, stages: Stages) -> None:
-    stages(lambda target: failing("step 1: no") if set(target.machine.append) >= FATAL else system(target))
+    stages(lambda target: failing("step 1: no") if set(target.machine.words) >= FATAL else system(target))
     found, words, tuned = chosen(given, "console-quiet", "rsyslog")
     assert words == ("quiet", "loglevel=1", "systemd.show_status=0")
     assert [one.id for one in tuned.others] == ["rsyslog"]
@@ -95,7 +95,7 @@ def test_what_fails_together_is_halved(given: SystemInputs, stages: Stages) -> N
 def test_a_machine_that_never_gets_ready_is_a_result(given: SystemInputs, stages: Stages) -> None:
     def run(target: SystemTarget) -> SystemRun:
         found = system(target)
-        if "audit=0" not in target.machine.append:
+        if "audit=0" not in target.machine.words:
             return found
         return replace(
             found, boot=replace(found.boot, outcome=Outcome.TIMEOUT, failures=("nothing came",), milestones=())

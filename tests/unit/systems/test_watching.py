@@ -25,7 +25,7 @@ from vmtailor.stages import system_trace
 from vmtailor.stages.system_trace import SystemTraceInputs
 
 MACHINE = Machine(
-    "q35", 1 << 30, kernel="/k", append=("root=/dev/vda", "ro"), disks=(Disk("/d", mode=DiskMode.OVERLAID),)
+    "q35", 1 << 30, kernel="/k", words=("root=/dev/vda", "ro"), disks=(Disk("/d", mode=DiskMode.OVERLAID),)
 )
 WORK = OwnInit(ReadySignal(ReadyBy.SYSTEMD), 10.0)
 
@@ -40,7 +40,7 @@ def natives(tmp_path: Path) -> Natives:
 def test_the_last_disk_takes_the_log_and_nothing_is_given_up_early(natives: Natives, tmp_path: Path) -> None:
     found = system_trace.watched_machine(MACHINE, (("ext4", b"module"),), natives, tmp_path)
     assert found.disks[0] == MACHINE.disks[0] and found.disks[1].mode is DiskMode.WRITTEN
-    assert set(machines.TIMES) <= set(found.append)
+    assert set(machines.TIMES) <= set(found.words)
     initrd = Path(found.initrd or "").read_bytes()
     assert b"/dev/vdb" in initrd and b"@" not in watching_initrd.OPTIONS[0].encode()
     for name in (b"watch/strace", b"watch/ld.so", b"watch/options", b"modules/ext4.ko"):
@@ -52,7 +52,7 @@ def test_without_options_nothing_is_traced_and_the_way_in_is_the_same(natives: N
     found = system_trace.watched_machine(MACHINE, (), natives, tmp_path, ())
     initrd = Path(found.initrd or "").read_bytes()
     assert b"watch/disk" in initrd and b"watch/strace" not in initrd
-    assert found.append == system_trace.watched_machine(MACHINE, (), natives, tmp_path).append
+    assert found.words == system_trace.watched_machine(MACHINE, (), natives, tmp_path).words
 
 
 def test_a_machine_that_a_loader_starts_is_refused(natives: Natives, tmp_path: Path) -> None:

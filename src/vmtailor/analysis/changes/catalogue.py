@@ -84,7 +84,7 @@ class Situation:
     @property
     def bus(self) -> Bus:
         """Where the machine has its virtio devices."""
-        return architectures.named(self.architecture).machine_type(self.machine).bus
+        return architectures.named(self.architecture).board_named(self.machine).bus
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _entry(cause: Cause, row: Mapping[str, Any], origin: str) -> CatalogueEntry:
         in_bounds(when.kernel, "1")
         in_bounds(when.cpus, "1")
         _require_known("architecture", when.arch, architectures.names())
-        _require_known("machine", when.machine, architectures.every_kind())
+        _require_known("machine", when.machine, architectures.every_board())
         for root in when.root:
             RootFormat(root)
     except (ValueError, msgspec.ValidationError) as error:

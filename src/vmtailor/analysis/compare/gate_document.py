@@ -76,7 +76,7 @@ def read(path: Path) -> Document:
 def _require_readable(content: Any, path: Path) -> None:
     """Raise UserInputError for saved boots of another version, in which the samples stand elsewhere."""
     found = _text(content.get("schema")) if isinstance(content, Mapping) else ""
-    if found.startswith(_BOOTS) and found != BootSeries.SCHEMA:
+    if found.startswith(_BOOTS) and found not in (BootSeries.SCHEMA, *BootSeries.OLDER):
         raise UserInputError(
             f"{path} has schema {found!r}, this version reads {BootSeries.SCHEMA!r}",
             hint="boot it again with this version of vmtailor",
@@ -134,7 +134,7 @@ def _of_boots(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(machine, Mapping) and (kernel := _text(machine.get("kernel"))):
         file = Path(kernel)
         yield "kernel", _joined(kernel, f"sha256:{sha256_of(file)}" if file.is_file() else "no longer there")
-        words = machine.get("append")
+        words = machine.get("words", machine.get("append"))
         yield "command line", " ".join(str(word) for word in words) if isinstance(words, list) else ""
 
 

@@ -58,7 +58,7 @@ def words_of(row: Architecture, form: RootFormat, planned: Sequence[str] = ()) -
 
 def baseline_machine(
     row: Architecture,
-    kind: str,
+    board: str,
     vmlinuz: Path,
     initrd: Path,
     root: Path,
@@ -70,10 +70,10 @@ def baseline_machine(
 ) -> Machine:
     """The distribution's kernel, with its modules in an initial RAM disk made for the purpose."""
     return Machine(
-        kind=kind,
+        board=board,
         memory_bytes=memory_bytes,
         kernel=str(vmlinuz),
-        append=words_of(row, form),
+        words=words_of(row, form),
         initrd=str(initrd),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
@@ -85,7 +85,7 @@ def baseline_machine(
 
 def tailored_machine(
     row: Architecture,
-    kind: str,
+    board: str,
     kernel: Path,
     root: Path,
     form: RootFormat,
@@ -97,10 +97,10 @@ def tailored_machine(
 ) -> Machine:
     """The fitted kernel: no initial RAM disk, no ACPI."""
     return Machine(
-        kind=kind,
+        board=board,
         memory_bytes=memory_bytes,
         kernel=str(kernel),
-        append=words_of(row, form, planned),
+        words=words_of(row, form, planned),
         disks=(Disk(str(root)),),
         cpu_model=cpu_model,
         cpus=cpus,
@@ -110,8 +110,8 @@ def tailored_machine(
 
 def countable(machine: Machine) -> Machine:
     """A machine on the instruction clock: one CPU, nothing of the host's randomness, addresses as linked."""
-    words = machine.append if "nokaslr" in machine.append else (*machine.append, "nokaslr")
-    return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, append=words)
+    words = machine.words if "nokaslr" in machine.words else (*machine.words, "nokaslr")
+    return replace(machine, clock=Clock.INSTRUCTIONS, cpus=1, entropy=False, words=words)
 
 
 def controls(machine: Machine) -> tuple[Machine, ...]:
@@ -122,7 +122,7 @@ def controls(machine: Machine) -> tuple[Machine, ...]:
     change is better, or worse, by less than these are."""
     if machine.kernel is None or machine.clock is not Clock.INSTRUCTIONS:
         return ()
-    return tuple(replace(machine, append=(*machine.append, word)) for word in PLACEBO_WORDS)
+    return tuple(replace(machine, words=(*machine.words, word)) for word in PLACEBO_WORDS)
 
 
 def counted(machine: Machine) -> Machine:
@@ -132,4 +132,4 @@ def counted(machine: Machine) -> Machine:
 
 def with_time(machine: Machine) -> Machine:
     """The machine told to give up nothing because it takes long: for both sides of a comparison."""
-    return replace(machine, append=(*machine.append, *(word for word in TIMES if word not in machine.append)))
+    return replace(machine, words=(*machine.words, *(word for word in TIMES if word not in machine.words)))

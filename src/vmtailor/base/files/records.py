@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from vmtailor.base.files.regular_file import read_regular
 from vmtailor.base.words.text import encodable, plain
 
 T = TypeVar("T")
+#: Schemas of older versions that are still read, each with what makes its document one of this version.
+Older = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
 #: Longest record that is read.
 MOST_BYTES = 1 << 30
 
@@ -50,13 +53,17 @@ def _encodable(value: Any) -> Any:
 def from_bytes(
     kind: type[T], data: bytes, origin: str = "record", *, hint: str = "make it again with this version of vmtailor"
 ) -> T:
-    """Read a record back. Raises UserInputError, with `hint`, when it is of another schema, or when it is damaged."""
+    """Read a record back, of this version or of one in its class's OLDER. Raises UserInputError, with `hint`, when it
+    is of another schema, or when it is damaged."""
     try:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict):
             raise msgspec.ValidationError("not an object")
         found = document.pop("schema", None)
-        if found != schema_of(kind):
+        older: Older = getattr(kind, "OLDER", {})
+        if isinstance(found, str) and found in older:
+            document = older[found](document)
+        elif found != schema_of(kind):
             raise UserInputError(f"{origin} has schema {found!r}, this version reads {schema_of(kind)!r}", hint=hint)
         return msgspec.convert(document, kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:

@@ -64,10 +64,11 @@ def _prepared(asked: BootOptions) -> Prepared:
     row = named(asked.arch) if asked.arch else of_host()
     workload = workload_of(asked)
     machine = replace(
-        machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind,
-        memory_bytes=asked.memory_bytes or BOOT_MEMORY, cpus=asked.cpus or 1, kernel=existing(asked.kernel), initrd=existing(asked.initrd), append=tuple(line),
-        disks=_disks(asked), ports=machines.on_loopback(workload.ports),
-        cpu_model=asked.cpu_model or row.emulator.cpu_model, accelerator=asked.accelerator, clock=asked.clock, options=asked.qemu,
+        machines.usual(row), board=row.board_named(asked.machine or row.usual).name,
+        memory_bytes=asked.memory_bytes or BOOT_MEMORY, cpus=asked.cpus or 1, kernel=existing(asked.kernel),
+        initrd=existing(asked.initrd), words=tuple(line), disks=_disks(asked),
+        ports=machines.on_loopback(workload.ports), cpu_model=asked.cpu_model or row.emulator.cpu_model,
+        accelerator=asked.accelerator, clock=asked.clock, extras=asked.qemu,
     )  # fmt: skip
     _check(machine, asked.sample)
     if isinstance(workload, Nothing) and (asked.sample or asked.changes):
@@ -91,9 +92,9 @@ def _disks(asked: BootOptions) -> tuple[Disk, ...]:
 def _check(machine: Machine, sample: bool) -> None:
     if sample and (machine.kernel is None or machine.initrd is None):
         raise UserInputError("--sample needs --kernel and --initrd: the collector travels in the initial RAM disk")
-    if sample and not machine.type.second_port:
-        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.kind} has not")
-    if machine.kernel is None and machine.append:
+    if sample and not machine.hardware.second_port:
+        raise UserInputError(f"--sample needs a second serial port, which the machine {machine.board} has not")
+    if machine.kernel is None and machine.words:
         raise UserInputError("--append needs --kernel", hint="a disk's own loader has a command line of its own")
     check_clock(machine)
 

@@ -40,9 +40,9 @@ def machine_for(asked: BootOptions, row: Architecture) -> Machine:
     if asked.accelerator is Accelerator.KVM and not row.is_host:
         raise UserInputError(f"a machine for {row.title} is emulated on this host", hint="leave --accelerator out")
     machine = replace(
-        machines.usual(row), kind=row.machine_type(asked.machine or row.usual).kind, cpus=asked.cpus or 1,
+        machines.usual(row), board=row.board_named(asked.machine or row.usual).name, cpus=asked.cpus or 1,
         memory_bytes=asked.memory_bytes or BOOT_MEMORY, kernel=existing(asked.kernel), initrd=existing(asked.initrd),
-        append=asked.append, accelerator=asked.accelerator, clock=asked.clock,
+        words=asked.append, accelerator=asked.accelerator, clock=asked.clock,
         cpu_model=asked.cpu_model or row.emulator.cpu_model,
     )  # fmt: skip
     check_clock(machine)

@@ -73,7 +73,7 @@ def _row_of(bundle: Bundle, where: Path) -> Architecture:
     """The architecture of a bundle, which has such a machine."""
     try:
         row = named(bundle.architecture)
-        row.machine_type(bundle.machine)
+        row.board_named(bundle.machine)
     except UserInputError as error:
         raise UserInputError(f"{where}: {plain(error.message)}", hint=error.hint) from error
     return row

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vmtailor.base.errors import UserInputError
 from vmtailor.drivers.qemu.plugin import Plugin
-from vmtailor.model.architecture import Bus, MachineType, named
+from vmtailor.model.architecture import Board, Bus, named
 from vmtailor.model.machine import Accelerator, Clock, Devices, DiskMode, Machine
 
 #: The guest's clock at reset on the instruction clock: the same in every run.
@@ -65,7 +65,8 @@ def command(
     # The order decides which address each device gets.
     bare = machine.devices is Devices.BARE
     devices = [*disks, *network, *_entropy(machine)] if bare else [*network, *_entropy(machine), *disks]
-    return [*argv, *devices, *machine.options]
+    firmware = ["-bios", machine.firmware] if machine.firmware else []
+    return [*argv, *devices, *machine.extras, *firmware]
 
 
 def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Plugin | None) -> list[str]:
@@ -76,7 +77,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
     if plugin is not None and machine.cpus != 1:
         raise UserInputError("instructions are counted on one CPU only", hint="use the wall clock, or one CPU")
     argv = [program, "-machine", _type(machine), "-cpu", machine.cpu_model, "-smp", str(machine.cpus)]
-    argv += ["-m", f"{max(machine.memory_bytes >> 10, machine.type.installed_mib << 10)}K"]
+    argv += ["-m", f"{max(machine.memory_bytes >> 10, machine.hardware.installed_mib << 10)}K"]
     argv += ["-accel", str(machine.accelerator)]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if sandbox:
@@ -87,7 +88,7 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
         argv += _PACED
     for descriptor, number in ends.sets:
         argv += ["-add-fd", f"fd={descriptor},set={number}"]
-    argv += _lines(ends, machine.type)
+    argv += _lines(ends, machine.hardware)
     if machine.kernel is not None:
         argv += ["-kernel", ends.name(machine.kernel)]
         if machine.initrd is not None:
@@ -101,21 +102,21 @@ def _board(machine: Machine, ends: Ends, program: str, sandbox: bool, plugin: Pl
 
 def _words(machine: Machine, ends: Ends) -> tuple[str, ...]:
     """The kernel's command line, with the board's serial line by the name that it has beside a second one."""
-    beside, alone = machine.type.port_console, f"console={named(machine.architecture).kernel.console}"
+    beside, alone = machine.hardware.port_console, f"console={named(machine.architecture).kernel.console}"
     if not beside or (ends.probe is None and ends.console is None):
-        return machine.append
-    told = (word.partition(",") for word in machine.append)
+        return machine.words
+    told = (word.partition(",") for word in machine.words)
     return tuple((f"console={beside}" if word == alone else word) + comma + rest for word, comma, rest in told)
 
 
 def _memory_words(machine: Machine) -> tuple[str, ...]:
     """What tells a kernel to use less memory than the machine must have."""
-    known = machine.type
+    known = machine.hardware
     less = machine.memory_bytes >> 10 < known.installed_mib << 10
     return (known.memory_word.format(kib=machine.memory_bytes >> 10),) if less else ()
 
 
-def _lines(ends: Ends, known: MachineType) -> list[str]:
+def _lines(ends: Ends, known: Board) -> list[str]:
     # Pipes, and no socket: drivers/guest/serial_line.py says why.
     if ends.console is not None:
         argv = [*_to(ends.console, "serial"), "-serial", "chardev:serial"]
@@ -136,7 +137,7 @@ def _to(descriptor: int, name: str) -> tuple[str, ...]:
     return "-add-fd", opened, "-chardev", f"file,id={name},path=/dev/fdset/{descriptor},append=on"
 
 
-def _second_port(name: str, known: MachineType) -> tuple[str, str]:
+def _second_port(name: str, known: Board) -> tuple[str, str]:
     """A second serial port, behind which a chardev of this name is."""
     if known.port_device:
         return "-device", f"{known.port_device},chardev={name}"
@@ -145,16 +146,16 @@ def _second_port(name: str, known: MachineType) -> tuple[str, str]:
 
 def _type(machine: Machine) -> str:
     """The machine type with its options."""
-    known = machine.type
+    known = machine.hardware
     if machine.devices is Devices.USUAL:
         options = known.usual
     else:
         options = known.with_acpi if machine.acpi else known.without_acpi
     loader = known.own_loader if machine.kernel is None else ()
-    return ",".join((known.kind, *known.options, *options, *loader, *machine.machine_options))
+    return ",".join((known.name, *known.options, *options, *loader))
 
 
-def _transport(known: MachineType, number: int) -> str:
+def _transport(known: Board, number: int) -> str:
     """The option that gives disks, and what follows them, their order where devices are not on PCI."""
     return f",bus=virtio-mmio-bus.{known.first_slot + number * known.slot_step}" if known.bus is Bus.MMIO else ""
 
@@ -166,8 +167,8 @@ def _disks(machine: Machine, ends: Ends) -> list[str]:
         on_error = ",werror=report" if disk.mode is DiskMode.WRITTEN else ""
         how = f"file={_comma(ends.name(disk.path))},format={disk.format},{_MODES[disk.mode]}"
         argv += ["-drive", f"if=none,id=disk{number},{how}"]
-        where = _transport(machine.type, number)
-        argv += ["-device", f"virtio-blk-{_VIRTIO[machine.type.bus]},drive=disk{number}{where}{on_error}"]
+        where = _transport(machine.hardware, number)
+        argv += ["-device", f"virtio-blk-{_VIRTIO[machine.hardware.bus]},drive=disk{number}{where}{on_error}"]
     return argv
 
 
@@ -180,20 +181,20 @@ def _network(machine: Machine) -> list[str]:
     # A network that opens to the world, and not to this host's loopback, is opened by the guard (net_guard).
     closed = not (machine.outbound and machine.host_loopback)
     rules = f"{'ipv6=off,' if bare else ''}restrict={'on' if closed else 'off'}{forwards}"
-    options = "".join(f",{one}" for one in machine.type.network)
-    place = _transport(machine.type, len(machine.disks)) if bare or machine.type.all_placed else ""
+    options = "".join(f",{one}" for one in machine.hardware.network)
+    place = _transport(machine.hardware, len(machine.disks)) if bare or machine.hardware.all_placed else ""
     where = place + (options if bare else "")
     return [
         *("-netdev", f"user,id=net,{rules}"),
-        *("-device", f"virtio-net-{_VIRTIO[machine.type.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
+        *("-device", f"virtio-net-{_VIRTIO[machine.hardware.bus]},netdev=net,mac=52:54:00:12:34:56{where}"),
     ]
 
 
 def _entropy(machine: Machine) -> list[str]:
     if not machine.entropy:
         return []
-    place = _transport(machine.type, len(machine.disks) + 1) if machine.type.all_placed else ""
-    device = f"virtio-rng-{_VIRTIO[machine.type.bus]},rng=rng{place}"
+    place = _transport(machine.hardware, len(machine.disks) + 1) if machine.hardware.all_placed else ""
+    device = f"virtio-rng-{_VIRTIO[machine.hardware.bus]},rng=rng{place}"
     return ["-object", "rng-random,id=rng,filename=/dev/urandom", "-device", device]
 
 

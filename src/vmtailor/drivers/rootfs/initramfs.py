@@ -21,7 +21,7 @@ from vmtailor.base.errors import HostError
 from vmtailor.base.files import elf
 from vmtailor.base.files.records import write_atomic
 from vmtailor.base.words.modules import module_name
-from vmtailor.model.architecture import MachineType
+from vmtailor.model.architecture import Board
 from vmtailor.model.plan import RootFormat
 from vmtailor.model.trace import ModuleRequest
 
@@ -35,7 +35,7 @@ WANTED = (
 )  # fmt: skip
 
 
-def wanted_by(machine: MachineType, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
+def wanted_by(machine: Board, root: RootFormat, *, network: bool = False) -> tuple[str, ...]:
     """What one machine with such a root needs, and no more: what a fair baseline loads."""
     return (*machine.modules, "virtio_blk", *(("virtio_net",) if network else ()), root.value, "overlay")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import Boot
 from vmtailor.model.boots.workload import ReadySignal
 from vmtailor.model.change import Change
-from vmtailor.model.machine import Clock, Machine
+from vmtailor.model.machine import Clock, Machine, with_machine
 
 #: The record of a series, in its folder.
 RECORD = "boots.json"
@@ -45,13 +46,22 @@ class SeriesBoot:
     boot: Boot
 
 
+def _renewed(old: dict[str, Any]) -> dict[str, Any]:
+    variants = old.get("variants")
+    if not isinstance(variants, list):
+        return old
+    return {**old, "variants": [with_machine(one) if isinstance(one, dict) else one for one in variants]}
+
+
 # vmtailor/boots/1: a variant's machine (`vm`) and its boots were records of their own.
 # vmtailor/boots/2: variants have the one `machine`, and each entry of `boots` the one `boot`.
+#     Their machines were vmtailor/machine/2.
 @dataclass(frozen=True)
 class BootSeries:
     """All boots of one call, with every raw sample."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/boots/2"
+    SCHEMA: ClassVar[str] = "vmtailor/boots/3"
+    OLDER: ClassVar[Older] = {"vmtailor/boots/2": _renewed}
 
     version: str
     subject: str

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from vmtailor.base.files.records import Older
 from vmtailor.model.boots.boot import Boot
-from vmtailor.model.machine import Machine
+from vmtailor.model.machine import Machine, with_machine
 from vmtailor.model.syscalls import FailedCall
 from vmtailor.model.trace import FileUse, LoadedModule
 
@@ -71,13 +72,15 @@ class LogFigures:
     whole: bool = True
 
 
+# vmtailor/system-trace/1: with vmtailor/machine/2.
 @dataclass(frozen=True)
 class SystemTrace:
     """A boot with every system call of PID 1 and all its descendants seen. `requests_file`: the log, beside the record.
     `boot` may have failed: what was seen until then is kept. `plain_seconds`: host seconds that the same machine took
     without the tracer. `events`: whether the kernel told of its own programs and of what it asked modules for."""
 
-    SCHEMA: ClassVar[str] = "vmtailor/system-trace/1"
+    SCHEMA: ClassVar[str] = "vmtailor/system-trace/2"
+    OLDER: ClassVar[Older] = {"vmtailor/system-trace/1": with_machine}
 
     subject: str
     machine: Machine

@@ -57,7 +57,7 @@ def fill(folder: Path, run: FitRun, found: SystemFindings, fitted: Fitted) -> No
         cpus=fitted.plan.cpus,
         memory_bytes=given.options.memory_bytes,
         network=fitted.plan.network,
-        words=fitted.machine.append,
+        words=fitted.machine.words,
         sources=run.sources,
     )
     records.save(given.subject, folder / SYSTEM)

@@ -116,7 +116,7 @@ def exercised(
     )  # fmt: skip
     with temporary.held_folder() as folder:
         volume = folder / "attendant"
-        attendant_volume.write(volume, natives, root_of(subject, machine.append), exercise, FIXED_KEY)
+        attendant_volume.write(volume, natives, root_of(subject, machine.words), exercise, FIXED_KEY)
         noting = _Noting(natives)
         work = Attended(exercise, volume, FIXED_KEY, timeout_s)
         schedule = series.in_turn([series.variant("base", machine)], times)
@@ -136,9 +136,9 @@ def _require_inside(exercise: SystemExercise, exercise_path: Path, clock: Clock)
 
 def require_port(machine: Machine) -> None:
     """Raise UserInputError for a machine in which nobody could drive a system."""
-    if not machine.type.second_port:
+    if not machine.hardware.second_port:
         raise UserInputError(
-            f"the machine {machine.kind} has one serial port, and a system is driven through a second one",
+            f"the machine {machine.board} has one serial port, and a system is driven through a second one",
             hint="boot it without --exercise: --kernel, --initrd, --append, --ready",
         )
 
@@ -152,7 +152,7 @@ def _with_kernel(chosen: Machine, found: OpenedSubject, natives: Natives, out: P
         chosen,
         kernel=str(own.kernel.absolute()),
         initrd=str(own.initrd.absolute()),
-        append=(*words, *more, *chosen.append),
+        words=(*words, *more, *chosen.words),
     )
 
 

@@ -117,10 +117,10 @@ class SystemFindings:
         given, options = self.inputs, self.options
         planned = tuple(word.id for word in made.words)
         return Machine(
-            kind=made.machine,
+            board=made.machine,
             memory_bytes=options.memory_bytes,
             kernel=kernel.image,
-            append=inputs.words(given.subject, given.row, planned),
+            words=inputs.words(given.subject, given.row, planned),
             disks=(inputs.disk_of(given.found),),
             network=made.network,
             cpu_model=options.cpu_model,
@@ -224,7 +224,7 @@ def traced(given: SystemInputs, plain_s: float) -> tuple[SystemTrace, Path]:
 
     def fill(folder: Path) -> None:
         with temporary.held_folder(given.scratch) as scratch:
-            root = exercising.root_of(given.subject, machine.append)
+            root = exercising.root_of(given.subject, machine.words)
             target = SystemTarget(machine, root, patient(given.exercise), given.natives)
             work = system_verify.workload(target, scratch).unhurried(clock)
             wanted = SystemTraceInputs(

@@ -83,7 +83,7 @@ class SystemInputs:
     @property
     def root(self) -> SystemRoot:
         """Where the system is in each of its machines."""
-        return exercising.root_of(self.subject, self.baseline.append)
+        return exercising.root_of(self.subject, self.baseline.words)
 
 
 def refuse_for_images(options: FitOptions) -> None:
@@ -142,7 +142,7 @@ def prepare(options: FitOptions, found: OpenedSubject) -> SystemInputs:
     options = _settled(options, found.subject)
     row = named(options.architecture)
     require_tools(row)
-    cpu_models.require(row, row.machine_type(options.machine), options.cpu_model)
+    cpu_models.require(row, row.board_named(options.machine), options.cpu_model)
     require_tool("strace")
     require_tool("mke2fs", "e2fsprogs")
     parts = guest_programs.of(options.architecture)
@@ -176,7 +176,7 @@ def _settled(options: FitOptions, subject: SystemSubject) -> FitOptions:
     row = named(subject.architecture)
     if options.architecture not in ("", row.name):
         raise UserInputError(f"{subject.reference} is a system for {row.title}", hint="leave --arch out")
-    machine = row.machine_type(options.machine or row.kinds[0]).kind
+    machine = row.board_named(options.machine or row.board_names[0]).name
     memory = options.memory_bytes if options.memory_asked else machines.USUAL.memory_bytes
     return replace(
         options, architecture=row.name, machine=machine, cpu_model=options.cpu_model or row.emulator.cpu_model,
@@ -239,11 +239,11 @@ def _baseline(options: FitOptions, found: OpenedSubject, taken: Path) -> Machine
     that is planned for."""
     row = named(options.architecture)
     return Machine(
-        kind=options.machine,
+        board=options.machine,
         memory_bytes=options.memory_bytes,
         kernel=str(taken / KERNEL),
         initrd=str(taken / INITRD),
-        append=words(found.subject, row),
+        words=words(found.subject, row),
         disks=(disk_of(found),),
         network=True,
         cpu_model=options.cpu_model,

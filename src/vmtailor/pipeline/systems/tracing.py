@@ -100,7 +100,7 @@ def machine_of(found: OpenedSubject, kernel: SystemKernel, *, memory_bytes: int,
     root = Disk(str(found.disk.path.absolute()), found.disk.format, DiskMode.OVERLAID)
     return replace(
         machines.usual(row), memory_bytes=memory_bytes, cpus=cpus, kernel=str(kernel.file), disks=(root,),
-        append=words_of(subject, row),
+        words=words_of(subject, row),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def chosen(found: SystemFindings, fitted: Fitted, ask: Ask | None = None) -> tup
     names = (*named, *(others if wanted else ()))
     if not names:
         return fitted, choice
-    fits = with_room(fitted.machine.append, names)
+    fits = with_room(fitted.machine.words, names)
 
     def make(changes: Sequence[Change]) -> tuple[Machine, tuple[Change, ...]]:
         masks = [setting.name for change in changes for setting in change.settings]
@@ -83,7 +83,7 @@ def with_room(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 def masked(machine: Machine, names: Sequence[str]) -> Machine:
     """The machine with these units masked, beside those that it masks itself."""
     words = (_MASK + name for name in names)
-    return replace(machine, append=(*machine.append, *(word for word in words if word not in machine.append)))
+    return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
 
 def _searched(

@@ -72,7 +72,7 @@ def made(found: SystemFindings, machine: Machine, changes: Sequence[Change]) -> 
     changed, done = applied(changes, machine, Means(found.inputs.scratch, found.inputs.natives.small_init, write=write))
     if changed == machine:
         raise UserInputError("the machine is like this already")
-    if len(" ".join(changed.append).encode()) > COMMAND_LINE_BYTES:
+    if len(" ".join(changed.words).encode()) > COMMAND_LINE_BYTES:
         raise UserInputError(f"the command line has no room for it ({COMMAND_LINE_BYTES:,} bytes)")
     return changed, done
 

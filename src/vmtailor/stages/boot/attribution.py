@@ -117,9 +117,9 @@ def attributed(
     outputs.make_folder(out)
     folder = out / "attribution"
     # The line that ends the boot must be printed.
-    words = tuple(word for word in machine.append if word != "quiet" and not word.startswith("loglevel="))
+    words = tuple(word for word in machine.words if word != "quiet" and not word.startswith("loglevel="))
     # Unpacked beside the initcalls, the initial RAM disk would be put down to whichever one waits meanwhile.
-    machine = replace(machine, append=(*words, "loglevel=7", "initramfs_async=0"))
+    machine = replace(machine, words=(*words, "loglevel=7", "initramfs_async=0"))
     with step("count instructions up to init"):
         boot, gathered = CountedToInit(known.system_map, natives, architecture=known.architecture)(
             machine, OwnInit(_RUN, timeout_s), out

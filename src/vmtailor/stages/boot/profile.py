@@ -21,7 +21,7 @@ UNITS = ("systemd.log_target=kmsg", "printk.devkmsg=on")
 
 def with_words(machine: Machine, words: Sequence[str]) -> Machine:
     """The machine with more words on its kernel command line; what is there already stays once."""
-    return replace(machine, append=(*machine.append, *(word for word in words if word not in machine.append)))
+    return replace(machine, words=(*machine.words, *(word for word in words if word not in machine.words)))
 
 
 def with_initcalls(machine: Machine) -> Machine:
@@ -40,8 +40,8 @@ def with_collector(machine: Machine, collector: Path, folder: Path) -> Machine:
         raise UserInputError("processes can be sampled only with --initrd")
     folder.mkdir(parents=True, exist_ok=True)
     initrd = disk.with_collector(Path(machine.initrd), collector, folder / "initrd-with-collector")
-    words = tuple(word for word in machine.append if not word.startswith("rdinit="))
-    return replace(machine, initrd=str(initrd.absolute()), append=(*words, f"rdinit=/{disk.COLLECTOR}"))
+    words = tuple(word for word in machine.words if not word.startswith("rdinit="))
+    return replace(machine, initrd=str(initrd.absolute()), words=(*words, f"rdinit=/{disk.COLLECTOR}"))
 
 
 def timeline_of(folder: Path, symbols: Path | None = None) -> Timeline:

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of one boot: in each, all instances did the same test at the same time. What they said of themselves, and what
+the machine executed meanwhile → figures. Pure.
+
+Times are virtual: of the guest's own clock, which on the instruction clock goes forward by what is executed and jumps
+over what is waited for. No figure here is of seconds of a real processor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vmtailor.base.words.json_text import decoded, finite
+from vmtailor.base.words.text import plain
+from vmtailor.bench.analysis.unixbench_index import INDEX, OURS, SCORE
+from vmtailor.bench.model.results import BenchFigure
+from vmtailor.model.boots.counters import Counters, Totals
+
+#: The same score by the processor time that a test used, as some published sets time Whetstone.
+CPU_SCORE = "score by processor time"
+#: What all instances did at the same time, as a share of what the longest took: less is no measurement at once.
+LEAST_OVERLAP = 0.5
+#: The span that every step of an exercise begins with, the mark before the first, and that behind the last.
+STEP, FIRST, LAST = "step", "load", "load_end"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one instance said of one test. `began_s`, `ended_s`: of the guest's clock."""
+
+    test: str
+    score: float
+    units: float
+    began_s: float
+    ended_s: float
+    cpu_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_s - self.began_s
+
+
+def steps(found: Counters) -> list[Totals]:
+    """What the machine executed in each step of its load, in their order."""
+    first, last = found.at(FIRST), found.at(LAST)
+    if first is None or last is None:
+        return []
+    begun = [one.at for one in found.spans if one.name == STEP and first.executed <= one.at.executed < last.executed]
+    return [end.since(begin) for begin, end in zip(begun, [*begun[1:], last], strict=True)] if begun else []
+
+
+def said(text: str) -> dict[str, Said]:
+    """Test → what an instance said of it, line by line; what is no such line is passed over, and the last one of a test
+    counts. The text is untrusted."""
+    found = {}
+    for line in text.splitlines():
+        row = decoded(line)
+        if isinstance(row, dict) and (one := _said(row)) is not None:
+            found[one.test] = one
+    return found
+
+
+def _said(row: Mapping[str, Any]) -> Said | None:
+    numbers = [finite(row.get(name)) for name in ("score", "units", "began_s", "ended_s", "cpu_s")]
+    known = [one for one in numbers if one is not None]
+    test = row.get("test")
+    if not isinstance(test, str) or test not in INDEX or len(known) < len(numbers):
+        return None
+    found = Said(test, *known)
+    return found if found.seconds > 0 and found.units >= 0 else None
+
+
+def overlap(instances: Sequence[Said]) -> float:
+    """For how much of the longest one's time all of them were at work."""
+    together = min(one.ended_s for one in instances) - max(one.began_s for one in instances)
+    return max(0.0, together) / max(one.seconds for one in instances)
+
+
+def figures(instances: Sequence[Said], cost: Totals) -> tuple[BenchFigure, ...]:
+    """The figures of one round: of each instance its score, by virtual time and by processor time, with what they are
+    made of; and what the machine executed for a unit of the work of all. `cost`: of the step in which they did it."""
+    unit = INDEX[instances[0].test].unit
+    found = []
+    for number, one in enumerate(instances):
+        found.append(BenchFigure(SCORE, one.score, unit, True, number))
+        if one.cpu_s > 0:
+            found.append(BenchFigure(CPU_SCORE, one.score * one.seconds / one.cpu_s, unit, True, number))
+        found += [
+            BenchFigure("units", one.units, "units", True, number),
+            BenchFigure("virtual time", one.seconds, "s", False, number),
+            BenchFigure("processor time", one.cpu_s, "s", False, number),
+        ]
+    done = sum(one.units for one in instances)
+    counted = (("kernel", cost.kernel), ("user", cost.user), ("devices", cost.ports + cost.mmio))
+    for name, value in counted:
+        what = "accesses" if name == "devices" else "instructions"
+        found.append(BenchFigure(name, float(value), what))
+        if done > 0:
+            found.append(BenchFigure(f"{name} a unit", value / done, what))
+    found.append(BenchFigure("overlap", overlap(instances), "", True))
+    return tuple(found)
+
+
+def about(text: str) -> dict[str, str]:
+    """What the set says of itself: compiler and flags, as facts of the run."""
+    row = decoded(text)
+    if not isinstance(row, dict):
+        return {}
+    words = ((name, plain(str(row.get(name, "")))[:200]) for name in ("compiler", "flags"))
+    return {f"{OURS} {name}": word for name, word in words if word}

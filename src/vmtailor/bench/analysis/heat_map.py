@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Isolation as published tables have it: (t2 − t1) / t1 of each stress and runtime, in percent, and which instances did
+not report."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmtailor.bench.analysis.cells import Cell, cells_of
+from vmtailor.bench.model.results import BenchTrial, HostRun, SuiteName
+
+#: The suite's figures: t1 and t2 of each well-behaved instance, their ratio (of one that did not report, the least that
+#: it can be), how many of the four did not report.
+T1, T2, RATIO, SILENT = "t1", "t2", "t2 / t1", "did not report"
+#: The only one that runtimes are ranked by: the times themselves are of the server, not of isolation.
+RANKED = RATIO
+#: Percent from which on a colour is the darkest one, and how many colours there are.
+WORST, SHADES = 400.0, 6
+
+
+@dataclass(frozen=True)
+class Degraded:
+    """One stress in one runtime. `percent` with its 95 % interval, where some did not report the least that it can be;
+    None where nobody did. `silent`: the share of instances that did not report; `fate`: what mostly became of the
+    misbehaving one; `failed`: why trials gave nothing."""
+
+    percent: float | None
+    low: float | None
+    high: float | None
+    silent: float
+    samples: int
+    fate: str
+    failed: str = ""
+
+    @property
+    def shade(self) -> int:
+        """0 for nothing lost, SHADES for the worst; one that did not report is that."""
+        if self.percent is None or self.silent >= 0.5:
+            return SHADES
+        return min(SHADES, max(0, round(SHADES * self.percent / WORST + (0.49 if self.percent > 10 else 0))))
+
+    @property
+    def words(self) -> str:
+        if self.failed and not self.samples:
+            return "failed"
+        if self.percent is None:
+            return "did not report"
+        if self.silent > 0:
+            return f"at least {self.percent:+.0f} %, {100 * self.silent:.0f} % did not report"
+        return f"{self.percent:+.0f} %"
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Stresses down, runtimes across, of one way (with limits, without)."""
+
+    variant: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Degraded | None, ...]], ...]
+
+
+def heat_maps(run: HostRun) -> list[HeatMap]:
+    """The maps of a run; none where nothing of the suite was measured."""
+    trials: dict[str, dict[str, dict[str, list[BenchTrial]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for trial in run.trials:
+        if trial.suite == SuiteName.ISOLATION and trial.block > 0:
+            trials[trial.variant][trial.test][trial.runtime].append(trial)
+    ratios = {
+        (c.key.variant, c.key.test, c.key.runtime): c
+        for c in cells_of(run)
+        if c.key.suite == SuiteName.ISOLATION and c.key.figure == RATIO
+    }
+    found = []
+    for variant, tests in trials.items():
+        met = {name for by in tests.values() for name in by}
+        names = tuple(one.runtime for one in run.identities if one.runtime in met)
+        rows = tuple(
+            (
+                test,
+                tuple(_degraded(by[name], ratios.get((variant, test, name))) if name in by else None for name in names),
+            )
+            for test, by in tests.items()
+        )
+        found.append(HeatMap(variant, names, rows))
+    return found
+
+
+def _degraded(trials: Sequence[BenchTrial], ratios: Cell | None) -> Degraded:
+    silent = [figure.value / 4 for trial in trials for figure in trial.figures if figure.name == SILENT]
+    fates = Counter(trial.notes[0] for trial in trials if trial.notes)
+    failed = next((trial.failure.reason for trial in trials if trial.failure is not None), "")
+    nobody = bool(silent) and min(silent) == 1
+    s = ratios.summary if ratios is not None and not nobody else None
+    values = (None, None, None) if s is None else tuple(100 * (x - 1) for x in (s.median, s.low, s.high))
+    fate = fates.most_common(1)[0][0] if fates else ""
+    return Degraded(
+        values[0], values[1], values[2], statistics.fmean(silent) if silent else 0.0, len(silent), fate, failed
+    )
+
+
+def tip(stress: str, runtime: str, one: Degraded) -> str:
+    """A cell in full."""
+    lines = [f"{runtime}, {stress}: {one.words}"]
+    if one.low is not None and one.high is not None:
+        lines.append(f"95 %: {one.low:+.0f} … {one.high:+.0f} %")
+    lines += [text for text in (one.fate, one.failed) if text]
+    return "\n".join([*lines, f"{one.samples} samples"])

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs, of two hosts or of one at two times, cell by cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmtailor.base.errors import UserInputError
+from vmtailor.bench.analysis.cells import Against, Cell, CellKey, cells_of, set_against
+from vmtailor.bench.model.results import BenchResults, HostRun
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell on both sides; None where a side has it not. `change` is None where it cannot be told."""
+
+    key: CellKey
+    before: Cell | None
+    after: Cell | None
+    change: Against | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs that are compared. `other_image`: each was made for its processor, from the same files as far as their
+    owner knows: a digest cannot tell."""
+
+    before: HostRun
+    after: HostRun
+
+    @property
+    def other_image(self) -> bool:
+        return self.before.image_digest != self.after.image_digest
+
+
+def pairs(before: BenchResults, after: BenchResults | None = None) -> tuple[list[Pair], list[str]]:
+    """The runs of two files that are compared: each of the second with that of the same host in the first; with every
+    one there where that host has none. Of one file: each with its first. And in words what is not compared. Raises
+    UserInputError where nothing can be: other forms, other images of the same kind of processor."""
+    earlier, later = (before.runs, after.runs) if after is not None else (before.runs[:1], before.runs[1:])
+    if not earlier or not later:
+        what = "a file holds no run" if after is not None else "the file holds one run: there is nothing to compare"
+        raise UserInputError(what, hint="vmtailor bench SUITE --on … makes one; --host-name tells hosts apart")
+    found, lacking = [], []
+    for right in later:
+        able = [left for left in earlier if not _unlike(left, right)]
+        own = [left for left in able if left.host.id == right.host.id]
+        found += [Pair(left, right) for left in own or able]
+        if not able:
+            lacking.append((right, _unlike(earlier[-1], right)))
+    if not found:
+        raise UserInputError(lacking[-1][1], hint="measure both alike, with one image (--image)")
+    return found, [f"{right.host.id}: {why}" for right, why in lacking]
+
+
+def _unlike(left: HostRun, right: HostRun) -> str:
+    """Why two runs cannot be compared; empty when they can."""
+    if left.quick != right.quick:
+        return "one side is of the quick form, whose tests are shorter"
+    if left.image_digest != right.image_digest and left.host.architecture == right.host.architecture:
+        return "the sides are of different images"
+    return ""
+
+
+def compared(before: HostRun, after: HostRun) -> list[Compared]:
+    """Every cell that a side has."""
+    left = {cell.key: cell for cell in cells_of(before)}
+    right = {cell.key: cell for cell in cells_of(after)}
+    found = []
+    for key in dict.fromkeys((*left, *right)):
+        one, two = left.get(key), right.get(key)
+        change = None
+        if one is not None and two is not None:
+            change = set_against(key, one.values, two.values, larger_is_better=one.larger_is_better)
+        found.append(Compared(key, one, two, change))
+    return found

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The UnixBench index: its twelve tests with their baselines, and scores as published work gives them.
+
+Data_N of a test is the mean over repetitions of the mean over instances; its index is Data_N / baseline × 10; the whole
+is the geometric mean over the twelve. The published script scores the passes of one machine in another way, by the
+geometric mean of what is left without the worst third: that is given beside it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmtailor.analysis.statistics.bootstats import resampled
+from vmtailor.bench.analysis.cells import NATIVE, Against, Cell, against
+from vmtailor.bench.model.results import SuiteName
+
+#: The figure of every test.
+SCORE = "score"
+#: The sets of programs that there are, as variants begin with them.
+OURS, PUBLISHED = "our set", "published set"
+_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class IndexTest:
+    """`baseline`: the score whose index is 10. `seconds`: how long a pass takes, as published. `words`: the published
+    program and its words; `{scratch}` stands for the folder that it works in."""
+
+    title: str
+    baseline: float
+    unit: str
+    seconds: int
+    words: tuple[str, ...]
+
+
+def _copy(size: int, blocks: int) -> tuple[str, ...]:
+    return "fstime", "-c", "-t", "{seconds}", "-d", ".", "-b", str(size), "-m", str(blocks)
+
+
+INDEX: dict[str, IndexTest] = {
+    "dhry2reg": IndexTest("Dhrystone 2 using register variables", 116700.0, "lps", 10, ("dhry2reg", "{seconds}")),
+    "whetstone-double": IndexTest("Double-precision Whetstone", 55.0, "MWIPS", 10, ("whetstone-double",)),
+    "execl": IndexTest("Execl throughput", 43.0, "lps", 30, ("execl", "{seconds}")),
+    "fstime": IndexTest("File copy, 1024 B × 2000", 3960.0, "KBps", 30, _copy(1024, 2000)),
+    "fsbuffer": IndexTest("File copy, 256 B × 500", 1655.0, "KBps", 30, _copy(256, 500)),
+    "fsdisk": IndexTest("File copy, 4096 B × 8000", 5800.0, "KBps", 30, _copy(4096, 8000)),
+    "pipe": IndexTest("Pipe throughput", 12440.0, "lps", 10, ("pipe", "{seconds}")),
+    "context1": IndexTest("Pipe-based context switching", 4000.0, "lps", 10, ("context1", "{seconds}")),
+    "spawn": IndexTest("Process creation", 126.0, "lps", 30, ("spawn", "{seconds}")),
+    "syscall": IndexTest("System call overhead", 15000.0, "lps", 10, ("syscall", "{seconds}")),
+    "shell1": IndexTest("Shell scripts (1 at once)", 42.4, "lpm", 60, ("looper", "{seconds}", "{multi}", "1")),
+    "shell8": IndexTest("Shell scripts (8 at once)", 6.0, "lpm", 60, ("looper", "{seconds}", "{multi}", "8")),
+}
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """One test in one runtime. `data_n` with its 95 % interval, in the test's unit; `index` of it; `script`: the index
+    as the published script would have it from the same repetitions."""
+
+    data_n: float
+    low: float
+    high: float
+    index: float
+    script: float
+    count: int
+
+
+@dataclass(frozen=True)
+class IndexTable:
+    """Indices of tests run in one way. `columns`: the runtimes, in so many instances at once (`count`); or, of one
+    `engine`, the host and the numbers of instances, up to `count`. `rows`: test → column → figures; `overall`: column →
+    index with its interval, where all twelve tests have values."""
+
+    count: int
+    variant: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, Indexed], ...]], ...]
+    overall: tuple[tuple[str, float, float, float], ...]
+    engine: str = ""
+
+
+def pass_seconds(test: str, *, quick: bool) -> float:
+    """How long a pass of a test takes: in the quick form a tenth."""
+    return INDEX[test].seconds / (10 if quick else 1)
+
+
+def published_score(test: str, said: str, seconds: float) -> float | None:
+    """The score in what a published program printed: `COUNT|number|seconds of the unit|unit`, over the time that it
+    says (`TIME|seconds`) or took; a unit of 0 seconds is a rate already. None where there is none."""
+    count = re.search(r"^COUNT\|\s*([\d.]+(?:e[+-]?\d+)?)\s*\|\s*([\d.]+)\s*\|", said, re.MULTILINE)
+    if count:
+        value, unit = float(count[1]), float(count[2])
+        time = re.search(r"^TIME\|\s*([\d.]+)", said, re.MULTILINE)
+        took = float(time[1]) if time else seconds
+        return value if unit == 0 else value * unit / took if took > 0 else None
+    found = re.search(r"^MWIPS\s+([\d.]+)", said, re.MULTILINE) if test == "whetstone-double" else None
+    return float(found[1]) if found else None
+
+
+def without_worst_third(values: Sequence[float]) -> float:
+    """The geometric mean of what is left of so many scores without the worst third, rounded down."""
+    return statistics.geometric_mean(sorted(values)[len(values) // 3 :])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One test of our set against the published program of the same name, in one runtime: medians of the scores, and
+    their ratio with its 95 % interval."""
+
+    test: str
+    runtime: str
+    ours: float
+    published: float
+    against: Against | None
+
+
+def checked(cells: Sequence[Cell]) -> list[Checked]:
+    """Where both sets were measured in the same way: ours against the published one, test by test."""
+    sets: dict[str, dict[tuple[str, str, int, str], Cell]] = {OURS: {}, PUBLISHED: {}}
+    for cell in cells:
+        which, _, way = cell.key.variant.partition(", ")
+        if cell.key.suite == SuiteName.UNIXBENCH and cell.key.figure == SCORE and which in sets and cell.values:
+            sets[which][cell.key.test, cell.key.runtime, cell.key.count, way] = cell
+    return [
+        Checked(
+            key[0],
+            key[1],
+            statistics.median(ours.values),
+            statistics.median(sets[PUBLISHED][key].values),
+            against(sets[PUBLISHED][key].values, ours.values, larger_is_better=True),
+        )
+        for key, ours in sets[OURS].items()
+        if key in sets[PUBLISHED]
+    ]
+
+
+def index_tables(cells: Sequence[Cell], order: Sequence[str]) -> list[IndexTable]:
+    """Tables of the suite's cells, by number of instances and way; none where nothing of it was measured. `order`: of
+    the runtimes."""
+    groups: dict[tuple[int, str], dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        key = cell.key
+        if key.suite == SuiteName.UNIXBENCH and key.figure == SCORE and key.test in INDEX and cell.values:
+            groups[key.count, key.variant][key.test][key.runtime] = cell
+    return [_table(count, variant, tests, order) for (count, variant), tests in groups.items()]
+
+
+def tables_over_n(tables: Sequence[IndexTable]) -> list[IndexTable]:
+    """The same as published work lays it out: a table for each engine that ran in several instances at once, and way
+    of running; across stand native, which is no instance, and the numbers of instances."""
+    found = []
+    ways = dict.fromkeys((name, one.variant) for one in tables for name in one.columns if one.count > 1)
+    for engine, variant in ways:
+        taken = [(NATIVE, NATIVE, 1)] if engine != NATIVE else []
+        counts = sorted(one.count for one in tables if one.variant == variant and engine in one.columns)
+        taken += [(engine, instances(count), count) for count in counts]
+        rows: dict[str, list[tuple[str, Indexed]]] = {test: [] for test in INDEX}
+        overall: list[tuple[str, float, float, float]] = []
+        for name, column, count in taken:
+            for one in (one for one in tables if (one.count, one.variant) == (count, variant)):
+                for test, by in one.rows:
+                    rows[test] += [(column, figures) for other, figures in by if other == name]
+                overall += [(column, value, low, high) for other, value, low, high in one.overall if other == name]
+        met = {column for by in rows.values() for column, _ in by}
+        columns = tuple(column for _, column, _ in taken if column in met)
+        kept = tuple((test, tuple(by)) for test, by in rows.items() if by)
+        found.append(IndexTable(counts[-1], variant, columns, kept, tuple(overall), engine))
+    return found
+
+
+def instances(count: int) -> str:
+    """So many, in words."""
+    return f"{count} instances" if count > 1 else "1 instance"
+
+
+def _table(count: int, variant: str, tests: Mapping[str, Mapping[str, Cell]], order: Sequence[str]) -> IndexTable:
+    met = dict.fromkeys(name for by in tests.values() for name in by)
+    runtimes = tuple(name for name in dict.fromkeys((*order, *met)) if name in met)
+    draws: dict[str, list[np.ndarray]] = defaultdict(list)
+    means: dict[str, list[float]] = defaultdict(list)
+    rows = []
+    for test in (name for name in INDEX if name in tests):
+        found = []
+        for name, cell in tests[test].items():
+            one, drawn = _indexed(INDEX[test].baseline, cell.values)
+            if one is None:
+                continue
+            found.append((name, one))
+            draws[name].append(drawn)
+            means[name].append(one.index)
+        rows.append((test, tuple(found)))
+    overall = []
+    for name in runtimes:
+        if len(means[name]) == len(INDEX):
+            drawn = np.exp(np.mean(np.log(np.stack(draws[name])), axis=0))
+            low, high = np.percentile(drawn, [2.5, 97.5])
+            overall.append((name, statistics.geometric_mean(means[name]), float(low), float(high)))
+    return IndexTable(count, variant, runtimes, tuple(rows), tuple(overall))
+
+
+def _indexed(baseline: float, values: Sequence[float]) -> tuple[Indexed | None, np.ndarray]:
+    if min(values) <= 0:
+        return None, np.empty(0)
+    drawn = resampled(values, _DRAWS).mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    mean = statistics.fmean(values)
+    script = without_worst_third(values)
+    scale = 10 / baseline
+    return Indexed(mean, float(low), float(high), mean * scale, script * scale, len(values)), drawn * scale

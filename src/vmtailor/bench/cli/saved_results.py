@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that are there: shown, merged, compared, exported. None of it needs root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmtailor.base import output as printed
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import outputs, records
+from vmtailor.base.files.records import to_bytes
+from vmtailor.base.words.text import plain
+from vmtailor.bench.analysis.run_merge import merged
+from vmtailor.bench.analysis.run_pairs import Compared, compared, pairs
+from vmtailor.bench.analysis.samples_csv import csv_of
+from vmtailor.bench.analysis.weighted_ranks import advise as analyse
+from vmtailor.bench.analysis.weighted_ranks import parse_weights, require_measured
+from vmtailor.bench.cli.result_tables import show, show_advice, show_compared
+from vmtailor.bench.model.results import BenchResults
+from vmtailor.bench.pages.bench_page import bench_page
+from vmtailor.bench.pages.published_tables import data_n_page, published_page
+
+
+def load(files: Sequence[Path]) -> BenchResults:
+    """Results of all files, merged. Raises UserInputError."""
+    if not files:
+        raise UserInputError("no results were named", hint="vmtailor bench report bench.json")
+    return merged([records.load(BenchResults, file) for file in files])
+
+
+def report(files: Sequence[Path], out: Path | None, csv: Path | None, *, json: bool) -> None:
+    """Results as tables, page, CSV or JSON."""
+    found = load(files)
+    if out is not None:
+        outputs.write(out, bench_page(found).encode())
+        printed.note(f"written: {out}")
+    if csv is not None:
+        write_csv(found, csv)
+    if json:
+        printed.json_bytes([to_bytes(found)])
+    elif out is None and csv is None:
+        show(found)
+
+
+def published(files: Sequence[Path], out: Path | None) -> None:
+    """The page of what was measured by the published protocols, as Markdown."""
+    page = published_page(load(files), [plain(str(file)) for file in files])
+    if not page:
+        raise UserInputError(
+            "nothing in these results was measured in full: the quick form is not to be set beside published tables",
+            hint="make bench-published, or a part of it: vmtailor bench SUITE --on RUNTIME,… without --quick",
+        )
+    _put(page, out)
+
+
+def data_n(files: Sequence[Path], out: Path | None) -> None:
+    """Instances at once within a machine, beside the published work, as Markdown."""
+    page = data_n_page(load(files), [plain(str(file)) for file in files])
+    if not page:
+        raise UserInputError(
+            "these results have no instances at once within a machine",
+            hint="vmtailor bench unixbench --inside vm:DISK --on native,podman --n 0,1,2,3,4",
+        )
+    _put(page, out)
+
+
+def _put(page: str, out: Path | None) -> None:
+    if out is None:
+        printed.lines(page)
+    else:
+        outputs.write(out, page.encode())
+        printed.note(f"written: {out}")
+
+
+def compare(files: Sequence[Path], *, json: bool) -> None:
+    """Two files, run by run and cell by cell; or the runs of a merged one."""
+    if len(files) not in (1, 2):
+        raise UserInputError(
+            "compare takes two files of results, or one that has several runs",
+            hint="vmtailor bench compare BEFORE.json AFTER.json",
+        )
+    loaded = [records.load(BenchResults, file) for file in files]
+    found, not_compared = pairs(loaded[0], loaded[1] if len(loaded) > 1 else None)
+    if json:
+        printed.document(
+            {
+                "schema": "vmtailor/bench-compare/2",
+                "pairs": [
+                    {
+                        "before": one.before.host.id,
+                        "after": one.after.host.id,
+                        "other_image": one.other_image,
+                        "cells": [_document(cell) for cell in compared(one.before, one.after)],
+                    }
+                    for one in found
+                ],
+                "not_compared": not_compared,
+            }
+        )
+        return
+    for one in found:
+        show_compared(one, compared(one.before, one.after))
+    for text in not_compared:
+        printed.note(f"! not compared: {text}")
+
+
+def _document(one: Compared) -> dict[str, Any]:
+    sides_ = (one.before, one.after)
+    medians = [None if cell is None or cell.summary is None else cell.summary.median for cell in sides_]
+    change = None if one.change is None else msgspec.to_builtins(one.change)
+    return {"cell": msgspec.to_builtins(one.key), "before": medians[0], "after": medians[1], "change": change}
+
+
+def advise(files: Sequence[Path], weights: str | None, among: Sequence[str], *, json: bool) -> None:
+    """Which runtime, for the weights; of each host's run. `among`: these alone; empty: all."""
+    if weights is None:
+        raise UserInputError("advise needs --weights", hint="--weights efficiency=2,startup=1")
+    asked = parse_weights(weights)
+    runs = load(files).runs
+    require_measured(runs, among)
+    found = [(run, analyse(run, asked, among)) for run in runs]
+    if json:
+        rows = [{"host": run.host.id, "quick": run.quick, **msgspec.to_builtins(one)} for run, one in found]
+        printed.document({"schema": "vmtailor/bench-advice/2", "weights": asked, "runs": rows})
+    else:
+        for run, one in found:
+            show_advice(run, one, asked)
+
+
+def write_csv(found: BenchResults, file: Path) -> None:
+    """Every sample, one a line."""
+    outputs.write(file, csv_of(found).encode())
+    printed.note(f"written: {file}")

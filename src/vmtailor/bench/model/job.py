@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be measured: decided outside the scope, done within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vmtailor.bench.model.bench_machine import BenchInside, BenchMachine
+from vmtailor.bench.model.results import SuiteName
+
+#: The image that is measured where none is named.
+BENCH_IMAGE = "oci:build/images/bench"
+
+
+# vmtailor/bench-job/8: instances at once in a machine.
+# vmtailor/bench-job/7: one variant alone; the host's name.
+# vmtailor/bench-job/6: until when.
+# vmtailor/bench-job/5: engines within a machine.
+# vmtailor/bench-job/4: within how long; subsystems of machines' kernels.
+# vmtailor/bench-job/3: the image's reference.
+# vmtailor/bench-job/2: the trees of published sets, machines.
+@dataclass(frozen=True)
+class BenchJob:
+    """`runtimes`: names of known ones, or paths of descriptions. `archive`: the image's flat archive; `image_archive`:
+    the same for engines to load. `folder`: for all that the engines keep, gone afterwards. `out`: the results' file.
+    `only`: tests to run, `variant`: of them those that are run in this way; empty: all. `counts`: instances at once.
+    `unixbench_source`, `iozone_source`, `netperf_source`: trees of the published programs, which are built and run
+    then; empty: our own. `machines`: those among the runtimes; `kvm`: it works here, so that they can be timed, too.
+    `reference`: the image as the user named it. `within_s`: how long all of it may take; None: as long as it does;
+    `until_s`: its end then, on the monotonic clock, which the scope shares.
+    `inside`: the machine in which `inside_runtimes`, named as `runtimes` are, run; `at_once`: so
+    many (`counts`) of their instances at once, 0 being the machine itself. `host_name`: in results."""
+
+    SCHEMA: ClassVar[str] = "vmtailor/bench-job/8"
+
+    suites: tuple[SuiteName, ...]
+    runtimes: tuple[str, ...]
+    counts: tuple[int, ...]
+    repeat: int
+    quick: bool
+    seed: int
+    image_digest: str
+    archive: str
+    image_archive: str
+    program_sha256: str
+    folder: str
+    out: str
+    only: tuple[str, ...] = ()
+    unixbench_source: str = ""
+    iozone_source: str = ""
+    netperf_source: str = ""
+    machines: tuple[BenchMachine, ...] = ()
+    kvm: bool = False
+    reference: str = ""
+    within_s: float | None = None
+    until_s: float | None = None
+    inside: BenchInside | None = None
+    inside_runtimes: tuple[str, ...] = ()
+    variant: str = ""
+    host_name: str = ""
+    at_once: bool = False

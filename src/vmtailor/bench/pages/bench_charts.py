@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of the benchmarks' page, to scale: one figure in every runtime, and figures over the number of instances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmtailor.bench.analysis.cells import Cell, baseline
+from vmtailor.bench.analysis.figure_parts import is_part
+from vmtailor.bench.analysis.phrases import amount, title_of
+from vmtailor.bench.pages.overview import NO_SUCH_STEP, doubts_of, tip_of
+
+#: Where the smallest and the largest value stand, in percent of the picture's width.
+_LEFT, _RIGHT = 2.0, 98.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One cell in a picture: places in percent; `log` pictures have no zero, so a bar is its interval and samples."""
+
+    runtime: str
+    at: float
+    low: float
+    high: float
+    dots: tuple[float, ...]
+    text: str
+    tip: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one figure, and where the baseline's median stands."""
+
+    figure: str
+    better: str
+    scale: str
+    bars: tuple[Bar, ...]
+    native: float | None
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One runtime over the number of instances, as points of a polygon in a box of 100 by 100. `dots`: each with its
+    words; `failed`: places of those that have no value, with the reason."""
+
+    runtime: str
+    number: int
+    points: str
+    dots: tuple[tuple[float, float, str], ...]
+    failed: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A figure over N. `top`: its largest value in words."""
+
+    suite: str
+    title: str
+    counts: tuple[tuple[float, int], ...]
+    top: str
+    curves: tuple[Curve, ...]
+
+
+def group(cells: Sequence[Cell]) -> Group | None:
+    """The picture and the table of one figure; None where nobody has any value."""
+    values = [value for cell in cells for value in cell.values]
+    if not values:
+        return None
+    logarithmic = min(values) > 0 and max(values) / min(values) > 20
+    place = Scale(min(values) if logarithmic else min(0.0, *values), max(values), logarithmic=logarithmic)
+    bars, rows, native = [], [], None
+    for cell in cells:
+        name = cell.key.runtime
+        if cell.summary is None:
+            why = f"failed: {cell.failures[0].reason}" if cell.failures else NO_SUCH_STEP
+            rows.append((name, "–", "", "", "0", why))
+            continue
+        s, a = cell.summary, cell.against
+        median = amount(s.median, cell.unit)
+        interval = f"{amount(s.low, cell.unit)} … {amount(s.high, cell.unit)}"
+        bars.append(
+            Bar(
+                name,
+                place(s.median),
+                place(s.low),
+                place(s.high),
+                tuple(place(value) for value in cell.values),
+                median,
+                tip_of(cell),
+            )
+        )
+        if name == baseline(cell.key):
+            native = place(s.median)
+        ratio = "" if a is None else f"{a.ratio:.2f}×"
+        if a is not None and a.low is not None and a.high is not None:
+            ratio += f" ({a.low:.2f} … {a.high:.2f})"
+        doubts = doubts_of(cell)
+        verdict = "" if a is None else str(a.verdict)
+        rows.append((name, median, interval, ratio, str(s.count), ", ".join([verdict, *doubts] if verdict else doubts)))
+    return Group(
+        cells[0].key.figure,
+        "more is better" if cells[0].larger_is_better else "less is better",
+        "logarithmic" if logarithmic else "from zero",
+        tuple(bars),
+        native,
+        tuple(rows),
+    )
+
+
+class Scale:
+    """Values → percent of a picture's width."""
+
+    def __init__(self, least: float, most: float, *, logarithmic: bool, left: float = _LEFT) -> None:
+        self._left = left
+        self._log = logarithmic
+        self._least = self._of(least)
+        self._span = (self._of(most) - self._least) or 1.0
+
+    def _of(self, value: float) -> float:
+        return math.log10(value) if self._log else value
+
+    def __call__(self, value: float) -> float:
+        return self._left + (_RIGHT - self._left) * (self._of(value) - self._least) / self._span
+
+
+def curves(cells: Sequence[Cell]) -> list[Curves]:
+    """Figures over the number of instances, where there are at least two numbers. What failed is a point, too, at the
+    lower edge, with its reason."""
+    found = []
+    known: dict[tuple[str, str, str, str], dict[str, dict[int, Cell]]] = {}
+    for cell in cells:
+        if (cell.summary is not None or cell.failures) and not is_part(cell):
+            key = (cell.key.suite, cell.key.test, cell.key.figure, cell.key.variant)
+            known.setdefault(key, {}).setdefault(cell.key.runtime, {})[cell.key.count] = cell
+    for (suite, test, figure, variant), runtimes in known.items():
+        counts = sorted({count for by_count in runtimes.values() for count in by_count})
+        medians = [c.summary.median for by in runtimes.values() for c in by.values() if c.summary is not None]
+        if len(counts) < 2 or not medians:
+            continue
+        top, unit = max(medians), next(iter(next(iter(runtimes.values())).values())).unit
+        across = {count: 100 * place / (len(counts) - 1) for place, count in enumerate(counts)}
+        lines = tuple(_curve(name, number, by, across, top) for number, (name, by) in enumerate(runtimes.items()))
+        title = f"{title_of(suite, test, 1, variant)}: {figure}"
+        found.append(Curves(suite, title, tuple((across[count], count) for count in counts), amount(top, unit), lines))
+    return found
+
+
+def _curve(name: str, number: int, by_count: Mapping[int, Cell], across: Mapping[int, float], top: float) -> Curve:
+    dots = tuple(
+        (
+            across[count],
+            100 - 100 * max(0.0, cell.summary.median) / top if top > 0 else 100.0,
+            f"{count} instances\n{tip_of(cell)}",
+        )
+        for count, cell in sorted(by_count.items())
+        if cell.summary is not None
+    )
+    failed = tuple(
+        (across[count], f"{name}, {_instances(count)}: {cell.failures[0].reason}")
+        for count, cell in sorted(by_count.items())
+        if cell.summary is None and cell.failures
+    )
+    return Curve(name, number, " ".join(f"{x:.2f},{y:.2f}" for x, y, _ in dots), dots, failed)
+
+
+def _instances(count: int) -> str:
+    return f"{count} instance{'' if count == 1 else 's'}"

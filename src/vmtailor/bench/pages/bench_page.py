@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of benchmarks as one page that opens offline."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmtailor.base import pages
+from vmtailor.bench.analysis.bench_clock import is_counted
+from vmtailor.bench.analysis.cells import Cell, baseline, cells_of
+from vmtailor.bench.analysis.figure_parts import is_part, parts_of
+from vmtailor.bench.analysis.heat_map import heat_maps, tip
+from vmtailor.bench.analysis.phrases import ISOLATION, amount, isolation_row, records_of, title_of
+from vmtailor.bench.analysis.sentences import suite_words, test_words
+from vmtailor.bench.analysis.unixbench_index import index_tables
+from vmtailor.bench.analysis.unixbench_words import index_rows, index_title
+from vmtailor.bench.model.results import BenchResults, HostRun, SuiteName, TestKey
+from vmtailor.bench.pages.bench_charts import Curves, Group, curves, group
+from vmtailor.bench.pages.overview import Overview, overviews
+from vmtailor.bench.pages.published_tables import LayoutTable, layout_tables
+from vmtailor.bench.pages.ratio_bars import Ratios, ratios
+from vmtailor.bench.pages.start_curves import Distribution, distributions
+
+#: Fewer samples than these have no 95 % interval of their median: what stands there is their range.
+FEW = 6
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """A figure by its parts: a row a part, an amount and a share a runtime."""
+
+    title: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test: what it does, its groups, what failed (runtime, how often, reason, evidence), and the command of each
+    runtime. `baseline`: what its ratios are to."""
+
+    id: str
+    title: str
+    words: str
+    baseline: str
+    groups: tuple[Group, ...]
+    parts: tuple[PartTable, ...]
+    failed: tuple[tuple[str, int, str, str], ...]
+    commands: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class SuitePart:
+    """One suite: what it measures, its tests, its figures over the number of instances."""
+
+    id: str
+    name: str
+    words: str
+    tests: tuple[Test, ...]
+    curves: tuple[Curves, ...]
+    distributions: tuple[Distribution, ...] = ()
+    ratios: tuple[Ratios, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """One table of UnixBench indices."""
+
+    title: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class HeatPart:
+    """One heat map: a row a stress, a cell (words, tip, shade) a runtime."""
+
+    variant: str
+    runtimes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, str, int], ...]], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One host's run. `links`: of a test's key to its place on the page; `few`: some cells have so few samples that
+    there is no 95 % interval; `noise`: what the host did besides, in words; `layout`: all of it as
+    published tables have it."""
+
+    run: HostRun
+    isolation: tuple[tuple[str, ...], ...]
+    suites: tuple[SuitePart, ...]
+    overviews: tuple[Overview, ...]
+    links: dict[TestKey, str]
+    indices: tuple[IndexPart, ...] = ()
+    heat: tuple[HeatPart, ...] = ()
+    noise: str = ""
+    few: bool = False
+    layout: tuple[LayoutTable, ...] = ()
+
+
+def bench_page(results: BenchResults) -> str:
+    """The page. The results themselves are in it, in the element `#data`."""
+    sections = [_section(number, run) for number, run in enumerate(results.runs)]
+    return pages.render(
+        "bench.html", data={"bench": results}, styles=["bench.css"],
+        values={"sections": sections, "results": results, "columns": [name.capitalize() for name in ISOLATION]},
+    )  # fmt: skip
+
+
+def _section(number: int, run: HostRun) -> Section:
+    order = {one.runtime: place for place, one in enumerate(run.identities)}
+    suites = {str(name): place for place, name in enumerate(SuiteName)}
+    found = sorted(cells_of(run), key=lambda cell: order.get(cell.key.runtime, len(order)))
+    keys = dict.fromkeys(cell.key.of_test for cell in cells_of(run))  # in the order in which they were done
+    by_test = {key: [cell for cell in found if cell.key.of_test == key] for key in keys}
+    links = {key: f"t{number}-{place}" for place, key in enumerate(by_test)}
+    drawn, spread = curves(found), distributions(found)
+    compared = [*ratios(found), *ratios(found, clock=True)]
+    parts = tuple(
+        SuitePart(
+            f"s{number}-{suite}",
+            suite,
+            suite_words(suite),
+            tuple(_test(links[key], key, cells) for key, cells in by_test.items() if key[0] == suite),
+            tuple(one for one in drawn if one.suite == suite),
+            tuple(one for one in spread if one.suite == suite),
+            tuple(one for one in compared if one.suite == suite),
+        )
+        for suite in sorted({key[0] for key in by_test}, key=lambda name: suites.get(name, len(suites)))
+    )
+    facts = dict(run.options)
+    indices = [
+        IndexPart(index_title(t, facts), t.columns, tuple(index_rows(t))) for t in index_tables(found, list(order))
+    ]
+    records = records_of(run)
+    rows = tuple(isolation_row(one, records[one.runtime]) for one in run.identities)
+    few = any(c.summary is not None and c.summary.count < FEW and not is_counted(c.key.variant) for c in found)
+    return Section(
+        run,
+        rows,
+        parts,
+        tuple(overviews(run, found)),
+        links,
+        tuple(indices),
+        tuple(_heat(run)),
+        noise_words(run),
+        few,
+        tuple(layout_tables(run)),
+    )
+
+
+def noise_words(run: HostRun) -> str:
+    """What the host did besides, over all trials on the wall clock: medians, in a sentence. Empty where nobody
+    looked."""
+    found = [trial.noise for trial in run.trials if trial.noise is not None and not is_counted(trial.variant)]
+    if not found:
+        return ""
+    others, steal = (
+        100 * statistics.median(values) for values in zip(*((n.others, n.steal) for n in found), strict=True)
+    )
+    clocks = [
+        mhz
+        for noise in found
+        for mhz in (noise.clock_mhz, noise.clock_low_mhz, noise.clock_high_mhz)
+        if mhz is not None
+    ]
+    clock = f"; clock {min(clocks):,.0f} … {max(clocks):,.0f} MHz while tests ran" if clocks else ""
+    return f"Meanwhile others took {others:.0f} % of the processors, and {steal:.0f} % was stolen (medians){clock}."
+
+
+def _heat(run: HostRun) -> list[HeatPart]:
+    return [
+        HeatPart(
+            one.variant,
+            one.runtimes,
+            tuple(
+                (
+                    stress,
+                    tuple(
+                        ("–", "not measured", 0) if cell is None else (cell.words, tip(stress, name, cell), cell.shade)
+                        for name, cell in zip(one.runtimes, cells, strict=True)
+                    ),
+                )
+                for stress, cells in one.rows
+            ),
+        )
+        for one in heat_maps(run)
+    ]
+
+
+def _test(identity: str, key: TestKey, cells: Sequence[Cell]) -> Test:
+    figures = dict.fromkeys(cell.key.figure for cell in cells if not is_part(cell))
+    groups = [group([cell for cell in cells if cell.key.figure == name]) for name in figures]
+    first = {cell.key.runtime: cell for cell in reversed(cells)}
+    failed = [
+        (name, len(cell.failures), cell.failures[0].reason, cell.failures[0].evidence)
+        for name, cell in first.items()
+        if cell.failures
+    ]
+    commands = [
+        (f"{identity}-{place}", name, cell.command) for place, (name, cell) in enumerate(first.items()) if cell.command
+    ]
+    tables = tuple(
+        PartTable(f"{one.figure}, by subsystem", one.runtimes, _part_rows(one.rows, one.unit))
+        for one in parts_of(cells)
+    )
+    suite, test, _, variant = key
+    words = test_words(suite, test, variant)
+    return Test(
+        identity, title_of(*key), words, baseline(cells[0].key), tuple(one for one in groups if one), tables,
+        tuple(failed), tuple(commands),
+    )  # fmt: skip
+
+
+def _part_rows(rows: Sequence[tuple[str, tuple[float, ...]]], unit: str) -> tuple[tuple[str, ...], ...]:
+    whole = rows[0][1]
+    return tuple(
+        (
+            name,
+            *(
+                f"{amount(value, unit)} ({100 * value / all_:.1f} %)" if all_ else amount(value, unit)
+                for value, all_ in zip(values, whole, strict=True)
+            ),
+        )
+        for name, values in rows
+    )

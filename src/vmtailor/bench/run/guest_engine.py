@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines within a virtual machine: a user's system on a disk made ready outside of the scope; and booted within it, on
+the instruction clock, to have one of its engines run one command."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests import boots, machines
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files import temporary
+from vmtailor.base.natives import Natives, elf_symbols
+from vmtailor.base.progress import step
+from vmtailor.base.words import sizes
+from vmtailor.base.words.text import plain
+from vmtailor.bench.analysis import instance_report
+from vmtailor.bench.analysis.guest_rounds import STEP, about
+from vmtailor.bench.model.bench_machine import VM, BenchInside, BenchMachine
+from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, Limits
+from vmtailor.bench.model.results import RuntimeIdentity
+from vmtailor.bench.run import kernel_subsystems
+from vmtailor.bench.runtimes.description import Description
+from vmtailor.bench.runtimes.guest_runtime import ARCHIVE, ENTER, FAILED, FIRST, LOG, OURS, TREE, InGuest, in_guest
+from vmtailor.bench.runtimes.host_runtime import able
+from vmtailor.bench.suites.bench_run import ASKED, TAG
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import Counting, counting
+from vmtailor.drivers.distribution import packaged
+from vmtailor.drivers.distribution.choice import of_host
+from vmtailor.drivers.guest import attendant_volume, guest_programs
+from vmtailor.drivers.guest.attendant_volume import SystemRoot
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.drivers.rootfs import disk as disks
+from vmtailor.drivers.rootfs.rootfs import Extra, build
+from vmtailor.model.architecture import named
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.code_marks import CodeSpan
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.system_exercise import Saying, SystemExercise, SystemReady, SystemReadyKind
+from vmtailor.model.boots.workload import FIXED_KEY, Attended
+from vmtailor.model.exercise import Expect, Step, StepKind
+from vmtailor.model.image import Image
+from vmtailor.model.machine import Clock, Disk, Machine
+from vmtailor.model.plan import RootFormat
+from vmtailor.pipeline.systems import exercising, subjects
+from vmtailor.pipeline.systems import inputs as systems
+
+#: Memory of the machine: engines, and the image on its way into them.
+MEMORY_BYTES = 1 << 30
+#: Seconds of the guest's time for making an engine ready, and for one command; of processor time for a whole boot.
+PREPARE_S, COMMAND_S, BOOT_S = 1800.0, 600.0, 3600.0
+#: Disks of the machine behind the system's own: the image's files, and ours.
+TREE_DISK, OURS_DISK = "/dev/vdb", "/dev/vdc"
+#: What the guest sends besides: what the script said, the engine's version, and who is there outside and within it.
+_SAID, _VERSION, _HERE, _WITHIN = "bench-log", "bench-version", "bench-here", "bench-within"
+#: The attendant's function that begins each step.
+_BEGINS = "job_start"
+#: What the image's set of UnixBench's tests says of itself.
+_ABOUT = "bench-about"
+
+
+def check(reference: str) -> Path:
+    """The disk that `vm:DISK` names. Raises UserInputError when it is none."""
+    if not reference.startswith(VM) or reference == VM:
+        raise UserInputError(
+            f"--inside {plain(reference)[:100]!r} names no machine", hint="--inside vm:DISK, a system with its engines"
+        )
+    path = Path(reference.removeprefix(VM))
+    if not path.is_file():
+        raise UserInputError(f"--inside: {plain(str(path))} is no disk", hint="make bench-engines builds one")
+    disks.disk_of(path)
+    return path
+
+
+def ready(reference: str, image: Image, image_archive: str, store: Store, *, by_subsystem: bool = True) -> BenchInside:
+    """The machine, with its kernel's symbols fetched and the image on disks. `image_archive`: as engines load it; empty
+    where none does. `by_subsystem`: what the kernel executes is told apart by it, for which its source is fetched, too.
+    Raises UserInputError, HostError."""
+    path = check(reference)
+    with step(f"read {path.name}"), subjects.opened(f"{subjects.DISK}{path}", store) as found:
+        row = named(found.subject.architecture)
+        kernel = packaged.provide(of_host(), row, store, found.subject.kernel)
+        taken = systems.taken_out(found, guest_programs.of(row.name), store)
+        systems.require_same(taken / systems.KERNEL, Path(kernel.vmlinuz), found.subject)
+        words = systems.words(found.subject, row)
+        root = exercising.root_of(found.subject, words)
+        own, which = systems.disk_of(found), systems.identity_of(found, store)[:12]
+    with step("put the image on disks"):
+        volumes = _volumes(image, image_archive, guest_programs.of(row.name).guest / ENTER, store)
+    machine = Machine(
+        board=row.board_names[0], memory_bytes=MEMORY_BYTES, kernel=str(taken / systems.KERNEL),
+        initrd=str(taken / systems.INITRD), words=words, disks=(own, *(Disk(str(one)) for one in volumes)),
+        cpu_model=row.emulator.cpu_model, acpi=True, architecture=row.name,
+    )  # fmt: skip
+    known = BenchMachine(
+        VM + path.stem, machine, kernel.release, kernel.system_map, "",
+        str(kernel_subsystems.known(kernel, row.name, store)) if by_subsystem else "", which,
+    )  # fmt: skip
+    return BenchInside(known, str(path.absolute()), root.device, root.type, root.init, root.writable)
+
+
+def _volumes(image: Image, image_archive: str, enter: Path, store: Store) -> tuple[Path, Path]:
+    """The disk with the image's files, and ours. `enter`: our program for the machine's processor."""
+
+    def of_image(folder: Path) -> None:
+        build(Path(image.archive), folder / "disk", RootFormat.EXT4)
+
+    def ours(folder: Path) -> None:
+        entries = [Extra(ENTER, data=enter, mode=0o755)]
+        entries += [Extra(ARCHIVE, data=Path(image_archive))] if image_archive else []
+        with temporary.held_folder() as scratch:
+            empty = scratch / "empty.tar"
+            with tarfile.open(empty, "w"):
+                pass
+            build(empty, folder / "disk", RootFormat.EXT4, entries)
+
+    key = digest("bench-tree/1", image.digest)
+    tree = store.get("bench-volume", key, of_image) / "disk"
+    key = digest("bench-ours/1", image.digest if image_archive else "", enter)
+    return tree, store.get("bench-volume", key, ours) / "disk"
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One engine in the machine. `scratch`: for files of boots. `facts`: what is known of the image's programs, once it
+    was asked who it is."""
+
+    known: BenchInside
+    described: Description
+    scratch: Path
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """That of its row: the machine's, and the engine's."""
+        return f"{self.known.machine.name}/{self.described.name}"
+
+    @cached_property
+    def subsystems(self) -> dict[str, str]:
+        """Function of the machine's kernel → its subsystem."""
+        return kernel_subsystems.read(self.known.machine.subsystems)
+
+    def run(self, command: Sequence[str]) -> Boot:
+        """Boot, make the engine ready, have it run the command once, then once more, which is what is counted: the
+        phase "load". Raises GuestError when that fails."""
+        return _right(*self.driven(exercise_of(self._asked(command)), ()))
+
+    def identity(self, expected: str) -> RuntimeIdentity:
+        """What an instance says of itself under limits, against what is outside of it in the machine. `expected`: the
+        program's digest."""
+        asked = self._asked([BENCH, "report"], able(self.described, ASKED))
+        sayings = [Saying(_HERE, (TREE + BENCH, "report")), Saying(_WITHIN, ("cat", FIRST))]
+        sayings += [Saying(_ABOUT, (f"{OURS}/{ENTER}", "-r", TREE, BENCH_UNIXBENCH, "about"))]
+        sayings += [Saying(_VERSION, asked.version)] if asked.version else []
+        machine = self.known.machine
+        memory = sizes.mebibytes(machine.machine.memory_bytes)
+        where = f"in Linux {machine.kernel}, {machine.machine.board}, {memory}, {machine.digest}"
+        try:
+            found, gathered = self.driven(exercise_of(asked), sayings)
+            _right(found, gathered)
+        except GuestError as error:
+            return RuntimeIdentity(self.name, where, problem=error.message)
+        self.facts.update(about(gathered.report.file(_ABOUT)))
+        said = gathered.report.file(_VERSION).strip().splitlines()
+        version = f"{plain(said[0])[:40]} {where}" if said else where
+        here, within = (instance_report.parse(gathered.report.file(name).encode()) for name in (_HERE, _WITHIN))
+        if here is None or within is None:
+            return RuntimeIdentity(self.name, version, problem="it did not report what it is")
+        return self._judged(version, within, here, expected)
+
+    def _judged(self, version: str, within: dict[str, Any], here: dict[str, Any], expected: str) -> RuntimeIdentity:
+        one = self.described
+        return instance_report.identity(
+            self.name, version, within, here, expected, own_kernel=one.own_kernel, chroot=one.chroot
+        )
+
+    def _asked(self, command: Sequence[str], limits: Limits | None = None) -> InGuest:
+        return in_guest(self.described, command, TAG, TREE_DISK, OURS_DISK, limits)
+
+    def driven(
+        self, exercise: SystemExercise, sayings: Sequence[Saying], *, by_step: bool = False, patience_s: float = BOOT_S
+    ) -> tuple[Boot, Gathered]:
+        """Boot the machine, and have its attendant drive it; whatever came of it. `by_step`: what each step of the load
+        costs is counted, too; `patience_s`: of processor time."""
+        known = self.known
+        machine = machines.countable(known.machine.machine)
+        parts = guest_programs.of(machine.architecture)
+        root = SystemRoot(known.root, known.root_type, known.writable, known.init)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        with temporary.held_folder(self.scratch) as folder:
+            volume = folder / "attendant"
+            said = (Saying(_SAID, ("cat", LOG)), *sayings)
+            attendant_volume.write(volume, parts, root, exercise, FIXED_KEY, said)
+            work = Attended(exercise, volume, FIXED_KEY, patience_s).unhurried(Clock.INSTRUCTIONS)
+            return boot(machine, work, folder, counting=_counting(known.machine, parts, by_step=by_step))
+
+
+def exercise_of(asked: InGuest) -> SystemExercise:
+    """The script once, as what the system is ready by; then the command, as its load."""
+    prepare = Step(StepKind.COMMAND, argv=("sh", "-c", asked.prepare))
+    load = Step(StepKind.COMMAND, argv=asked.run, expect=Expect(exit_code=0))
+    return SystemExercise(
+        "bench", SystemReady(SystemReadyKind.COMMAND, prepare, timeout_s=PREPARE_S), (load,),
+        step_timeout_s=max(PREPARE_S, COMMAND_S),
+    )  # fmt: skip
+
+
+def failure(log: str) -> str:
+    """Why the script went no further, by its log: the command that failed, and what was said last before; empty where
+    it came to its end."""
+    said: list[str] = []
+    for line in log.splitlines():
+        if line.startswith(FAILED):
+            command = line.removeprefix(FAILED)
+            return f"{command[:100]}; it said: {'; '.join(said[-_MOST_SAID:])}" if said else command[:300]
+        said += [line.strip()[:200]] if line.strip() else []
+    return ""
+
+
+#: Lines before a failure that are told: engines name the cause first, and then what came of it.
+_MOST_SAID = 6
+
+
+def _right(found: Boot, gathered: Gathered) -> Boot:
+    """The boot. Raises GuestError where the engine was not made ready, or the command failed."""
+    if found.failures:
+        require_ready(found, gathered, found.problem)
+    return require_ready(found, gathered)
+
+
+def require_ready(found: Boot, gathered: Gathered, problem: str = "") -> Boot:
+    """The boot. Raises GuestError where the engine was not made ready, or there is a problem besides."""
+    log = gathered.report.file(_SAID)
+    if (why := failure(log)) or problem:
+        reason = plain(why)[:1000] if why else problem
+        words = f"{log[-1500:]}\n{boots.evidence(gathered, found.failures)[-1000:]}"
+        raise GuestError(f"in the machine: {reason}", details=words.strip())
+    return found
+
+
+def _counting(known: BenchMachine, parts: Natives, *, by_step: bool) -> Counting:
+    table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
+    marks = boots.marks_at(table, parts.attendant_marks())
+    spans = _step_spans(parts) if by_step else ()
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=marks, spans=spans, architecture=table.architecture)
+    return counting(parts, config, table)
+
+
+def _step_spans(parts: Natives) -> tuple[CodeSpan, ...]:
+    at = elf_symbols(parts.attendant.read_bytes()).get(_BEGINS)
+    if at is None:
+        raise GuestError(f"the attendant's program has no {_BEGINS}: what its steps cost cannot be told apart")
+    return (CodeSpan(STEP, at),)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines made ready outside of the scope, where packages can be fetched; and booted within it, to run one command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from vmtailor.analysis.cost.counters import SymbolTable
+from vmtailor.analysis.guests import boots, machines
+from vmtailor.base.cache.store import Store, digest
+from vmtailor.base.errors import GuestError, UserInputError
+from vmtailor.base.files.records import to_bytes
+from vmtailor.base.natives import Natives
+from vmtailor.base.progress import step
+from vmtailor.bench.model.bench_machine import STOCK, VM, BenchMachine
+from vmtailor.bench.run import kernel_subsystems
+from vmtailor.booting import bundle
+from vmtailor.booting.boot import boot
+from vmtailor.booting.counting import Counting, counting
+from vmtailor.drivers.guest import guest_programs
+from vmtailor.drivers.qemu.plugin import PluginConfig, PluginMode
+from vmtailor.model.boots.boot import Boot
+from vmtailor.model.boots.gathered import Gathered
+from vmtailor.model.boots.workload import FIXED_KEY, Exercised, Run
+from vmtailor.model.exercise import Exercise, Ready, ReadyKind
+from vmtailor.model.machine import Accelerator, Clock
+from vmtailor.pipeline import inputs
+from vmtailor.pipeline.options import FitOptions
+
+#: Seconds of processor time that one command may take under emulation, boot included.
+BOOT_S = 600.0
+
+
+def is_machine(name: str) -> bool:
+    """Whether a runtime's name is that of a machine."""
+    return name.startswith(VM)
+
+
+def check(names: Sequence[str]) -> None:
+    """The bundles that are named are there. Raises UserInputError."""
+    for name in names:
+        if is_machine(name) and name != STOCK:
+            if not Path(name.removeprefix(VM)).is_dir():
+                raise UserInputError(
+                    f"{name}: no such bundle", hint="vm:stock, or vm:FOLDER of a bundle of the benchmarks' image"
+                )
+            bundle.load(Path(name.removeprefix(VM)))
+
+
+def ready(names: Sequence[str], image: str, store: Store) -> tuple[BenchMachine, ...]:
+    """The machines that are named, with the image as their root. Raises HostError, UserInputError."""
+    found = []
+    for name in dict.fromkeys(name for name in names if is_machine(name)):
+        if name == STOCK:
+            with step("make the stock machine ready"):
+                known = inputs.prepare(FitOptions(image, Path(), store=store))
+            files = str(kernel_subsystems.known(known.kernel, known.baseline.architecture, store))
+            stock = BenchMachine(STOCK, known.baseline, known.kernel.release, known.kernel.system_map, "", files)
+            found.append(stock)
+            continue
+        folder = Path(name.removeprefix(VM)).absolute()
+        one = bundle.load(folder, store)
+        machine = bundle.machine_of(one, bundle.Chosen(clock=Clock.INSTRUCTIONS))
+        which = digest(to_bytes(one.bundle))[:12]
+        found.append(BenchMachine(VM + folder.name, machine, one.bundle.kernel_version, "", str(folder), "", which))
+    files = next((one.subsystems for one in found if one.name == STOCK), "")
+    found = [replace(one, subsystems=files) for one in found]
+    names_ = [one.name for one in found]
+    if len(set(names_)) < len(names_):
+        raise UserInputError("two bundles' folders have one name", hint="rename one: it names the row")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Booted:
+    """A machine that runs commands on the instruction clock, each in a boot of its own. `scratch`: for its files."""
+
+    known: BenchMachine
+    scratch: Path
+
+    @property
+    def name(self) -> str:
+        return self.known.name
+
+    @cached_property
+    def subsystems(self) -> dict[str, str]:
+        """Function of its kernel → subsystem; empty where that is not known."""
+        return kernel_subsystems.read(self.known.subsystems)
+
+    def timed(self, words: Sequence[str], accelerator: Accelerator = Accelerator.KVM) -> Boot:
+        """The same on the wall clock, which says something where the processor runs the guest itself."""
+        machine = replace(self.known.machine, clock=Clock.WALL, accelerator=accelerator)
+        return _right(*boot(machine, _work(words), self._folder()))
+
+    def run(self, words: Sequence[str]) -> Boot:
+        """Boot, run one command of the image as the container, to its end, on the instruction clock. Raises GuestError
+        when that fails."""
+        work = _work(words)
+        machine = machines.counted(replace(self.known.machine, clock=Clock.INSTRUCTIONS))
+        work = work.unhurried(machine.clock)
+        parts = guest_programs.of(machine.architecture)
+        if self.known.folder:
+            loaded = bundle.load(Path(self.known.folder))
+            return _right(*bundle.BundleBooter(loaded, parts)(machine, work, self._folder()))
+        return _right(*boot(machine, work, self._folder(), counting=_counting(self.known, parts)))
+
+    def _folder(self) -> Path:
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        return self.scratch
+
+
+def _work(words: Sequence[str]) -> Exercised:
+    exercise = Exercise("bench", Ready(ReadyKind.EXIT, timeout_s=BOOT_S))
+    return Exercised(Run(argv=tuple(words), exercise=exercise, key=FIXED_KEY), BOOT_S)
+
+
+def _right(found: Boot, gathered: Gathered) -> Boot:
+    if found.failures or found.container is None or found.container.exit_code != 0:
+        said = found.container.stderr if found.container is not None else ""
+        why = found.problem or f"it ended with {found.container.exit_code if found.container else None}"
+        raise GuestError(why, details=f"{said[-1000:]}\n{boots.evidence(gathered, found.failures)[-1000:]}".strip())
+    return found
+
+
+def _counting(known: BenchMachine, parts: Natives) -> Counting:
+    table = SymbolTable.parse(Path(known.system_map).read_text("ascii", "replace"), known.machine.architecture)
+    config = PluginConfig(mode=PluginMode.COUNTS, marks=boots.marks(table, parts), architecture=table.architecture)
+    return counting(parts, config, table)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of results: what an earlier run of the same host, image and form left there goes on; all else stays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor import __version__
+from vmtailor.base.errors import UserInputError
+from vmtailor.base.files import records
+from vmtailor.bench.analysis.run_merge import with_earlier
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchResults, HostRun
+from vmtailor.bench.suites.bench_run import RUN_OVER
+
+#: The option that may change from one run to the next.
+REPEAT = "repeat"
+#: The most of a run's time that writing its results may take, and the longest that they wait for it, in seconds.
+_SHARE, _WAIT_S = 0.05, 5.0
+
+
+def earlier(out: Path, job: BenchJob, host: str) -> HostRun | None:
+    """What an earlier run left there of the same host, image and form; `host`: its id."""
+    if not out.is_file():
+        return None
+    wanted = (host, job.image_digest, job.quick)
+    return next((run for run in records.load(BenchResults, out).runs if _key(run) == wanted), None)
+
+
+def going_on(before: HostRun | None, known: HostRun) -> HostRun:
+    """What is known at the beginning of a run, with what was there: its trials, but for those that the end of a run cut
+    off; runtimes, in the order in which they first came; what was said of those that are not measured now. Raises
+    UserInputError where samples that are there would be pooled with others of other conditions."""
+    if before is None:
+        return known
+    if (changed := _changed(before, known)) != []:
+        raise UserInputError(
+            f"results are there that were measured otherwise: {'; '.join(changed)}",
+            hint="-o ANOTHER.json; `vmtailor bench report` reads several files",
+        )
+    kept = tuple(one for one in before.trials if one.failure is None or one.failure.reason != RUN_OVER)
+    return replace(with_earlier(before, known), trials=kept)
+
+
+def _changed(before: HostRun, known: HostRun) -> list[str]:
+    """In what samples of both runs differ: the versions of runtimes, how programs were built, limits."""
+    measured = {trial.runtime for trial in before.trials}
+    versions = {one.runtime: one.version for one in before.identities if one.version and one.runtime in measured}
+    found = [
+        f"{one.runtime} was {versions[one.runtime]}, and is {one.version}"
+        for one in known.identities
+        if one.version and not one.problem and versions.get(one.runtime, one.version) != one.version
+    ]
+    options = dict(before.options)
+    found += [
+        f"{name} was {options[name]}, and is {text}"
+        for name, text in known.options
+        if name != REPEAT and options.get(name, text) != text
+    ]
+    return found
+
+
+def having(out: Path, known: HostRun) -> BenchResults:
+    """The file's other runs stay as they are."""
+    before = records.load(BenchResults, out).runs if out.is_file() else ()
+    return BenchResults(__version__, (*(run for run in before if _key(run) != _key(known)), known))
+
+
+class Keeping:
+    """The file while a run goes on, which grows. It is written whenever it is told to, unless that would take more than
+    a twentieth of the time: then seconds later, at most, which a run that is killed loses."""
+
+    def __init__(self, out: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self._out, self._now = out, now
+        self._due = now()
+
+    def keep(self, known: HostRun, *, last: bool = False) -> None:
+        """What is known now; `last`: whatever it takes."""
+        began = self._now()
+        if began < self._due and not last:
+            return
+        records.save(having(self._out, known), self._out)
+        ended = self._now()
+        self._due = ended + min(_WAIT_S, (ended - began) / _SHARE)
+
+
+def _key(run: HostRun) -> tuple[str, str, bool]:
+    return run.host.id, run.image_digest, run.quick

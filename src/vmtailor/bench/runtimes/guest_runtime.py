@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A described runtime in a guest that has none of vmtailor: the same tables of commands, as a script for its shell that
+makes everything ready, and as words that make one instance. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vmtailor.bench.model.instance import BENCH, BENCH_UNIXBENCH, CALL_BACK, InstanceSpec, Limits, Volume
+from vmtailor.bench.runtimes.description import Description, Root, fill, filled
+from vmtailor.bench.runtimes.host_runtime import groups_of
+from vmtailor.bench.runtimes.instance_cgroups import limit_files, no_swap_files
+from vmtailor.bench.runtimes.overlay_roots import bundle_config
+
+#: Where a guest mounts the disk with the image's files, and the one with ours; neither is written.
+TREE, OURS = "/run/vmtailor-tree", "/run/vmtailor-ours"
+#: Ours: the program that enters cgroups and roots, and the image as engines load it.
+ENTER, ARCHIVE = "enter", "image.tar"
+#: What a runtime keeps, on the system's own disk; what the script said; that it was started.
+FOLDER, LOG, BEGUN = "/var/lib/vmtailor-bench", "/run/vmtailor-bench.log", "/run/vmtailor-bench.begun"
+#: What the first instance printed.
+FIRST = "/run/vmtailor-bench.first"
+#: What a line of LOG begins with that says why a guest cannot be measured.
+FAILED = "failed: "
+#: The one instance that there is at a time; the cgroup of the first one, and that of those that follow: who has passed
+#: controllers on in one leaves it so, and nobody can enter it again.
+INSTANCE = "bench1"
+_FIRST_CGROUP, _CGROUP = "bench0", INSTANCE
+#: Seconds of the guest's time in which nothing is asked of it before it counts: it does what it had put off.
+REST_S = 30
+#: Where several instances are conducted: their pipes and what they say. Each of them has it as CALL_BACK.
+ROUNDS = "/run/vmtailor-bench-rounds"
+#: Seconds of the guest's time until all of them are there.
+_THERE_S = 1200
+_CGROUPS = "/sys/fs/cgroup"
+_READY_TRIES, _UP_TRIES = 600, 120
+_REST = ("sync", f"sleep {REST_S}")
+_Words = Callable[[Sequence[str]], tuple[str, ...]]
+
+_BEGIN = f"""\
+[ -e {BEGUN} ] && exit 0
+: >{BEGUN}
+exec >{LOG} 2>&1 </dev/null
+fail() {{ echo "{FAILED}$*" >&2; exit 0; }}
+must() {{ "$@" || fail "$@"; }}
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+up() {{ case "$(systemctl is-system-running 2>/dev/null)" in running|degraded) ;; *) return 1 ;; esac; }}
+if command -v systemctl >/dev/null; then
+  tries=0  # its own way to wait asks a message bus, which not every system has
+  until up || [ $tries -ge {_UP_TRIES} ]; do tries=$((tries + 1)); sleep 1; done
+  up || echo "the system is not up after {_UP_TRIES} s: $(systemctl is-system-running 2>&1)"
+fi
+mount -o remount,rw /
+"""
+
+
+@dataclass(frozen=True)
+class InGuest:
+    """One command in one runtime of a guest. `prepare`: a shell's program, to be run once; what goes wrong in it is a
+    line of LOG that begins with FAILED. `run`: makes an instance, runs the command in it, and takes it away.
+    `version`: prints that of the runtime; empty where nothing does."""
+
+    prepare: str
+    run: tuple[str, ...]
+    version: tuple[str, ...]
+
+
+def in_guest(
+    one: Description, command: Sequence[str], tag: str, tree: str, ours: str, limits: Limits | None = None
+) -> InGuest:
+    """How a command is run. `tag`: of the image in the archive; `tree`, `ours`: the guest's names of both disks.
+    `limits`: those of the instance; None: it has none."""
+    spec = InstanceSpec(INSTANCE, tuple(command), limits or Limits())
+    guest = _Guest(one, tag, entered=one.limits == "cgroup" and (limits is not None or not one.chroot))
+    parts = [
+        *guest.begin(tree, ours),
+        *(_must(*guest.words(load, spec)) for load in one.commands.load),
+        *guest.placed(spec, (_FIRST_CGROUP, _CGROUP)),
+        # The first one is no start like others.
+        f"{_must(*guest.words(one.commands.run, spec, _FIRST_CGROUP))} >{FIRST}",
+        *(f"{shlex.join(guest.words(gone, spec))} >/dev/null 2>&1" for gone in one.commands.remove),
+        *_REST,
+    ]
+    return InGuest(_script(parts), guest.words(one.commands.run, spec), guest.words(one.version, spec))
+
+
+def at_once(one: Description, count: int, tag: str, tree: str, ours: str) -> str:
+    """The shell's program that begins so many instances, each of which obeys who conducts them (benchmarks/image); it
+    ends when all are there. `tag`, `tree`, `ours`: as above."""
+    guest = _Guest(one, tag, entered=one.limits == "cgroup" and not one.chroot)
+    volumes = (Volume(ROUNDS, CALL_BACK),)
+    specs = [
+        InstanceSpec(f"bench{number}", (BENCH_UNIXBENCH, "obey", CALL_BACK, str(number)), Limits(), volumes)
+        for number in range(count)
+    ]
+    conduct = conducting(count)
+    parts = [
+        *guest.begin(tree, ours),
+        _must("mkdir", "-p", ROUNDS),
+        _must(*conduct, "make"),
+        *(_must(*guest.words(load, specs[0])) for load in one.commands.load),
+    ]
+    for spec in specs:
+        parts += guest.placed(spec, (spec.name,))
+        parts.append(f"{shlex.join(guest.words(one.commands.run, spec, spec.name))} &")
+    return _script(
+        [*parts, f"timeout {_THERE_S} {shlex.join((*conduct, 'there'))} || fail not all instances came", *_REST]
+    )
+
+
+def conducting(count: int) -> tuple[str, ...]:
+    """The words that conduct so many instances in a guest, but for what they are to do."""
+    return f"{TREE}{BENCH}", "conduct", ROUNDS, str(count)
+
+
+def _script(parts: Sequence[str]) -> str:
+    return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class _Guest:
+    """A runtime in a guest. `entered`: its instances are begun in cgroups that we make."""
+
+    one: Description
+    tag: str
+    entered: bool
+
+    @property
+    def folder(self) -> str:
+        return f"{FOLDER}/{self.one.name}"
+
+    def words(self, given: Sequence[str], spec: InstanceSpec, cgroup: str = _CGROUP) -> tuple[str, ...]:
+        """A command's words for an instance. `cgroup`: the name of that in which it is begun."""
+        values = self._values(spec)
+        procs = ("-c", f"{_CGROUPS}/{cgroup}/cgroup.procs") if self.entered else ()
+        lists = {"command": spec.command, "cgroups": procs}
+        env = [f"{name}={filled(text, values)}" for name, text in self.one.environment.items()]
+        found = fill(given, values, lists, groups_of(spec), self.one.options)
+        return ("env", *env, *found) if env and found else found
+
+    def begin(self, tree: str, ours: str) -> list[str]:
+        """Lines before the first instance: what the runtime needs is there, both disks are mounted, its daemon runs."""
+        none = InstanceSpec(INSTANCE, ())
+        values = self._values(none)
+        return [
+            _BEGIN,
+            *(
+                f"command -v {shlex.quote(name)} >/dev/null || fail {shlex.quote(name)} is not there"
+                for name in self.one.programs
+            ),
+            _must("mkdir", "-p", TREE, OURS, self.folder),
+            _must("mount", "-t", "ext4", "-o", "ro", tree, TREE),
+            _must("mount", "-t", "ext4", "-o", "ro", ours, OURS),
+            *(_write(filled(file.path, values), filled(file.content, values)) for file in self.one.file),
+            *_daemon(self.one, lambda words: self.words(words, none), f"{self.folder}/daemon.log"),
+        ]
+
+    def placed(self, spec: InstanceSpec, cgroups: Sequence[str]) -> list[str]:
+        """Lines for the instance's cgroups, root directory and bundle."""
+        return _placed(self.one, spec, self.folder, cgroups if self.entered else ())
+
+    def _values(self, spec: InstanceSpec) -> dict[str, str]:
+        own = f"{self.folder}/{spec.name}"
+        return {
+            "folder": self.folder, "enter": f"{OURS}/{ENTER}", "image": self.tag, "archive": f"{OURS}/{ARCHIVE}",
+            "name": spec.name, "root": f"{own}/{_root_name(self.one)}", "bundle": own, "cgroup": f"/{spec.name}",
+            "command_line": shlex.join(spec.command),
+        }  # fmt: skip
+
+
+def _must(*words: str) -> str:
+    return f"must {shlex.join(words)}"
+
+
+def _write(path: str, content: str) -> str:
+    folder, named = path.rpartition("/")[0] or "/", shlex.quote(path)
+    return f"{_must('mkdir', '-p', folder)}\nprintf %s {shlex.quote(content)} >{named} || fail {named}"
+
+
+def _daemon(one: Description, words: _Words, log: str) -> list[str]:
+    if one.daemon is None:
+        return []
+    start, ready = shlex.join(words(one.daemon.start)), shlex.join(words(one.daemon.ready))
+    return [
+        f"{start} >{shlex.quote(log)} 2>&1 &",
+        f"tries=0\nuntil {ready} >/dev/null 2>&1; do",
+        f"  tries=$((tries + 1)); kill -0 $! 2>/dev/null && [ $tries -lt {_READY_TRIES} ] || "
+        f"{{ tail -n 20 {shlex.quote(log)}; fail {shlex.quote(one.daemon.start[0])} did not get ready; }}",
+        "  sleep 0.1\ndone",
+    ]
+
+
+def _root_name(one: Description) -> str:
+    return "rootfs" if one.root is Root.BUNDLE else "root"
+
+
+def _placed(one: Description, spec: InstanceSpec, folder: str, cgroups: Sequence[str]) -> list[str]:
+    """The instance's cgroup, root directory and bundle, as on a host (bench/runtimes/host_runtime.py)."""
+    found = []
+    if cgroups:
+        found += [
+            f"[ -e {_CGROUPS}/cgroup.controllers ] || fail this system has version 1 of cgroups",
+            f"for name in memory cpu pids; do echo +$name >{_CGROUPS}/cgroup.subtree_control; done",
+        ]
+        for cgroup in (f"{_CGROUPS}/{name}" for name in cgroups):
+            found.append(_must("mkdir", cgroup))
+            for name, text in limit_files(spec.limits, unified=True):
+                found.append(f"echo {shlex.quote(text)} >{cgroup}/{name} || fail {name}")
+            for name, text in no_swap_files(spec.limits, unified=True):
+                found.append(f"[ ! -e {cgroup}/{name} ] || echo {shlex.quote(text)} >{cgroup}/{name}")
+    if one.root is Root.IMAGE:
+        return found
+    own = f"{folder}/{spec.name}"
+    root = f"{own}/{_root_name(one)}"
+    options = f"lowerdir={TREE},upperdir={own}/upper,workdir={own}/work"
+    found += [
+        _must("mkdir", "-p", root, f"{own}/upper", f"{own}/work"),
+        _must("mount", "-t", "overlay", "-o", options, "overlay", root),
+    ]
+    if one.root is Root.KERNEL_DIRECTORY:
+        found += [_must("mount", "--rbind", f"/{name}", f"{root}/{name}") for name in ("proc", "sys", "dev")]
+        for volume in spec.volumes:  # which nobody else mounts
+            found.append(_must("mkdir", "-p", f"{root}{volume.target}"))
+            found.append(_must("mount", "--bind", volume.source, f"{root}{volume.target}"))
+    if one.root is Root.BUNDLE:
+        found.append(_write(f"{own}/config.json", json.dumps(bundle_config(spec), indent=1)))
+    return found

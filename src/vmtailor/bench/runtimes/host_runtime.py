@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A runtime driven as its description says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from vmtailor.base import installing
+from vmtailor.base.errors import HostError
+from vmtailor.base.process import CommandFailed, Finished, on_path, run, spawn
+from vmtailor.bench.model.instance import InstanceSpec, Limits
+from vmtailor.bench.runtimes.description import Description, Root, fill, filled
+from vmtailor.bench.runtimes.instance_cgroups import PERIOD_US, Cgroups
+from vmtailor.bench.runtimes.networks import Link, link
+from vmtailor.bench.runtimes.overlay_roots import Overlay, write_bundle
+from vmtailor.bench.runtimes.private_places import hide
+from vmtailor.bench.runtimes.runtime import BenchImage, Steps, Surroundings
+
+READY_S, LOAD_S, STEP_S, VERSION_S = 60.0, 600.0, 60.0, 20.0
+_POLL_S = 0.05
+
+
+def missing(description: Description) -> str:
+    """What is not there of a runtime's programs, and how to get it; empty when all are."""
+    absent = [name for name in description.programs if on_path(name) is None]
+    if not absent:
+        return ""
+    how = installing.command(" ".join(description.packages)) if description.packages else "see its own documentation"
+    return f"{', '.join(absent)} not found; to get it: {how} (make setup-bench installs all that are packaged)"
+
+
+class DescribedRuntime:
+    """One runtime of `bench/data/`, or of a user's file. `folder`: of its own, in the scope; `enter`: the program
+    that begins others in cgroups and roots; `instances`: where all runtimes have the roots of their instances, since a
+    cold start reads what leads there, and one more read of a disk is a tenth of native's. Its own where none is
+    given."""
+
+    def __init__(
+        self, description: Description, folder: Path, enter: Path, cgroups: Cgroups, instances: Path | None = None
+    ) -> None:
+        self.description = description
+        self._folder = folder
+        self._instances = instances or folder
+        self._enter = enter
+        self._cgroups = cgroups
+        self._image: BenchImage | None = None
+        self._placed: dict[str, Overlay] = {}
+        self._entries: dict[str, list[Path]] = {}
+        self._held = contextlib.ExitStack()
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    def __enter__(self) -> DescribedRuntime:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def surroundings(self) -> Surroundings:
+        more = {name: filled(text, self._values()) for name, text in self.description.environment.items()}
+        return {"env": {**os.environ, **more} if more else None, "cwd": self._folder}
+
+    def version(self) -> str:
+        if not self.description.version:
+            return ""
+        with contextlib.suppress(CommandFailed, HostError):
+            found = self._do(self.description.version, VERSION_S)
+            return next(iter((found.text or found.error_text).strip().splitlines()), "")[:120]
+        return ""
+
+    def prepare(self, image: BenchImage) -> None:
+        """Write its files, start its daemon, load the image. Raises HostError, CommandFailed, OSError."""
+        self._image = image
+        self._folder.mkdir(parents=True, exist_ok=True)
+        hide([Path(place) for place in self.description.private], self._folder / "private", self._folder.parent)
+        for file in self.description.file:
+            Path(filled(file.path, self._values())).write_text(filled(file.content, self._values()))
+        if self.description.daemon is not None:
+            self._start_daemon(self.description.daemon.start, self.description.daemon.ready)
+        for words in self.description.commands.load:
+            self._do(words, LOAD_S)
+
+    def _start_daemon(self, start: Sequence[str], ready: Sequence[str]) -> None:
+        log = self._held.enter_context((self._folder / "daemon.log").open("wb"))
+        daemon = self._held.enter_context(
+            spawn(fill(start, self._values(), {}, {}, {}), stdout=log, stderr=subprocess.STDOUT, **self.surroundings())
+        )
+        deadline = time.monotonic() + READY_S
+        while True:
+            with contextlib.suppress(CommandFailed, HostError):  # one that is stuck does not answer, either
+                self._do(ready, max(_POLL_S, deadline - time.monotonic()))
+                return
+            if daemon.poll() is not None or time.monotonic() > deadline:
+                tail = (self._folder / "daemon.log").read_bytes()[-4000:].decode("utf-8", "replace")
+                raise HostError(f"{start[0]} of {self.name} did not get ready", hint="see its words", details=tail)
+            time.sleep(_POLL_S)
+
+    def _do(self, words: Sequence[str], timeout_s: float) -> Finished:
+        return run(fill(words, self._values(), {}, {}, {}), timeout_s=timeout_s, **self.surroundings())
+
+    def able(self, limits: Limits) -> Limits:
+        """Of some limits those that its instances can have."""
+        return able(self.description, limits)
+
+    def place(self, spec: InstanceSpec) -> None:
+        if (lacking := unable(self.description, spec.limits)) != []:
+            raise HostError(
+                f"{self.name} sets no limit to {', '.join(lacking)}", hint="its description has no words for that"
+            )
+        # Without limits, native has no cgroup of its own: to enter one takes milliseconds, and isolates something. The
+        # others have one under version 2, where they make their own below it.
+        if self.description.limits == "cgroup" and (
+            spec.limits != Limits() or (self._cgroups.unified and not self.description.chroot)
+        ):
+            self._entries[spec.name] = self._cgroups.make(spec.name, spec.limits)
+        if self.description.root is Root.IMAGE:
+            return
+        assert self._image is not None
+        folder = self._instances / spec.name
+        bundle = self.description.root is Root.BUNDLE
+        self._placed[spec.name] = overlay = Overlay(folder, self._image.tree, bundle=bundle)
+        overlay.mount(spec, kernel=self.description.root is Root.KERNEL_DIRECTORY)
+        if bundle:
+            write_bundle(folder, spec)
+        (self._folder / spec.name).mkdir(exist_ok=True)  # LXC looks for a container's folder among its own
+
+    @contextlib.contextmanager
+    def network(self, number: int, *, peer: bool = False) -> Iterator[Link]:
+        """A network for one instance, until the block is left. Raises HostError, CommandFailed."""
+        commands = self.description.commands
+        if not commands.network:
+            with link(number, peer=peer) as found:
+                yield found
+            return
+        values = {**self._values(), "network_name": f"bench{number}"}
+        words, asked, removed = (
+            fill(one, values, {}, {}, {}) for one in (commands.network, commands.network_pid, commands.network_remove)
+        )
+        run(words, timeout_s=STEP_S, **self.surroundings())
+        try:
+            said = run(asked, timeout_s=STEP_S, **self.surroundings()).text.strip()
+            if not said.isdecimal() or int(said) < 1:
+                raise HostError(f"{self.name} does not say which process holds the network", details=said[:200])
+            with link(number, peer=peer, of=int(said)) as found:
+                yield found
+        finally:
+            with contextlib.suppress(CommandFailed):
+                run(removed, timeout_s=STEP_S, **self.surroundings())
+
+    def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
+        return self._filled(self.description.commands.run, spec)
+
+    def steps(self, spec: InstanceSpec) -> Steps:
+        commands = self.description.commands
+        return Steps(
+            tuple(self._filled(words, spec) for words in commands.create),
+            self._filled(commands.start, spec),
+            commands.stays,
+            tuple(self._filled(words, spec) for words in commands.stop),
+        )
+
+    def clear(self, spec: InstanceSpec) -> None:
+        for words in self.description.commands.remove:
+            with contextlib.suppress(CommandFailed, HostError):
+                run(self._filled(words, spec), timeout_s=STEP_S, **self.surroundings())
+        self._cgroups.remove(spec.name)
+        self._entries.pop(spec.name, None)
+        overlay = self._placed.pop(spec.name, None)
+        if overlay is not None:
+            overlay.unmount()
+            shutil.rmtree(self._folder / spec.name, ignore_errors=True)
+
+    def _filled(self, words: Sequence[str], spec: InstanceSpec) -> tuple[str, ...]:
+        overlay = self._placed.get(spec.name)
+        values = {
+            **self._values(),
+            "name": spec.name,
+            "root": str(overlay.root) if overlay else "",
+            "bundle": str(self._instances / spec.name),
+            "cgroup": f"/{spec.name}",
+            "command_line": shlex.join(spec.command),
+        }
+        lists = {
+            "command": spec.command,
+            "cgroups": [word for file in self._entries.get(spec.name, ()) for word in ("-c", str(file))],
+        }
+        return fill(words, values, lists, groups_of(spec), self.description.options)
+
+    def _values(self) -> dict[str, str]:
+        return {
+            "folder": str(self._folder),
+            "enter": str(self._enter),
+            "image": self._image.tag if self._image else "",
+            "archive": str(self._image.archive) if self._image else "",
+        }
+
+
+#: What a limit is of, by the names that descriptions have for it; and its field.
+_LIMITED = {
+    "memory": ("memory", "memory_bytes"), "cpus": ("processor time", "cpus"), "cpuset": ("processors", "cpuset"),
+    "pids": ("processes", "pids"), "write": ("what is written to disks", "write"),
+}  # fmt: skip
+
+
+def unable(one: Description, limits: Limits) -> list[str]:
+    """What instances of a runtime would be limited in, and cannot be."""
+    return [words for name, (words, key) in _LIMITED.items() if getattr(limits, key) is not None and not one.sets(name)]
+
+
+def able(one: Description, limits: Limits) -> Limits:
+    """Of some limits those that instances of a runtime can have."""
+    return replace(limits, **{key: None for name, (_, key) in _LIMITED.items() if not one.sets(name)})
+
+
+def groups_of(spec: InstanceSpec) -> dict[str, list[dict[str, str]]]:
+    """Which groups of words an instance needs, each with its values."""
+    limits = spec.limits
+    found: dict[str, list[dict[str, str]]] = {}
+    if limits.memory_bytes is not None:
+        found["memory"] = [{"memory_bytes": str(limits.memory_bytes)}]
+    if limits.cpus is not None:
+        found["cpus"] = [
+            {
+                "cpus": f"{limits.cpus:g}",
+                "cpu_quota_us": str(round(limits.cpus * PERIOD_US)),
+                "cpu_percent": str(round(limits.cpus * 100)),
+            }
+        ]
+    if limits.cpuset is not None:
+        found["cpuset"] = [{"cpuset": limits.cpuset}]
+    if limits.pids is not None:
+        found["pids"] = [{"pids": str(limits.pids)}]
+    if limits.write is not None:
+        found["write"] = [{"device": limits.write.path, "write_bytes_s": str(limits.write.bytes_s)}]
+    if spec.network:
+        found["network"] = [{"network": spec.network, "network_name": Path(spec.network).name}]
+        found["enter_network"] = found["network"]
+    else:
+        found["no_network"] = [{}]
+    found["volume"] = [
+        {
+            "source": volume.source,
+            "target": volume.target,
+            "target_relative": volume.target.lstrip("/"),
+            "volume": f"volume{number}",
+        }
+        for number, volume in enumerate(spec.volumes)
+    ]
+    return found

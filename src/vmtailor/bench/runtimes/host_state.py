@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This host as the records of benchmarks name it, and what it does besides while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import statistics
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmtailor.bench.model.results import BenchHost, HostNoise
+
+_PROC = Path("/proc")
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def stable_name(etc: Path = Path("/etc"), devices: Path = Path("/sys/class/net")) -> str:
+    """A name that stays, and that tells this host from others without telling whose it is: a digest of the identity
+    that it was installed with, or of its network devices' addresses."""
+    texts = []
+    with contextlib.suppress(OSError):
+        texts = [(etc / "machine-id").read_text().strip()]
+    if not any(texts) and devices.is_dir():
+        files = sorted(path / "address" for path in devices.iterdir() if (path / "device").exists())
+        texts = [file.read_text().strip() for file in files if file.is_file()]
+    whole = hashlib.sha256("\n".join(["vmtailor bench host", *texts]).encode())
+    return f"host-{whole.hexdigest()[:8]}" if any(texts) else "host"
+
+
+def this_host(cgroup: str, *, kvm: bool, name: str) -> BenchHost:
+    """What it is. `cgroup`: the version; `kvm`: whether it works; `name`: what results call it."""
+    text = (_PROC / "cpuinfo").read_text("utf-8", "replace")
+    model = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.MULTILINE)
+    return BenchHost(
+        name,
+        platform.release(),
+        model[1].strip() if model else platform.machine(),
+        len(os.sched_getaffinity(0)),
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        platform.machine(),
+        cgroup,
+        kvm,
+        bool(re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE)),
+        clock_mhz(),
+    )
+
+
+def seen_here(namespaces: Sequence[str]) -> dict[str, str]:
+    """What this process would report of its kernel and namespaces, as a program of an image does of its own."""
+    kernel = os.uname()
+    found = {"kernel": kernel.release, "version": kernel.version}
+    for name in namespaces:
+        with contextlib.suppress(OSError):  # older kernels do not have all
+            found[f"ns_{name}"] = str((_PROC / "self/ns" / name).readlink())
+    return found
+
+
+def clock_mhz() -> float | None:
+    """The clock of the processors just now, in the middle; None where nobody tells."""
+    found = clocks_mhz()
+    return statistics.median(found) if found else None
+
+
+def clocks_mhz(sys: Path = Path("/sys/devices/system/cpu"), proc: Path = _PROC) -> list[float]:
+    """The clock of each processor just now, as far as the kernel tells."""
+    found = []
+    for file in sys.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
+        with contextlib.suppress(OSError, ValueError):  # one that goes offline meanwhile
+            found.append(int(file.read_text()) / 1000)
+    if found:
+        return found
+    text = (proc / "cpuinfo").read_text("utf-8", "replace")
+    return [float(one) for one in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.MULTILINE)]
+
+
+class Clocks:
+    """The clocks of all processors, looked at again and again while a block runs."""
+
+    def __init__(self, every_s: float = 0.5, read: Callable[[], list[float]] = clocks_mhz) -> None:
+        self._every_s, self._read = every_s, read
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        #: How often it was looked, and what was seen, in MHz.
+        self.looks = 0
+        self.seen: list[float] = []
+
+    def _look(self) -> None:
+        while True:
+            self.seen += self._read()
+            self.looks += 1
+            if self._ended.wait(self._every_s):
+                return
+
+    def __enter__(self) -> Clocks:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def told(self, noise: HostNoise) -> HostNoise:
+        """The same record with what was seen; as it is where nobody tells."""
+        if not self.seen:
+            return noise
+        middle, low, high = statistics.median(self.seen), min(self.seen), max(self.seen)
+        return replace(noise, clock_mhz=middle, clock_low_mhz=low, clock_high_mhz=high, clock_looks=self.looks)
+
+
+def available_bytes() -> int:
+    """MemAvailable."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", (_PROC / "meminfo").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+@dataclass(frozen=True)
+class ProcessorTimes:
+    """Seconds since the host started: of all processors, of idle ones, taken by the hypervisor for others."""
+
+    all_s: float
+    idle_s: float
+    steal_s: float
+
+    @classmethod
+    def now(cls) -> ProcessorTimes:
+        words = [int(word) * _TICK_S for word in (_PROC / "stat").read_text().splitlines()[0].split()[1:9]]
+        return cls(sum(words), words[3] + words[4], words[7])
+
+    def noise_since(self, before: ProcessorTimes, own_s: float) -> HostNoise:
+        """What others did since then; `own_s`: processor time that the benchmark used itself."""
+        whole = self.all_s - before.all_s
+        if whole <= 0:
+            return HostNoise(0.0, 0.0, clock_mhz())
+        steal = self.steal_s - before.steal_s
+        busy = whole - (self.idle_s - before.idle_s) - steal
+        return HostNoise(steal / whole, max(0.0, busy - own_s) / whole, clock_mhz())

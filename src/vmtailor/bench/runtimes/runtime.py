@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every way to run a container offers to the suites."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypedDict
+
+from vmtailor.bench.model.instance import InstanceSpec, Limits
+from vmtailor.bench.runtimes.description import Description
+from vmtailor.bench.runtimes.networks import Link
+
+
+@dataclass(frozen=True)
+class BenchImage:
+    """The image, in the forms that runtimes take. `tree`: its files, unpacked and never written; `archive`: as
+    `docker save` writes it, with `tag`."""
+
+    tree: Path
+    archive: Path
+    tag: str
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Argument lists that make one instance: each of `create` one after the other, then `start`, later `stop`. `stays`:
+    `start` runs as long as the instance does; otherwise it returns when the instance runs."""
+
+    create: tuple[tuple[str, ...], ...]
+    start: tuple[str, ...]
+    stays: bool
+    stop: tuple[tuple[str, ...], ...]
+
+
+class Surroundings(TypedDict):
+    """How a runtime's commands are started (base/process.py). `env`: None where it is ours; `cwd`: a folder in the
+    scope, for what programs leave where they are (podman's monitor a file for each instance that is out of memory)."""
+
+    env: dict[str, str] | None
+    cwd: Path
+
+
+class Runtime(Protocol):
+    """A way to run a container. Used in a `with` block: afterwards nothing of it runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> Description:
+        """What it says of its instances: whether they have a kernel of their own, which limits they can have."""
+        ...
+
+    def able(self, limits: Limits) -> Limits:
+        """Of some limits those that its instances can have."""
+        ...
+
+    def surroundings(self) -> Surroundings:
+        """Those of its commands, once it is prepared."""
+        ...
+
+    def version(self) -> str:
+        """What its program says of itself; empty when it says nothing."""
+        ...
+
+    def prepare(self, image: BenchImage) -> None:
+        """Take the image in. Raises HostError or CommandFailed."""
+        ...
+
+    def place(self, spec: InstanceSpec) -> None:
+        """Make what an instance needs of files, cgroups and mounts, before its time is taken."""
+        ...
+
+    def network(self, number: int, *, peer: bool = False) -> AbstractContextManager[Link]:
+        """A network for one instance, as long as it is held: `InstanceSpec.network` is its path."""
+        ...
+
+    def run_words(self, spec: InstanceSpec) -> tuple[str, ...]:
+        """The one command that makes an instance, runs its command in the foreground, and takes it away."""
+        ...
+
+    def steps(self, spec: InstanceSpec) -> Steps:
+        """The same apart."""
+        ...
+
+    def clear(self, spec: InstanceSpec) -> None:
+        """Take away what is left of an instance, in whatever state it is. Never raises for what is not there."""
+        ...

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suites: the tests of each one, and the figures of a trial."""

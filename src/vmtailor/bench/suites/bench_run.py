@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What suites work with: the runtimes, and the ways to have one run something."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vmtailor.base.errors import VmtailorError
+from vmtailor.base.words.json_text import decoded, finite
+from vmtailor.bench.analysis import instance_limits as seen_limits
+from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Limits, Volume
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchFailure, RuntimeIdentity, Witness
+from vmtailor.bench.runtimes.instance_cgroups import Cgroups
+from vmtailor.bench.runtimes.runtime import Runtime
+from vmtailor.bench.runtimes.stopwatch import CallBacks, Timed, timed, watching
+
+NO_LIMITS = Limits()
+#: Limits under which a runtime is asked who it is: it must set them.
+ASKED = Limits(memory_bytes=256 << 20, cpus=1.0, pids=256)
+#: The image's tag in the archive that engines load.
+TAG = "bench:1"
+TIMED_OUT = "it did not end in time"
+#: So much longer than the run as a whole its last command may take, and why it is ended then.
+AFTER_END_S = 120.0
+RUN_OVER = "the run had to end, and it had not"
+
+
+class TrialFailed(VmtailorError):
+    """A trial gave no figures. A result, not an end of the run."""
+
+    def __init__(self, reason: str, evidence: str = "") -> None:
+        super().__init__(reason, details=evidence)
+
+    @property
+    def record(self) -> BenchFailure:
+        return BenchFailure(self.message, self.details[-2000:])
+
+
+@dataclass
+class BenchRun:
+    """One run in the scope. `folder`: of the scope; `runtimes` by name, prepared. `here`: what the harness reports of
+    itself; `identities`: what each runtime turned out to be, by name."""
+
+    job: BenchJob
+    folder: Path
+    cgroups: Cgroups
+    runtimes: Mapping[str, Runtime]
+    here: Mapping[str, Any] = field(default_factory=dict)
+    identities: Mapping[str, RuntimeIdentity] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count()
+        self._run = secrets.token_hex(2)
+        #: What the trial that runs just now has to say besides its figures.
+        self.notes: list[str] = []
+        #: What instances said of themselves in it.
+        self.witnesses: list[Witness] = []
+        #: What was built for this run, by name: published sets (suites/published_sets.py).
+        self.built: dict[str, object] = {}
+
+    @property
+    def quick(self) -> bool:
+        return self.job.quick
+
+    def spec(self, command: Sequence[str], limits: Limits = NO_LIMITS, network: str = "") -> InstanceSpec:
+        """A new instance."""
+        return InstanceSpec(f"vt{self._run}-{next(self._numbers)}", tuple(command), limits, (), network)
+
+    def run(
+        self,
+        runtime: str,
+        command: Sequence[str],
+        *,
+        deadline_s: float,
+        limits: Limits = NO_LIMITS,
+        network: str = "",
+        volumes: Sequence[Volume] = (),
+    ) -> Timed:
+        """Have a command run in a new instance, to its end, which says before what it is. Raises TrialFailed when it
+        does not end with 0, or is not what its row is."""
+        words = self.witnessed(runtime, command)
+        wanted = replace(self.spec(words, limits, network), volumes=tuple(volumes))
+        with self.placed(runtime, wanted) as spec:
+            driver = self.runtimes[runtime]
+            most_s = min(deadline_s, self.left_s())
+            found = timed(driver.run_words(spec), deadline_s=most_s, **driver.surroundings())
+        if found.returncode is None and most_s < deadline_s:
+            raise TrialFailed(RUN_OVER, found.said)
+        return self.heard(runtime, succeeded(found), network=bool(network))
+
+    def witnessed(self, runtime: str, command: Sequence[str]) -> tuple[str, ...]:
+        """The command of an instance that says what it is before it becomes the command's program. `bench report` is
+        left as it is: to say what it is, is its work, and what is timed there ends at its first sign."""
+        known = runtime in self.identities and tuple(command[:2]) != (BENCH, "report")
+        return (BENCH, "witness", *command) if known else tuple(command)
+
+    def heard(self, runtime: str, found: Timed, *, network: bool = False) -> Timed:
+        """What a witnessed command said, without what it said of itself first, which is kept. Raises TrialFailed."""
+        if runtime not in self.identities:
+            return found
+        report, rest = seen_limits.parted(found.stdout)
+        self.witness(runtime, report, network=network)
+        return replace(found, stdout=rest)
+
+    def witness(self, runtime: str, said: bytes, *, network: bool = False) -> None:
+        """Keep what an instance reported of itself; `network`: it has one that was made for it. Raises TrialFailed
+        where it is not what its row is."""
+        one = self.runtimes[runtime].description
+        found, problem = seen_limits.witness(
+            self.identities[runtime],
+            said,
+            self.here,
+            self.job.program_sha256,
+            own_kernel=one.own_kernel,
+            chroot=one.chroot,
+            network=network,
+        )
+        if found is not None:
+            self.witnesses.append(found)
+        if problem:
+            raise TrialFailed(problem, said[:2000].decode("utf-8", "replace"))
+
+    def left_s(self) -> float:
+        """How long the run can go on, and its last command; at least a second."""
+        until_s = self.job.until_s
+        return math.inf if until_s is None else max(1.0, until_s + AFTER_END_S - time.monotonic())
+
+    @contextlib.contextmanager
+    def placed(self, runtime: str, spec: InstanceSpec) -> Iterator[InstanceSpec]:
+        """What an instance needs is there until the block is left; then nothing of it is."""
+        driver = self.runtimes[runtime]
+        try:
+            driver.place(spec)
+            yield spec
+        finally:
+            driver.clear(spec)
+
+    def callback_folder(self, spec: InstanceSpec) -> Path:
+        """Where an instance calls back, on the host."""
+        return self.folder / "callbacks" / spec.name
+
+    @contextlib.contextmanager
+    def calling_back(self, spec: InstanceSpec) -> Iterator[tuple[InstanceSpec, CallBacks]]:
+        """The instance with a folder of its own to call back in, watched."""
+        folder = self.callback_folder(spec)
+        folder.mkdir(parents=True)
+        with watching(folder) as callbacks:
+            yield replace(spec, volumes=(*spec.volumes, Volume(str(folder), CALL_BACK))), callbacks
+
+
+def succeeded(found: Timed) -> Timed:
+    """The same; raises TrialFailed when the command did not end with 0."""
+    if found.returncode is None:
+        raise TrialFailed(TIMED_OUT, found.said)
+    if found.returncode != 0:
+        raise TrialFailed(f"it ended with {found.returncode}", found.said)
+    return found
+
+
+def said_object(found: Timed) -> dict[str, Any]:
+    """The JSON object that a program within an instance printed. Raises TrialFailed; what is in it is untrusted."""
+    said = decoded(found.stdout[found.stdout.find(b"{") :])
+    if not isinstance(said, dict):
+        raise TrialFailed("it did not print its figures", found.said)
+    return said
+
+
+def number(said: object, *path: str | int) -> float:
+    """A number in what was said, by its path. Raises TrialFailed where there is none."""
+    at: Any = said
+    for key in path:
+        try:
+            at = at[key]
+        except (KeyError, IndexError, TypeError):
+            raise TrialFailed(f"no {'.'.join(map(str, path))} in what was printed") from None
+    found = finite(at)
+    if found is None:
+        raise TrialFailed(f"{'.'.join(map(str, path))} is no number")
+    return found

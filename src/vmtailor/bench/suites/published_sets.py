@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published sets of benchmarks, built from trees that the user has: none of them comes with the program."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmtailor.base.errors import HostError, UserInputError
+from vmtailor.base.process import CommandFailed, require_tool, run
+from vmtailor.bench.suites.bench_run import BenchRun
+
+#: Where an instance finds the published UnixBench.
+UNIXBENCH_AT = "/unixbench"
+_BUILD_S = 600.0
+
+
+@dataclass(frozen=True)
+class BuiltTree:
+    """A tree of our own, built. `digest`: of the files as they were given."""
+
+    folder: Path
+    digest: str
+    compiler: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """How one is recognised and built. `marks`: what its folder has, which may lie in one of `inner`; `steps`: argument
+    lists that build it there; `program`: what is there then, `at`: where an instance finds the folder."""
+
+    title: str
+    marks: tuple[str, ...]
+    inner: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+    program: str
+    at: str
+
+
+UNIXBENCH = Published(
+    "UnixBench", ("Makefile", "src", "pgms"), ("UnixBench",), (("make", "programs"),), "pgms", UNIXBENCH_AT
+)
+IOZONE = Published("IOzone", ("makefile", "iozone.c"), ("src/current",), (("make", "linux"),), "iozone", "/iozone")
+NETPERF = Published(
+    "netperf", ("configure", "src/netperf.c"), (), (("./configure", "--quiet"), ("make",)), "src/netperf", "/netperf"
+)
+
+
+def check(published: Published, source: Path) -> Path:
+    """The folder of the program's source: the one named, or where it lies in it. Raises UserInputError."""
+    for folder in (source, *(source / name for name in published.inner)):
+        if all((folder / mark).exists() for mark in published.marks):
+            return folder
+    raise UserInputError(
+        f"{source} holds no {published.title}", hint=f"name the folder that has {', '.join(published.marks)} in it"
+    )
+
+
+def built(published: Published, source: str, run_: BenchRun) -> BuiltTree:
+    """The published program, copied into the scope and built there as its own documentation says, once a run. Raises
+    HostError."""
+    if published.title not in run_.built:
+        folder = run_.folder / published.title.lower()
+        shutil.copytree(source, folder, symlinks=True)
+        run_.built[published.title] = BuiltTree(folder, tree_digest(Path(source)), _made(published, folder))
+    found = run_.built[published.title]
+    assert isinstance(found, BuiltTree)
+    return found
+
+
+def _made(published: Published, folder: Path) -> str:
+    try:
+        for words in published.steps:
+            program = words[0] if "/" in words[0] else require_tool(words[0])
+            run([program, *words[1:]], timeout_s=_BUILD_S, cwd=folder)
+        said = run([require_tool("gcc"), "--version"], timeout_s=_BUILD_S)
+    except CommandFailed as error:
+        raise HostError(f"{published.title} could not be built", details=error.details[-2000:]) from error
+    if not (folder / published.program).exists():
+        raise HostError(f"{published.title} was built, and has no {published.program}")
+    return said.text.splitlines()[0][:120]
+
+
+def tree_digest(folder: Path) -> str:
+    """Of names and contents of all regular files, in order."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
+        whole.update(f"{path.relative_to(folder)}\0".encode("utf-8", "surrogateescape"))
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{whole.hexdigest()}"

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several instances that begin their work at one moment: each creates a file and waits for another, `go`."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import IO
+
+from vmtailor.base.process import spawn
+from vmtailor.bench.model.instance import BENCH, CALL_BACK, Limits, Volume
+from vmtailor.bench.runtimes.stopwatch import Timed, said_until_now
+from vmtailor.bench.suites.bench_run import NO_LIMITS, BenchRun, TrialFailed, succeeded
+
+#: How long instances may take until all of them are there.
+READY_S = 120.0
+_STEP_S = 0.2
+
+
+@dataclass(frozen=True)
+class _Begun:
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    errors: IO[bytes]
+
+    def said(self) -> Timed:
+        """What it said until now, in the form of a command that was timed."""
+        out, errors = said_until_now(self.out), said_until_now(self.errors)
+        return Timed((), None, 0.0, self.process.poll(), out, errors)
+
+
+def together(
+    run: BenchRun,
+    runtime: str,
+    words: Callable[[int], Sequence[str]],
+    count: int,
+    *,
+    seconds: float,
+    grace_s: float,
+    limits: Limits = NO_LIMITS,
+    volumes: Sequence[Volume] = (),
+) -> list[Timed]:
+    """Have `count` instances run `words(number)`, which create the file `number` in CALL_BACK and begin when `go` is
+    there. `seconds`: how long the work takes; `grace_s`: how much longer it may.
+    Raises TrialFailed."""
+    driver = run.runtimes[runtime]
+    with contextlib.ExitStack() as held:
+        shared, callbacks = held.enter_context(run.calling_back(run.spec([BENCH])))
+        begun = []
+        for number in range(count):
+            wanted = replace(
+                run.spec(run.witnessed(runtime, words(number)), limits), volumes=(*shared.volumes, *volumes)
+            )
+            spec = held.enter_context(run.placed(runtime, wanted))
+            out, errors = (held.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            command = driver.run_words(spec)
+            process = held.enter_context(spawn(command, stdout=out, stderr=errors, **driver.surroundings()))
+            begun.append(_Begun(process, out, errors))
+        absent, deadline = {str(number) for number in range(count)}, time.monotonic() + READY_S
+        while absent:
+            select.select([callbacks.fd], [], [], _STEP_S)
+            absent.difference_update(callbacks.take())
+            ended = next((one for one in begun if one.process.poll() is not None), None)
+            if absent and (ended is not None or time.monotonic() > deadline):
+                evidence = (ended or begun[0]).said().said
+                raise TrialFailed(f"{count - len(absent)} of {count} instances were there to begin", evidence)
+        (run.callback_folder(shared) / "go").touch()
+        deadline = time.monotonic() + seconds + grace_s
+        for one in begun:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.process.wait(max(0.0, deadline - time.monotonic()))
+        return [run.heard(runtime, succeeded(one.said())) for one in begun]
+
+
+def place_words(number: int) -> list[str]:
+    """The words that tell a program within an instance where to wait, and as whom."""
+    return [CALL_BACK, str(number)]

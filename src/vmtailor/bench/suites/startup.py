@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long an instance takes to start, by boundaries that are named and never mixed.
+
+Each figure begins just before the start command is executed. It ends at the instance's own report (its first
+instruction that anybody can see: it creates a file, which the kernel tells us), at the first byte of its output as the
+runtime passes it on, at the end of the start command, or at the first right answer over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vmtailor.base.process import spawn
+from vmtailor.bench.analysis.trial_plan import BenchTest
+from vmtailor.bench.model.instance import BENCH, CALL_BACK, InstanceSpec, Volume
+from vmtailor.bench.model.job import BenchJob
+from vmtailor.bench.model.results import BenchFigure, SuiteName
+from vmtailor.bench.runtimes.runtime import Surroundings
+from vmtailor.bench.runtimes.stopwatch import MOST_BYTES, CallBacks, timed
+from vmtailor.bench.suites.bench_run import BenchRun, TrialFailed, succeeded
+from vmtailor.bench.suites.suite import Suite
+
+DEADLINE_S = 60.0
+#: How long instances that run may take to say what they are.
+_REPORT_S = 20.0
+#: Seconds between two questions over HTTP, and between staggered starts.
+POLL_S, STAGGER_S = 0.0005, 0.05
+REPORTED, OUTPUT, EXIT, ANSWER = "own report", "first output", "exit", "first answer"
+CREATE, START, STOP, ALL = "create", "start to own report", "stop", "all reported"
+MANY = ("serial", "staggered", "at-once")
+
+
+class Startup(Suite):
+    """The suite."""
+
+    name: SuiteName = SuiteName.STARTUP
+
+    def tests(self, job: BenchJob) -> list[BenchTest]:
+        found = [BenchTest(self.name, "report", 1, variant, 0.2) for variant in ("warm", "cold")]
+        found += [BenchTest(self.name, test, 1, "warm", 0.25) for test in ("http", "apart")]
+        return found + [
+            BenchTest(self.name, test, count, "warm", 0.13 * count)
+            for count in job.counts
+            if count > 1
+            for test in MANY
+        ]
+
+    def trial(self, run: BenchRun, test: BenchTest, runtime: str) -> tuple[BenchFigure, ...]:
+        if test.variant == "cold":
+            drop_page_cache()
+        if test.test == "report":
+            return _report(run, runtime)
+        if test.test == "http":
+            return _http(run, runtime)
+        if test.test == "apart":
+            return _apart(run, runtime)
+        return _many(run, runtime, test.count, test.test)
+
+
+def seconds(name: str, value: float, instance: int = 0) -> BenchFigure:
+    """A time, as a figure."""
+    return BenchFigure(name, value, "s", False, instance)
+
+
+def drop_page_cache() -> None:
+    """Forget what was read from disks. Raises TrialFailed where that is not allowed."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError as error:
+        raise TrialFailed(f"the page cache cannot be dropped here: {error.strerror}") from error
+
+
+def _report(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with (
+        run.calling_back(run.spec([BENCH, "report", f"{CALL_BACK}/here"])) as (wanted, callbacks),
+        run.placed(runtime, wanted) as spec,
+    ):
+        words = driver.run_words(spec)
+        found = succeeded(timed(words, deadline_s=DEADLINE_S, callbacks=callbacks, **driver.surroundings()))
+    if not found.reports or found.first_output_s is None:
+        raise TrialFailed("the instance did not report", found.said)
+    run.witness(runtime, found.stdout)
+    return seconds(REPORTED, found.reports[0]), seconds(OUTPUT, found.first_output_s), seconds(EXIT, found.exit_s)
+
+
+def _http(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with driver.network(0) as link, run.placed(runtime, run.spec([BENCH, "serve", "80"], network=link.path)) as spec:
+        words = driver.run_words(spec)
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as said, spawn(words, stderr=said, **driver.surroundings()) as process:
+            while not answers(link.inside):
+                if time.monotonic() - started > DEADLINE_S or process.poll() is not None:
+                    said.seek(0)
+                    raise TrialFailed("it never answered over HTTP", said.read(4000).decode("utf-8", "replace"))
+                time.sleep(POLL_S)
+            took = time.monotonic() - started
+            told = _said(link.inside, "/report", within_s=_REPORT_S)
+            run.witness(runtime, told.partition(b"\r\n\r\n")[2], network=True)
+            return (seconds(ANSWER, took),)
+
+
+def answers(address: str, port: int = 80) -> bool:
+    """Whether a server gives the right answer just now."""
+    said = _said(address, "/", port)
+    return said.startswith(b"HTTP/1.0 200") and said.endswith(b"bench\n")
+
+
+def _said(address: str, path: str, port: int = 80, within_s: float = 0.2) -> bytes:
+    """What a server says within so many seconds; nothing where it does not. It is untrusted, and no more than
+    MOST_BYTES are read."""
+    said, until = b"", time.monotonic() + within_s
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=within_s) as asked:
+        asked.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        while len(said) < MOST_BYTES and (left := until - time.monotonic()) > 0:
+            asked.settimeout(left)
+            if not (piece := asked.recv(4096)):
+                break
+            said += piece
+    return said
+
+
+def _apart(run: BenchRun, runtime: str) -> tuple[BenchFigure, ...]:
+    driver = run.runtimes[runtime]
+    with (
+        run.calling_back(run.spec([BENCH, "hold", f"{CALL_BACK}/here"])) as (wanted, callbacks),
+        run.placed(runtime, wanted) as spec,
+    ):
+        steps = driver.steps(spec)
+        figures = []
+        if steps.create:
+            figures.append(seconds(CREATE, _all(steps.create, driver.surroundings())))
+        started = time.monotonic()
+        with spawn(steps.start, **driver.surroundings()) as process:
+            Reports(callbacks, ["here"]).wait(["here"], started + DEADLINE_S)
+            figures.append(seconds(START, time.monotonic() - started))
+            _have_report(run, runtime, run.callback_folder(spec), ["here"], callbacks)
+            if not steps.stays:
+                process.wait(DEADLINE_S)
+                figures.append(seconds(STOP, _all(steps.stop, driver.surroundings())))
+            else:
+                before = time.monotonic()
+                process.terminate()
+                process.wait(DEADLINE_S)
+                figures.append(seconds(STOP, time.monotonic() - before))
+    return tuple(figures)
+
+
+def _all(commands: Sequence[Sequence[str]], where: Surroundings) -> float:
+    """Run commands one after the other; what they leave running keeps a file as its output, which never closes."""
+    before = time.monotonic()
+    for words in commands:
+        with tempfile.TemporaryFile() as said, spawn(words, stdout=said, stderr=said, **where) as process:
+            if process.wait(DEADLINE_S) != 0:
+                said.seek(0)
+                raise TrialFailed(
+                    f"{words[0]} ended with {process.returncode}", said.read(4000).decode(errors="replace")
+                )
+    return time.monotonic() - before
+
+
+class Reports:
+    """The moments, on the monotonic clock, at which instances call back by these names: the first of each. Whatever
+    else they create is not kept."""
+
+    def __init__(self, callbacks: CallBacks, names: Sequence[str]) -> None:
+        self.names = names
+        self.at: dict[str, float] = {}
+        self._callbacks = callbacks
+
+    def note(self) -> None:
+        """Those that have come since the last time came now."""
+        at = time.monotonic()
+        for name in self._callbacks.take():
+            if name in self.names:
+                self.at.setdefault(name, at)
+
+    def note_until(self, moment: float) -> None:
+        """Note what comes until then."""
+        while (left := moment - time.monotonic()) > 0:
+            select.select([self._callbacks.fd], [], [], left)
+            self.note()
+
+    def wait(self, names: Sequence[str], deadline: float) -> None:
+        """Wait until these have come. Raises TrialFailed."""
+        while not self.at.keys() >= set(names):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._callbacks.fd], [], [], left)[0]:
+                raise TrialFailed(f"{len(self.at)} of {len(self.names)} instances reported")
+            self.note()
+
+
+@contextlib.contextmanager
+def holding(run: BenchRun, runtime: str, count: int, how: str) -> Iterator[tuple[list[float], list[float]]]:
+    """So many instances that hold, until the block is left: the moments at which each was started and at which it
+    reported, in the order of their starts. They say what they are when the block is left, before they are ended."""
+    driver = run.runtimes[runtime]
+    shared = run.spec([BENCH])
+    with contextlib.ExitStack() as held:
+        _, callbacks = held.enter_context(run.calling_back(shared))
+        folder = run.folder / "callbacks" / shared.name
+        specs = []
+        for number in range(count):
+            spec = _holder(run, folder, number)
+            specs.append(held.enter_context(run.placed(runtime, spec)))
+        commands = [driver.run_words(spec) for spec in specs]
+        starts: list[float] = []
+        reports = Reports(callbacks, [str(number) for number in range(count)])
+        for name, words in zip(reports.names, commands, strict=True):
+            starts.append(time.monotonic())
+            held.enter_context(spawn(words, **driver.surroundings()))
+            if how == "serial":
+                reports.wait([name], starts[-1] + DEADLINE_S)
+            elif how == "staggered":
+                # A report that comes meanwhile has its moment noted now, not when all were begun.
+                reports.note_until(starts[0] + len(starts) * STAGGER_S)
+            else:
+                reports.note()
+        reports.wait(reports.names, starts[0] + DEADLINE_S)
+        yield starts, [reports.at[name] for name in reports.names]
+        _have_report(run, runtime, folder, reports.names, callbacks)
+
+
+def _have_report(run: BenchRun, runtime: str, folder: Path, names: Sequence[str], callbacks: CallBacks) -> None:
+    """Instances that hold say what they are. Raises TrialFailed."""
+    if runtime not in run.identities:
+        return
+    for name in names:
+        (folder / f"{name}.ask").touch()
+    wanted, deadline = {f"{name}.told" for name in names}, time.monotonic() + _REPORT_S
+    told: set[str] = set()
+    while not wanted <= told:
+        left = deadline - time.monotonic()  # an instance that never stops creating files does not move it
+        if left <= 0 or not select.select([callbacks.fd], [], [], left)[0]:
+            raise TrialFailed(f"{len(wanted & told)} of {len(names)} instances said what they are")
+        told |= {*callbacks.take()}
+    for name in names:
+        run.witness(runtime, _written(folder / f"{name}.report"))
+
+
+def _written(path: Path) -> bytes:
+    """What an instance wrote into a folder that it shares with us: a file and nothing else, no more than MOST_BYTES."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except OSError:
+        return b""
+
+
+def _holder(run: BenchRun, folder: Path, number: int) -> InstanceSpec:
+    spec = run.spec([BENCH, "hold", f"{CALL_BACK}/{number}"])
+    return replace(spec, volumes=(Volume(str(folder), CALL_BACK),))
+
+
+def _many(run: BenchRun, runtime: str, count: int, how: str) -> tuple[BenchFigure, ...]:
+    with holding(run, runtime, count, how) as (starts, reports):
+        return (
+            seconds(ALL, max(reports) - starts[0]),
+            *(
+                seconds(REPORTED, report - start, number)
+                for number, (start, report) in enumerate(zip(starts, reports, strict=True))
+            ),
+        )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from vmtailor.cli.options.docker_options import DockerOption, Parity, subjects
+from vmtailor.cli.docker_options import DockerOption, Parity, subjects
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "run-and-docker-run.md"
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from tests.fakes.bundle_data import trace_record, write_bundle
 from tests.fakes.hostile_bundles import respell, start
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.analysis.compare import compare_saved, gate_document
 from vmtailor.base.errors import UserInputError
 from vmtailor.base.files import records
 from vmtailor.booting import bundle as boot_bundle
 from vmtailor.cli import saved
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.model.bundle import RECORD, Bundle, BundleFile
 from vmtailor.pipeline.bundles import load_bundle
 from vmtailor.stages.verify import Target

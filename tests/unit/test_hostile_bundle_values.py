@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.bundle_data import bundle, trace_record, write_bundle
+from tests.fakes.verbs import verify_verb
 
 from vmtailor.base import natives
 from vmtailor.base.errors import UserInputError, VmtailorError
 from vmtailor.booting import bundle as boot_bundle
-from vmtailor.cli.verify import verify as verify_verb
 from vmtailor.drivers.host import bundle_values
 from vmtailor.model.bundle import BundleFile
 from vmtailor.model.exercise import Exercise, Expect, Ready, ReadyKind, Step, StepKind

@@ -70,7 +70,10 @@ _KINDS = {
 def cache(
     older_than: Annotated[
         float | None,
-        Option(name="--older-than", metavar="AGE", read=parse_age, help="Remove what was unused so long: 12h, 30d, 4w."),
+        Option(
+            name="--older-than", metavar="AGE", read=parse_age,
+            help="Remove what was not used for so long: 12h, 30d, 4w.",
+        ),
     ] = None,
     max_size: Annotated[
         int | None,

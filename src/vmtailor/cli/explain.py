@@ -53,7 +53,7 @@ def explain(
         Option(
             name="WHAT",
             help="Explain a symbol, unit, initcall, function, file or kernel word; or a call, /proc/self/status, "
-            "AF_INET6, EOPNOTSUPP, overlay, MASQUERADE …",
+            "AF_INET6, EOPNOTSUPP, overlay, MASQUERADE.",
         ),
     ] = None,
     failure: Annotated[

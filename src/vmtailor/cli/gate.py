@@ -29,7 +29,7 @@ def gate(
         Sequence[str],
         Option(
             name="BUDGETS", many=True,
-            help="Hold it against 'init_instructions_net <= 30M', 'ready_s_p50 <= +5% of FILE' …",
+            help="Hold it against 'init_instructions_net <= 30M', 'ready_s_p50 <= +5% of FILE'.",
         ),
     ] = (),
     file: Annotated[

@@ -20,17 +20,13 @@ from vmtailor.model.option import Option, rows_of
 
 @dataclass(frozen=True)
 class Parameter:
-    """One option of a verb. `field`: the name that its value has in the record, or as a parameter of the function."""
+    """One option of a verb. `field`: the name that its value has in the record, or as a parameter of the function;
+    `key`: the name that the library passes it by."""
 
     row: Option
     field: str
+    key: str
     default: Any
-
-    @property
-    def key(self) -> str:
-        """The name that the library passes it by."""
-        plain = self.row.name.lstrip("-").replace("-", "_").lower()
-        return f"{plain}_" if keyword.iskeyword(plain) else plain
 
     @property
     def former(self) -> dict[str, str]:
@@ -94,10 +90,11 @@ def _parameters(verb: str, name: str, hint: Any, declared: inspect.Parameter) ->
     if is_dataclass(hint) and isinstance(hint, type):
         for one, row in rows_of(hint):
             if not row.verbs or verb in row.verbs:
-                yield Parameter(row, one.name, one.default)
+                plain = row.name.lstrip("-").replace("-", "_").lower()
+                yield Parameter(row, one.name, f"{plain}_" if keyword.iskeyword(plain) else plain, one.default)
     elif get_origin(hint) is Annotated:
         default = MISSING if declared.default is inspect.Parameter.empty else declared.default
-        yield from (Parameter(row, name, default) for row in get_args(hint) if isinstance(row, Option))
+        yield from (Parameter(row, name, name, default) for row in get_args(hint) if isinstance(row, Option))
 
 
 def _typed(one: Parameter) -> Iterator[inspect.Parameter]:
@@ -105,8 +102,8 @@ def _typed(one: Parameter) -> Iterator[inspect.Parameter]:
     kind = list[row.type] if row.many else row.type  # type: ignore[name-defined]
     limits: dict[str, Any] = {"min": row.least, "max": row.most, "metavar": row.metavar or None}
     if row.is_argument:
-        info: Any = typer.Argument(help=row.help, show_default=False, **{**limits, "metavar": row.metavar or None})
-        required = one.default is MISSING
+        info: Any = typer.Argument(help=row.help, show_default=False, **limits)
+        required = one.default is MISSING or one.default == ""
         yield _parameter(
             one.key, kind if required else kind | None, info, inspect.Parameter.empty if required else None
         )

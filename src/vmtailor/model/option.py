@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from enum import Enum
+from enum import Enum, unique
 from typing import TYPE_CHECKING, Any
 
 from vmtailor.base.cache.store import digest
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+@unique
 class OptionSubject(Enum):
     """A kind of thing that a verb works on; the value is how a refusal names it, and what it advises."""
 
     IMAGE = ("the image {}", "leave it out: it is for a system with an init of its own")
     TREE = ("{}, a system with an init of its own", "leave it out: it is for images")
-    DISK = ("{}, a system with an init of its own", "leave it out: it is for images")
+    DISK = ("{}, a disk of a system with an init of its own", "leave it out: it is for images")
     CONTAINER = ("{}, the bundle of a container", "leave it out: it is for systems with an init of their own")
     SYSTEM = (
         "{}, the bundle of a system with an init of its own",
@@ -141,11 +142,13 @@ def unkeyed(one: Field[Any]) -> str:
 
 
 def given(record: DataclassInstance) -> tuple[tuple[Option, str], ...]:
-    """Return the options of a record whose values differ from their defaults, each with the words that give it."""
+    """Return the options of a record whose values differ from their defaults, each with the words that give it; those
+    too that the record says were given (`asked`)."""
+    asked = getattr(record, "asked", ())
     return tuple(
         (row, _spelled(row, value))
         for one, row in rows_of(record)
-        if one.default is not MISSING and (value := getattr(record, one.name)) != one.default
+        if one.default is not MISSING and ((value := getattr(record, one.name)) != one.default or one.name in asked)
     )
 
 

@@ -57,7 +57,7 @@ MACHINE = Option(name="--machine", help=f"Use this type of machine ({', '.join(a
 @dataclass(frozen=True)
 class FitOptions:
     """Everything `fit` depends on. Sizes in bytes. `memory_asked`: the user said how much memory; a system gets what
-    systems usually have otherwise. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
+    systems usually have otherwise; `asked`: the fields that a command line gave. `architecture`: empty until the image has said it; `machine` and `cpu_model` are
     then the architecture's first where they are empty (pipeline/inputs.py, `settled`). `margins`: None until the
     exercise has said it (pipeline/inputs.py, `with_margins`). `root`: None for the architecture's. `files`: paths on a
     system's disk, each with the content that is tried, None where none is to be there."""
@@ -85,6 +85,7 @@ class FitOptions:
         help="Give the machine this memory. Default: 256M; 2G for a system with an init of its own.",
     )  # fmt: skip
     memory_asked: bool = internal("the key has the memory itself", True)
+    asked: frozenset[str] = internal("the key has the values of these fields", frozenset())
     cpus: int = option(
         option_rows.CPUS, 1, subjects=FITS, verbs=_STAGES, help="Give the machine so many CPUs; 2 and more keep SMP."
     )
@@ -222,7 +223,7 @@ class FitOptions:
         _require_machine(values.get("architecture"), values.get("machine"))
         # It goes into a record, which is UTF-8; a file's name need not be.
         command = shlex.join(["vmtailor", *sys.argv[1:]]).encode("utf-8", "replace").decode()
-        return cls(**values, command=command, memory_asked="memory_bytes" in values)
+        return cls(**values, command=command, memory_asked="memory_bytes" in values, asked=frozenset(values))
 
     @property
     def root_format(self) -> RootFormat:

@@ -54,8 +54,8 @@ class RunOptions:
     ports: tuple[PublishedPort, ...] = option(
         Option(
             name="--publish", short="-p", many=True, read=ports.parse_all,
-            help="Open a host port, on 127.0.0.1 unless an address is given: 8080:80, 80 (a free port), "
-            "8000-8002:80-82, 53:53/udp, 0.0.0.0:8080:80.",
+            help="Open a host port, on 127.0.0.1 unless one is given: 8080:80, 80 (a free port), 80-82:80-82, "
+            "53:53/udp, 0.0.0.0:8080:80. Repeat it for more.",
         ),
         (),
     )  # fmt: skip
